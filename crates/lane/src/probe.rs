@@ -1,0 +1,1 @@
+//! What the kernel, limits and NICs of this machine give.

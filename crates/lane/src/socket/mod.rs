@@ -1,0 +1,1 @@
+//! Socket features of the kernel, one file per feature.

@@ -1,0 +1,1 @@
+//! Where CPUs, memory and NICs are, read from sysfs.
