@@ -1,1 +1,0 @@
-//! Where CPUs, memory and NICs are, read from sysfs.
