@@ -1,1 +1,5 @@
 //! Rx.
+
+pub mod congestion;
+pub mod pmtud;
+pub mod rtt;

@@ -1,0 +1,265 @@
+//! Congestion control: how many packets one call direction may have in flight.
+//!
+//! The sender owns a [`Controller`] and tells it what happened; the controller never sees packets, clocks or
+//! sockets. [`NewReno`] is the default, [`Cubic`] the choice for long fat paths.
+
+mod cubic;
+mod new_reno;
+mod slow_start;
+
+use std::fmt;
+use std::time::Instant;
+
+pub use self::cubic::Cubic;
+pub use self::new_reno::NewReno;
+use crate::rtt::RttEstimator;
+
+/// A congestion controller. All amounts are packets.
+///
+/// The sender may put a packet on the wire while `in_flight < window()`, where `in_flight` counts packets
+/// sent and neither acknowledged (hard or soft) nor declared lost.
+pub trait Controller: Send + fmt::Debug {
+    /// The congestion window, at least 1. The peer's receive window is a separate limit.
+    fn window(&self) -> u32;
+
+    /// Packets have been sent; `in_flight` includes them. One call may stand for a whole burst.
+    fn on_sent(&mut self, now: Instant, in_flight: u32);
+
+    /// `newly_acked` packets left the network because an ACK covered them for the first time.
+    ///
+    /// `app_limited` says that the sender did not fill the window before this ACK (no data, or the peer's
+    /// receive window was smaller): such ACKs prove nothing about the path, so the window does not grow
+    /// (RFC 7661).
+    fn on_ack(&mut self, now: Instant, newly_acked: u32, rtt: &RttEstimator, app_limited: bool);
+
+    /// Packets were declared lost; `largest_lost_sent_at` is when the last sent of them left. `in_flight`
+    /// no longer counts them.
+    ///
+    /// The window shrinks at most once per recovery episode: a loss of a packet sent before the previous
+    /// reduction is part of the same event and is ignored.
+    fn on_loss(&mut self, now: Instant, largest_lost_sent_at: Instant, in_flight: u32);
+
+    /// The retransmission timer expired: everything in flight is presumed gone.
+    fn on_rto(&mut self, now: Instant);
+
+    /// What the last [`on_loss`](Self::on_loss) or [`on_rto`](Self::on_rto) was told turned out to be
+    /// false (the original was only late): the reduction is undone (RFC 4015, RFC 9438 4.9).
+    fn on_spurious_loss(&mut self, now: Instant);
+
+    /// A copy for a new call to the same peer.
+    fn clone_box(&self) -> Box<dyn Controller>;
+}
+
+impl Clone for Box<dyn Controller> {
+    fn clone(&self) -> Self {
+        self.clone_box()
+    }
+}
+
+/// Which controller new calls get.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Algorithm {
+    /// [`NewReno`].
+    #[default]
+    NewReno,
+    /// [`Cubic`].
+    Cubic,
+}
+
+impl Algorithm {
+    /// A controller in its initial state.
+    pub fn build(self) -> Box<dyn Controller> {
+        match self {
+            Self::NewReno => Box::new(NewReno::new()),
+            Self::Cubic => Box::new(Cubic::new()),
+        }
+    }
+}
+
+/// Window before the first ACK (RFC 6928: ten segments; a full Rx packet is just under the 1460 octets meant
+/// there).
+pub const INITIAL_WINDOW: u32 = 10;
+
+/// Smallest window after a loss that was repaired by ACKs (RFC 5681 eq. 4).
+pub const MINIMUM_WINDOW: u32 = 2;
+
+/// Window after a retransmission timeout (RFC 5681 3.1, the loss window).
+pub const LOSS_WINDOW: u32 = 1;
+
+/// Largest window: no Rx peer offers a receive window above this.
+pub const MAXIMUM_WINDOW: u32 = 65_535;
+
+#[cfg(test)]
+pub(crate) mod model {
+    //! An ideal one-flow path that drives a controller round by round: fixed RTT, a loss of every `n`th packet.
+
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Mean window over the last three quarters of `rounds` round trips when every `period`-th packet is lost.
+    pub(crate) fn mean_window(
+        cc: &mut dyn Controller,
+        rtt: Duration,
+        rounds: u32,
+        mut lost: impl FnMut() -> bool,
+    ) -> f64 {
+        let start = Instant::now();
+        let mut estimator = RttEstimator::new();
+        let mut total = 0u64;
+        for round in 0..rounds {
+            let sent_at = start + rtt * round;
+            let now = sent_at + rtt;
+            let window = cc.window();
+            cc.on_sent(sent_at, window);
+            let losses = (0..window).filter(|_| lost()).count() as u32;
+            estimator.update(rtt);
+            if losses > 0 {
+                cc.on_loss(now, sent_at, window - losses);
+            }
+            if window > losses {
+                cc.on_ack(now, window - losses, &estimator, false);
+            }
+            if round >= rounds / 4 {
+                total += u64::from(window);
+            }
+        }
+        total as f64 / f64::from(rounds - rounds / 4)
+    }
+
+    /// A loss process that loses each `period`-th packet.
+    pub(crate) fn every(period: u32) -> impl FnMut() -> bool {
+        let mut n = 0;
+        move || {
+            n += 1;
+            if n == period {
+                n = 0;
+            }
+            n == 0
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn both() -> [Box<dyn Controller>; 2] {
+        [Algorithm::NewReno.build(), Algorithm::Cubic.build()]
+    }
+
+    fn steady_rtt() -> RttEstimator {
+        let mut rtt = RttEstimator::new();
+        rtt.update(10 * MS);
+        rtt
+    }
+
+    #[test]
+    fn first_window_is_ten_packets() {
+        for cc in both() {
+            assert_eq!(cc.window(), INITIAL_WINDOW, "{cc:?}");
+        }
+    }
+
+    #[test]
+    fn slow_start_doubles_each_round_trip() {
+        for mut cc in both() {
+            let now = Instant::now();
+            cc.on_sent(now, 10);
+            cc.on_ack(now + 10 * MS, 10, &steady_rtt(), false);
+            assert_eq!(cc.window(), 20, "{cc:?}");
+        }
+    }
+
+    #[test]
+    fn window_does_not_grow_while_the_application_is_the_limit() {
+        for mut cc in both() {
+            let now = Instant::now();
+            cc.on_sent(now, 2);
+            cc.on_ack(now + 10 * MS, 2, &steady_rtt(), true);
+            assert_eq!(cc.window(), INITIAL_WINDOW, "{cc:?}");
+        }
+    }
+
+    #[test]
+    fn losses_of_one_flight_reduce_the_window_once() {
+        for mut cc in both() {
+            let sent = Instant::now();
+            cc.on_sent(sent, 10);
+            cc.on_ack(sent + 10 * MS, 90, &steady_rtt(), false);
+            let before = cc.window();
+            cc.on_loss(sent + 11 * MS, sent + MS, 80);
+            let reduced = cc.window();
+            assert!(reduced < before && reduced >= before / 2, "{cc:?}");
+            cc.on_loss(sent + 12 * MS, sent + 2 * MS, 70);
+            assert_eq!(cc.window(), reduced, "{cc:?}");
+            cc.on_loss(sent + 40 * MS, sent + 20 * MS, 40);
+            assert!(cc.window() < reduced, "a packet sent after the reduction is a new event: {cc:?}");
+        }
+    }
+
+    #[test]
+    fn timeout_restarts_from_the_loss_window_and_keeps_the_threshold_when_repeated() {
+        for mut cc in both() {
+            let now = Instant::now();
+            cc.on_sent(now, 10);
+            cc.on_ack(now + 10 * MS, 90, &steady_rtt(), false);
+            cc.on_sent(now + 10 * MS, 100);
+            cc.on_rto(now + 500 * MS);
+            assert_eq!(cc.window(), LOSS_WINDOW, "{cc:?}");
+            cc.on_rto(now + 1500 * MS);
+            assert_eq!(cc.window(), LOSS_WINDOW, "{cc:?}");
+            let mut at = now + 2000 * MS;
+            for _ in 0..5 {
+                let window = cc.window();
+                cc.on_sent(at, window);
+                at += 10 * MS;
+                cc.on_ack(at, window, &steady_rtt(), false);
+            }
+            assert_eq!(cc.window(), 32, "slow start runs on to the threshold of the first timeout: {cc:?}");
+        }
+    }
+
+    #[test]
+    fn spurious_loss_restores_the_window() {
+        for mut cc in both() {
+            let now = Instant::now();
+            cc.on_sent(now, 10);
+            cc.on_ack(now + 10 * MS, 40, &steady_rtt(), false);
+            let before = cc.window();
+            cc.on_loss(now + 20 * MS, now + 10 * MS, 30);
+            assert!(cc.window() < before);
+            cc.on_spurious_loss(now + 25 * MS);
+            assert_eq!(cc.window(), before, "{cc:?}");
+            cc.on_rto(now + 600 * MS);
+            cc.on_spurious_loss(now + 601 * MS);
+            assert_eq!(cc.window(), before, "{cc:?}");
+            cc.on_spurious_loss(now + 602 * MS);
+            assert_eq!(cc.window(), before, "an undo happens once: {cc:?}");
+        }
+    }
+
+    #[test]
+    fn window_stays_in_its_bounds_under_any_sequence_of_events() {
+        for mut cc in both() {
+            let mut now = Instant::now();
+            let mut state = 0x9e37_79b9_u32;
+            for _ in 0..200_000 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                now += Duration::from_micros(u64::from(state >> 20));
+                match (state >> 8) % 64 {
+                    0 => cc.on_loss(now, now - 5 * MS, state % 100),
+                    1 => cc.on_rto(now),
+                    2 => cc.on_spurious_loss(now),
+                    3..20 => cc.on_sent(now, state % 70_000),
+                    _ => cc.on_ack(now, state % 5_000, &steady_rtt(), state & 0x80 == 0),
+                }
+                assert!((LOSS_WINDOW..=MAXIMUM_WINDOW).contains(&cc.window()), "{cc:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Path-MTU discovery for one peer: how large a datagram the path carries.
+//!
+//! A probe is a PING ACK padded with zeros to the size under test and sent with DF set, so losing it costs no
+//! data. Sizes are whole UDP payloads: Rx header included, IP and UDP headers not.
+
+use std::time::{Duration, Instant};
+
+/// Limits and timers of [`MtuDiscovery`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MtuConfig {
+    /// Size believed to pass before anything is known, bytes. Clamped to `min..=max`.
+    pub initial: u16,
+    /// Size taken to pass on every path, bytes; what a black hole falls back to.
+    pub min: u16,
+    /// Largest size worth asking for, bytes: the smaller of the interface's and the peer's advertised limit.
+    pub max: u16,
+    /// How long a finished search stands before larger sizes are tried again (paths change).
+    pub interval: Duration,
+    /// How long to rest after a black hole before searching again.
+    pub black_hole_cooldown: Duration,
+}
+
+impl Default for MtuConfig {
+    /// From one plain packet up to what an Ethernet path carries over IPv4.
+    fn default() -> Self {
+        Self {
+            initial: PLAIN_PACKET_SIZE,
+            min: SAFE_SIZE,
+            max: ETHERNET_SIZE,
+            interval: Duration::from_secs(600),
+            black_hole_cooldown: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Searches for the largest datagram that reaches a peer, and notices when it no longer does.
+///
+/// The owner asks [`poll_probe`](Self::poll_probe) when it may send, reports the probe's fate, and reports data
+/// packets by [`on_packet_acked`](Self::on_packet_acked) and [`on_packet_lost`](Self::on_packet_lost). At most
+/// one probe is outstanding.
+#[derive(Clone, Debug)]
+pub struct MtuDiscovery {
+    config: MtuConfig,
+    current: u16,
+    phase: Phase,
+    /// Losses of large packets in a row without one of them getting through.
+    suspicious: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Searching(Search),
+    /// Nothing to do until the given time.
+    Resting(Instant),
+}
+
+/// Binary search: `current` passes, sizes above `upper` are not known to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Search {
+    upper: u16,
+    probe: Option<u16>,
+    lost: u32,
+    /// The whole range in one probe first: most paths carry the interface's MTU.
+    first: bool,
+}
+
+impl MtuDiscovery {
+    /// Starts to search at once.
+    pub fn new(config: MtuConfig) -> Self {
+        let config = MtuConfig { max: config.max.max(config.min), ..config };
+        let current = config.initial.clamp(config.min, config.max);
+        Self { config, current, phase: Phase::Searching(Search::new(config.max)), suspicious: 0 }
+    }
+
+    /// Largest datagram that may be sent, bytes of UDP payload.
+    pub fn current(&self) -> u16 {
+        self.current
+    }
+
+    /// Whether a probe is outstanding.
+    pub fn probe_in_flight(&self) -> bool {
+        matches!(&self.phase, Phase::Searching(Search { probe: Some(_), .. }))
+    }
+
+    /// Size of the probe to send now, if one is due. The caller sends it and reports its fate.
+    pub fn poll_probe(&mut self, now: Instant) -> Option<u16> {
+        if let Phase::Resting(until) = self.phase {
+            if now < until {
+                return None;
+            }
+            self.phase = Phase::Searching(Search::new(self.config.max));
+        }
+        let Phase::Searching(search) = &mut self.phase else { return None };
+        if search.probe.is_some() {
+            return None;
+        }
+        let size = search.next_size(self.current);
+        if size.is_none() {
+            self.phase = Phase::Resting(now + self.config.interval);
+        }
+        size
+    }
+
+    /// The outstanding probe was answered: its size passes.
+    pub fn on_probe_acked(&mut self) {
+        let Phase::Searching(search) = &mut self.phase else { return };
+        if let Some(size) = search.probe.take() {
+            self.current = size;
+            self.suspicious = 0;
+            search.lost = 0;
+        }
+    }
+
+    /// The outstanding probe was not answered in time. One size is tried [`PROBE_LOSSES_MAX`] times before it
+    /// counts as too large.
+    pub fn on_probe_lost(&mut self) {
+        let Phase::Searching(search) = &mut self.phase else { return };
+        if let Some(size) = search.probe.take() {
+            search.lost += 1;
+            if search.lost >= PROBE_LOSSES_MAX {
+                search.upper = size - 1;
+                search.lost = 0;
+                search.first = false;
+            }
+        }
+    }
+
+    /// A data packet whose datagram had `size` bytes was acknowledged.
+    pub fn on_packet_acked(&mut self, size: u16) {
+        if size > self.config.min {
+            self.suspicious = 0;
+        }
+    }
+
+    /// A data packet whose datagram had `size` bytes was declared lost. True when that made a black hole
+    /// certain enough to act on: [`BLACK_HOLE_LOSSES`] large packets in a row; `current` is then the minimum.
+    pub fn on_packet_lost(&mut self, now: Instant, size: u16) -> bool {
+        if size <= self.config.min || size > self.current {
+            return false;
+        }
+        self.suspicious += 1;
+        if self.suspicious < BLACK_HOLE_LOSSES {
+            return false;
+        }
+        self.on_black_hole(now);
+        true
+    }
+
+    /// The path no longer carries `current` (inferred, or the socket said EMSGSIZE): falls back to the minimum
+    /// and searches again after a rest.
+    pub fn on_black_hole(&mut self, now: Instant) {
+        self.current = self.config.min;
+        self.suspicious = 0;
+        self.phase = Phase::Resting(now + self.config.black_hole_cooldown);
+    }
+
+    /// The peer or the interface changed its limit: larger sizes are out of the question from now on, and the
+    /// search starts again below the new limit.
+    pub fn set_max(&mut self, max: u16) {
+        let max = max.max(self.config.min);
+        if max != self.config.max {
+            self.config.max = max;
+            self.current = self.current.min(max);
+            self.phase = Phase::Searching(Search::new(max));
+        }
+    }
+}
+
+impl Search {
+    fn new(upper: u16) -> Self {
+        Self { upper, probe: None, lost: 0, first: true }
+    }
+
+    fn next_size(&mut self, current: u16) -> Option<u16> {
+        let gap = self.upper.saturating_sub(current);
+        if gap == 0 || (!self.first && gap < RESOLUTION) {
+            return None;
+        }
+        let size = if self.first || gap == 1 { self.upper } else { current + gap.div_ceil(2) };
+        self.probe = Some(size);
+        Some(size)
+    }
+}
+
+/// A plain Rx packet that fits an IPv6 Ethernet path with a fragment header: 28 bytes of header, 1416 of data.
+pub const PLAIN_PACKET_SIZE: u16 = 1444;
+
+/// Carried by every path in practice: IPv6's minimum of 1280 less IP and UDP headers and a tunnel's share.
+pub const SAFE_SIZE: u16 = 1200;
+
+/// A 1500-byte IPv4 packet less IP and UDP headers.
+pub const ETHERNET_SIZE: u16 = 1472;
+
+/// Probes of one size that may be lost before the size is given up.
+pub const PROBE_LOSSES_MAX: u32 = 3;
+
+/// Large packets lost in a row that mean a black hole rather than congestion.
+pub const BLACK_HOLE_LOSSES: u32 = 12;
+
+/// The search stops when fewer bytes than this are undecided.
+const RESOLUTION: u16 = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(initial: u16, max: u16) -> MtuConfig {
+        MtuConfig { initial, max, ..MtuConfig::default() }
+    }
+
+    /// Answers probes as a path of the given size would; returns how many were sent.
+    fn search(mtud: &mut MtuDiscovery, now: Instant, path: u16) -> u32 {
+        let mut probes = 0;
+        while let Some(size) = mtud.poll_probe(now) {
+            probes += 1;
+            if size <= path {
+                mtud.on_probe_acked()
+            } else {
+                mtud.on_probe_lost()
+            }
+            assert!(probes < 100, "search does not end");
+        }
+        probes
+    }
+
+    #[test]
+    fn path_that_carries_the_limit_takes_one_probe() {
+        let mut mtud = MtuDiscovery::new(config(1444, 8972));
+        assert_eq!(search(&mut mtud, Instant::now(), 9000), 1);
+        assert_eq!(mtud.current(), 8972);
+    }
+
+    #[test]
+    fn search_ends_within_its_resolution_below_any_path_size() {
+        for path in (1444..=16_000).step_by(37) {
+            let mut mtud = MtuDiscovery::new(config(1444, 16_384));
+            search(&mut mtud, Instant::now(), path);
+            assert!(
+                mtud.current() <= path && mtud.current() + RESOLUTION > path,
+                "{path}: {}",
+                mtud.current()
+            );
+        }
+    }
+
+    #[test]
+    fn one_probe_is_outstanding_at_a_time() {
+        let mut mtud = MtuDiscovery::new(config(1444, 8972));
+        let now = Instant::now();
+        assert!(mtud.poll_probe(now).is_some());
+        assert!(mtud.probe_in_flight());
+        assert_eq!(mtud.poll_probe(now), None);
+    }
+
+    #[test]
+    fn probe_lost_by_chance_is_tried_again() {
+        let mut mtud = MtuDiscovery::new(config(1444, 8972));
+        let now = Instant::now();
+        for _ in 1..PROBE_LOSSES_MAX {
+            assert_eq!(mtud.poll_probe(now), Some(8972));
+            mtud.on_probe_lost();
+        }
+        assert_eq!(mtud.poll_probe(now), Some(8972));
+        mtud.on_probe_acked();
+        assert_eq!(mtud.current(), 8972);
+    }
+
+    #[test]
+    fn finished_search_runs_again_after_the_interval() {
+        let mut mtud = MtuDiscovery::new(config(1444, 8972));
+        let now = Instant::now();
+        search(&mut mtud, now, 3000);
+        let found = mtud.current();
+        assert_eq!(mtud.poll_probe(now + Duration::from_secs(599)), None);
+        search(&mut mtud, now + Duration::from_secs(601), 9000);
+        assert!(found <= 3000);
+        assert_eq!(mtud.current(), 8972);
+    }
+
+    #[test]
+    fn run_of_large_losses_is_a_black_hole_and_the_minimum_follows() {
+        let mut mtud = MtuDiscovery::new(config(1444, 8972));
+        let now = Instant::now();
+        search(&mut mtud, now, 9000);
+        for _ in 1..BLACK_HOLE_LOSSES {
+            assert!(!mtud.on_packet_lost(now, 8972));
+        }
+        assert!(mtud.on_packet_lost(now, 8972));
+        assert_eq!(mtud.current(), SAFE_SIZE);
+        assert_eq!(mtud.poll_probe(now), None, "rests first");
+        search(&mut mtud, now + Duration::from_secs(61), 1472);
+        assert!((1472 - RESOLUTION..=1472).contains(&mtud.current()));
+    }
+
+    #[test]
+    fn losses_between_large_packets_that_arrive_are_congestion() {
+        let mut mtud = MtuDiscovery::new(config(1444, 1472));
+        let now = Instant::now();
+        for _ in 0..10 * BLACK_HOLE_LOSSES {
+            assert!(!mtud.on_packet_lost(now, 1444));
+            mtud.on_packet_acked(1444);
+        }
+        assert_eq!(mtud.current(), 1444);
+    }
+
+    #[test]
+    fn small_packets_say_nothing_about_large_ones() {
+        let mut mtud = MtuDiscovery::new(config(1444, 1472));
+        let now = Instant::now();
+        for _ in 0..100 {
+            assert!(!mtud.on_packet_lost(now, SAFE_SIZE));
+        }
+        for _ in 1..BLACK_HOLE_LOSSES {
+            mtud.on_packet_lost(now, 1444);
+            mtud.on_packet_acked(600);
+        }
+        assert!(mtud.on_packet_lost(now, 1444));
+    }
+
+    #[test]
+    fn lowered_limit_takes_effect_at_once_and_a_raised_one_is_explored() {
+        let mut mtud = MtuDiscovery::new(config(1444, 8972));
+        let now = Instant::now();
+        search(&mut mtud, now, 9000);
+        mtud.set_max(1472);
+        assert_eq!(mtud.current(), 1472);
+        assert_eq!(mtud.poll_probe(now), None);
+        mtud.set_max(4000);
+        search(&mut mtud, now, 9000);
+        assert_eq!(mtud.current(), 4000);
+    }
+
+    #[test]
+    fn answers_without_a_probe_change_nothing() {
+        let mut mtud = MtuDiscovery::new(config(1444, 8972));
+        mtud.on_probe_acked();
+        mtud.on_probe_lost();
+        assert_eq!(mtud.current(), 1444);
+        assert_eq!(mtud.poll_probe(Instant::now()), Some(8972));
+    }
+}
