@@ -255,8 +255,9 @@ fn home_node(topology: &Topology, node: u32) -> u32 {
 
 /// A NIC whose link is down or whose speed is unknown still counts a little.
 fn nic_mbps(topology: &Topology, node: Option<u32>) -> u64 {
-    let devices = topology.nics.iter().filter(|nic| nic.kind == NicKind::Device && nic.node == node);
-    devices.map(|nic| u64::from(nic.speed_mbps.unwrap_or(1))).sum()
+    let devices = topology.nics.iter().filter(|nic| nic.kind == NicKind::Device);
+    let here = devices.filter(|nic| nic.node.map(|node| home_node(topology, node)) == node);
+    here.map(|nic| u64::from(nic.speed_mbps.unwrap_or(1))).sum()
 }
 
 /// The lane CPUs of each ground.
