@@ -1,3 +1,20 @@
 //! HTTP file service: HTTP/1.1 and HTTP/2 over lanes, TLS records, zero-copy bodies.
+//!
+//! The parts without sockets (`request`, `range`, `conditional`, `response`, …) are pure functions and
+//! small state machines; what a request means is an `async fn` that uses them from top to bottom.
 
+pub mod chunked;
+pub mod conditional;
+pub mod date;
+pub mod encoding;
+pub mod etag;
+pub mod limits;
+pub mod mime;
+pub mod multipart;
+pub mod path;
+pub mod range;
+pub mod redirect;
+pub mod refusal;
+pub mod request;
+pub mod response;
 pub mod tls;

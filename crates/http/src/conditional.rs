@@ -1,0 +1,207 @@
+//! Conditional requests (RFC 9110 13), evaluated in the order of section 13.2.2.
+
+use crate::date;
+use crate::etag::ETag;
+use crate::request::{Fields, Method};
+
+/// What a conditional request is judged by: one version of one representation.
+#[derive(Clone, Copy, Debug)]
+pub struct Validators {
+    /// Strong entity tag.
+    pub etag: ETag,
+    /// Last-Modified, seconds since 1970.
+    pub modified_s: i64,
+}
+
+/// Result of the preconditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They hold, or there are none.
+    Proceed,
+    /// 304: the client's copy is current.
+    NotModified,
+    /// 412: the file is not the version the client means.
+    Failed,
+}
+
+/// Judges If-Match, If-Unmodified-Since, If-None-Match and If-Modified-Since.
+pub fn evaluate(method: Method, fields: &Fields<'_>, current: &Validators) -> Verdict {
+    // Nearly every request has none of the four.
+    if fields.if_match.is_none()
+        && fields.if_unmodified_since.is_none()
+        && fields.if_none_match.is_none()
+        && fields.if_modified_since.is_none()
+    {
+        return Verdict::Proceed;
+    }
+    if let Some(list) = fields.if_match {
+        if !names(list, |tag| current.etag.matches_strongly(tag)) {
+            return Verdict::Failed;
+        }
+    } else if let Some(since_s) = fields.if_unmodified_since.and_then(date::parse)
+        && current.modified_s > since_s
+    {
+        return Verdict::Failed;
+    }
+    let reads = matches!(method, Method::Get | Method::Head);
+    if let Some(list) = fields.if_none_match {
+        if names(list, |tag| current.etag.matches_weakly(tag)) {
+            return if reads { Verdict::NotModified } else { Verdict::Failed };
+        }
+    } else if let Some(since_s) = fields.if_modified_since.and_then(date::parse)
+        && reads
+        && current.modified_s <= since_s
+    {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
+}
+
+/// Whether Range is to be obeyed, given If-Range (RFC 9110 13.1.5): no If-Range, our strong tag, or
+/// our exact date when that date is itself a strong validator (older than this second, 8.8.2.2).
+pub fn range_applies(if_range: Option<&[u8]>, current: &Validators, now_s: i64) -> bool {
+    match if_range {
+        None => true,
+        Some(tag) if tag.starts_with(b"\"") || tag.starts_with(b"W/") => current.etag.matches_strongly(tag),
+        Some(text) => date::parse(text) == Some(current.modified_s) && current.modified_s < now_s,
+    }
+}
+
+/// Whether a list of entity tags is `*` or holds one that `matches`. What is malformed matches nothing.
+fn names(list: &[u8], matches: impl Fn(&[u8]) -> bool) -> bool {
+    let mut rest = list.trim_ascii();
+    if rest == b"*" {
+        return true;
+    }
+    while !rest.is_empty() {
+        let Some((tag, after)) = take_tag(rest) else { return false };
+        if matches(tag) {
+            return true;
+        }
+        rest = after.trim_ascii_start();
+        match rest {
+            [b',', tail @ ..] => rest = skip_commas(tail),
+            [] => break,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// Takes `[W/] DQUOTE *etagc DQUOTE`. A comma may stand inside the quotes, so splitting would be wrong.
+fn take_tag(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let opening = if text.starts_with(b"W/") { 2 } else { 0 };
+    if text.get(opening) != Some(&b'"') {
+        return None;
+    }
+    let inside = &text[opening + 1..];
+    let closing = inside.iter().position(|byte| *byte == b'"')?;
+    Some(text.split_at(opening + closing + 2))
+}
+
+fn skip_commas(mut text: &[u8]) -> &[u8] {
+    while let [b',' | b' ' | b'\t', tail @ ..] = text {
+        text = tail;
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODIFIED_S: i64 = 784_111_777;
+    const EQUAL: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &[u8] = b"Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &[u8] = b"Sun, 06 Nov 1994 08:49:38 GMT";
+
+    fn current() -> Validators {
+        Validators { etag: ETag::new(1, 2, 3, 4), modified_s: MODIFIED_S }
+    }
+
+    fn get(fields: Fields<'_>) -> Verdict {
+        evaluate(Method::Get, &fields, &current())
+    }
+
+    fn if_match(list: &[u8]) -> Verdict {
+        get(Fields { if_match: Some(list), ..Fields::default() })
+    }
+
+    fn if_none_match(list: &[u8]) -> Verdict {
+        get(Fields { if_none_match: Some(list), ..Fields::default() })
+    }
+
+    #[test]
+    fn if_match_needs_our_strong_tag_or_a_star() {
+        let etag = current().etag;
+        assert_eq!(if_match(b"*"), Verdict::Proceed);
+        assert_eq!(if_match(etag.as_bytes()), Verdict::Proceed);
+        assert_eq!(if_match(&[b"\"a,b\" ,, ", &etag.as_bytes()[..]].concat()), Verdict::Proceed);
+        assert_eq!(if_match(&[b"W/", &etag.as_bytes()[..]].concat()), Verdict::Failed);
+        assert_eq!(if_match(b"\"x\""), Verdict::Failed);
+        assert_eq!(if_match(b""), Verdict::Failed);
+    }
+
+    #[test]
+    fn if_none_match_compares_weakly_and_gives_304_to_readers() {
+        let etag = current().etag;
+        let weak = [b"\"z\", W/", &etag.as_bytes()[..]].concat();
+        assert_eq!(if_none_match(&weak), Verdict::NotModified);
+        assert_eq!(if_none_match(b"*"), Verdict::NotModified);
+        assert_eq!(if_none_match(b"\"z\""), Verdict::Proceed);
+        let fields = Fields { if_none_match: Some(b"*"), ..Fields::default() };
+        assert_eq!(evaluate(Method::Options, &fields, &current()), Verdict::Failed);
+    }
+
+    #[test]
+    fn malformed_tag_lists_match_nothing() {
+        let etag = current().etag;
+        for list in [
+            &etag.as_bytes()[1..],
+            &etag.as_bytes()[..17],
+            &[b"x ", &etag.as_bytes()[..]].concat(),
+            &[b"\"a\" ", &etag.as_bytes()[..]].concat(),
+            b"\"",
+            b"W/",
+        ] {
+            assert_eq!(if_none_match(list), Verdict::Proceed, "{}", list.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn dates_count_only_without_their_tag_field() {
+        let since = |text| get(Fields { if_modified_since: Some(text), ..Fields::default() });
+        assert_eq!(since(BEFORE), Verdict::Proceed);
+        assert_eq!(since(EQUAL), Verdict::NotModified);
+        assert_eq!(since(AFTER), Verdict::NotModified);
+        assert_eq!(since(b"junk"), Verdict::Proceed);
+        let unless = |text| get(Fields { if_unmodified_since: Some(text), ..Fields::default() });
+        assert_eq!(unless(BEFORE), Verdict::Failed);
+        assert_eq!(unless(EQUAL), Verdict::Proceed);
+        assert_eq!(unless(b"junk"), Verdict::Proceed);
+        let both =
+            Fields { if_none_match: Some(b"\"z\""), if_modified_since: Some(AFTER), ..Fields::default() };
+        assert_eq!(get(both), Verdict::Proceed);
+        let both = Fields { if_match: Some(b"*"), if_unmodified_since: Some(BEFORE), ..Fields::default() };
+        assert_eq!(get(both), Verdict::Proceed);
+    }
+
+    #[test]
+    fn failed_if_match_outranks_a_current_copy() {
+        let fields = Fields { if_match: Some(b"\"x\""), if_none_match: Some(b"*"), ..Fields::default() };
+        assert_eq!(get(fields), Verdict::Failed);
+    }
+
+    #[test]
+    fn if_range_takes_a_strong_tag_or_the_exact_settled_date() {
+        let (now_s, current) = (MODIFIED_S + 10, current());
+        let weak = [b"W/", &current.etag.as_bytes()[..]].concat();
+        assert!(range_applies(None, &current, now_s));
+        assert!(range_applies(Some(current.etag.as_bytes()), &current, now_s));
+        assert!(!range_applies(Some(&weak), &current, now_s));
+        assert!(range_applies(Some(EQUAL), &current, now_s));
+        assert!(!range_applies(Some(AFTER), &current, now_s));
+        assert!(!range_applies(Some(b"junk"), &current, now_s));
+        assert!(!range_applies(Some(EQUAL), &current, MODIFIED_S), "changed within this very second");
+    }
+}

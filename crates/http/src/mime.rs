@@ -1,0 +1,122 @@
+//! Media types by file name, with a charset for text.
+
+/// Media type of a file by its name, ready for Content-Type.
+pub fn of_name(name: &[u8]) -> &'static str {
+    let Some(extension) = extension(name) else {
+        return if is_plain_text_name(name) { TEXT } else { OCTETS };
+    };
+    let mut lower = [0; EXTENSION_LEN_MAX];
+    let Some(lower) = lower.get_mut(..extension.len()) else { return OCTETS };
+    lower.copy_from_slice(extension);
+    lower.make_ascii_lowercase();
+    let Ok(extension) = std::str::from_utf8(lower) else { return OCTETS };
+    if let Ok(found) = OVERRIDES.binary_search_by_key(&extension, |(extension, _)| extension) {
+        return OVERRIDES[found].1;
+    }
+    mime_guess::from_ext(extension).first_raw().map_or(OCTETS, with_charset)
+}
+
+/// The registered types that are text in UTF-8 unless something says otherwise. `mime_guess` gives
+/// `'static` names, so the ones with a charset are written out.
+fn with_charset(essence: &'static str) -> &'static str {
+    match essence {
+        "text/html" => "text/html; charset=utf-8",
+        "text/css" => "text/css; charset=utf-8",
+        "text/csv" => "text/csv; charset=utf-8",
+        "text/markdown" => "text/markdown; charset=utf-8",
+        "text/xml" => "text/xml; charset=utf-8",
+        "text/calendar" => "text/calendar; charset=utf-8",
+        "text/vcard" => "text/vcard; charset=utf-8",
+        "text/javascript" | "application/javascript" | "application/x-javascript" => JAVASCRIPT,
+        "application/xhtml+xml" => "application/xhtml+xml; charset=utf-8",
+        // Sources of programs and the like: browsers show text/plain and offer the rest for download.
+        other if other.starts_with("text/") => TEXT,
+        other => other,
+    }
+}
+
+fn extension(name: &[u8]) -> Option<&[u8]> {
+    let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+    let dot = base.iter().rposition(|byte| *byte == b'.')?;
+    // A leading dot hides a file, it does not give it a type.
+    (dot > 0 && dot + 1 < base.len()).then(|| &base[dot + 1..])
+}
+
+fn is_plain_text_name(name: &[u8]) -> bool {
+    let base = name.rsplit(|byte| *byte == b'/').next().unwrap_or(name);
+    PLAIN_TEXT_NAMES.iter().any(|known| base.eq_ignore_ascii_case(known.as_bytes()))
+}
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const OCTETS: &str = "application/octet-stream";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const EXTENSION_LEN_MAX: usize = 16;
+
+/// Types that `mime_guess` lacks, has wrong, or names in a way browsers do not show. Sorted.
+const OVERRIDES: [(&str, &str); 25] = [
+    ("avif", "image/avif"),
+    ("br", "application/x-brotli"),
+    ("cfg", TEXT),
+    ("conf", TEXT),
+    ("go", TEXT),
+    ("ini", TEXT),
+    ("jxl", "image/jxl"),
+    ("log", TEXT),
+    ("m4a", "audio/mp4"),
+    ("md", "text/markdown; charset=utf-8"),
+    ("mjs", JAVASCRIPT),
+    ("mkv", "video/x-matroska"),
+    ("opus", "audio/ogg"),
+    ("py", TEXT),
+    ("rs", TEXT),
+    ("sh", TEXT),
+    ("svg", "image/svg+xml"),
+    ("toml", "application/toml"),
+    ("ts", "video/mp2t"),
+    ("wasm", "application/wasm"),
+    ("webmanifest", "application/manifest+json"),
+    ("webp", "image/webp"),
+    ("yaml", TEXT),
+    ("yml", TEXT),
+    ("zst", "application/zstd"),
+];
+
+const PLAIN_TEXT_NAMES: [&str; 9] =
+    ["README", "LICENSE", "COPYING", "CHANGELOG", "AUTHORS", "NEWS", "INSTALL", "Makefile", "SHA256SUMS"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_are_sorted_for_the_search() {
+        assert!(OVERRIDES.is_sorted());
+    }
+
+    #[test]
+    fn text_types_carry_utf_8() {
+        assert_eq!(of_name(b"index.html"), "text/html; charset=utf-8");
+        assert_eq!(of_name(b"a/b.CSS"), "text/css; charset=utf-8");
+        assert_eq!(of_name(b"app.js"), JAVASCRIPT);
+        assert_eq!(of_name(b"notes.txt"), TEXT);
+        assert_eq!(of_name(b"main.c"), TEXT);
+    }
+
+    #[test]
+    fn binary_types_do_not() {
+        assert_eq!(of_name(b"a.png"), "image/png");
+        assert_eq!(of_name(b"a.json"), "application/json");
+        assert_eq!(of_name(b"a.tar.gz"), "application/gzip");
+        assert_eq!(of_name(b"a.wasm"), "application/wasm");
+        assert_eq!(of_name(b"a.mp4"), "video/mp4");
+    }
+
+    #[test]
+    fn unknown_names_are_octets() {
+        for name in [&b"a"[..], b".png", b"a.", b"a.\xff\xfe", b"a.averyveryverylongextension", b"dir.d/file"]
+        {
+            assert_eq!(of_name(name), OCTETS, "{}", name.escape_ascii());
+        }
+        assert_eq!(of_name(b"dir.d/readme"), TEXT);
+    }
+}

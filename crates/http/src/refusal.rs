@@ -1,0 +1,197 @@
+//! Why a request was not served: one list that gives the status, the counter's label and what to do.
+
+use httptypes::StatusCode;
+
+/// A reason to answer with a 4xx or 5xx. Its `Display` text is shown to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[repr(u8)]
+pub enum Refusal {
+    /// The request line is not `METHOD SP target SP HTTP/1.x CRLF`.
+    #[error("The request line is malformed.")]
+    RequestLine,
+    /// A header field is malformed: bad name, space before the colon, folded line, NUL or control byte.
+    #[error("A header field is malformed.")]
+    HeaderField,
+    /// A line ended in LF without CR (RFC 9112 2.2): two parsers may disagree where it ends.
+    #[error("A line of the request head does not end in CR LF.")]
+    BareLf,
+    /// The request target is not a path, an absolute `http` URL or `*`.
+    #[error("The request target is not a valid path or http URL.")]
+    Target,
+    /// Bad percent-encoding, NUL, encoded slash, or a `..` segment.
+    #[error("The path holds a segment that is not allowed (such as `..`, an encoded slash or a NUL).")]
+    Path,
+    /// Host is missing (HTTP/1.1), repeated or malformed (RFC 9112 3.2).
+    #[error("The Host field is missing, repeated or malformed.")]
+    Host,
+    /// Content-Length is malformed, repeated with another value, or stands beside Transfer-Encoding.
+    #[error("The request body's length is ambiguous or malformed.")]
+    BodyLength,
+    /// A chunk size, its line end or a trailer is malformed (RFC 9112 7.1).
+    #[error("The chunked request body is malformed.")]
+    ChunkedBody,
+    /// A field that may stand once is repeated.
+    #[error("A header field that may appear once is repeated.")]
+    DuplicateField,
+    /// No file of that name, or one that may not be shown to exist.
+    #[error("There is no file or directory of this name here.")]
+    NotFound,
+    /// The file exists but may not be read.
+    #[error("The server may not read this file or list this directory.")]
+    Forbidden,
+    /// A known method that a read-only file service does not offer.
+    #[error("Files here can only be read: use GET, HEAD or OPTIONS.")]
+    MethodNotAllowed,
+    /// The head did not arrive in time.
+    #[error("The request did not arrive in time: try again.")]
+    HeaderTimeout,
+    /// If-Match or If-Unmodified-Since does not hold.
+    #[error("The file has changed since the version the request names.")]
+    PreconditionFailed,
+    /// The request body is longer than the server cares to discard.
+    #[error("The request body is too large: requests for files need none.")]
+    BodyTooLarge,
+    /// The request target is longer than the limit.
+    #[error("The request target is too long.")]
+    TargetTooLong,
+    /// No range of the request lies inside the file.
+    #[error("The requested range lies outside the file.")]
+    RangeNotSatisfiable,
+    /// An expectation other than `100-continue`.
+    #[error("The Expect field asks for something the server does not offer.")]
+    Expectation,
+    /// More header bytes or fields than the limit.
+    #[error("The request's header fields are too large or too many.")]
+    HeadTooLarge,
+    /// The server cannot read its own disk, or failed in a way it did not foresee.
+    #[error("The server failed to read the file: its log says why.")]
+    Internal,
+    /// A method the server does not know.
+    #[error("The server does not know this method.")]
+    MethodUnknown,
+    /// A transfer coding other than `chunked`.
+    #[error("The server does not know this transfer coding: use chunked or Content-Length.")]
+    TransferCoding,
+    /// Out of file descriptors, buffers or connection slots.
+    #[error("The server is at its limit: try again in a moment.")]
+    Overloaded,
+    /// A version other than HTTP/1.0 and HTTP/1.1.
+    #[error("The server speaks HTTP/1.0 and HTTP/1.1 on this connection.")]
+    Version,
+}
+
+impl Refusal {
+    /// Every refusal, in the order of its number, for counters indexed by [`Refusal::index`].
+    pub const ALL: [Self; 24] = [
+        Self::RequestLine,
+        Self::HeaderField,
+        Self::BareLf,
+        Self::Target,
+        Self::Path,
+        Self::Host,
+        Self::BodyLength,
+        Self::ChunkedBody,
+        Self::DuplicateField,
+        Self::NotFound,
+        Self::Forbidden,
+        Self::MethodNotAllowed,
+        Self::HeaderTimeout,
+        Self::PreconditionFailed,
+        Self::BodyTooLarge,
+        Self::TargetTooLong,
+        Self::RangeNotSatisfiable,
+        Self::Expectation,
+        Self::HeadTooLarge,
+        Self::Internal,
+        Self::MethodUnknown,
+        Self::TransferCoding,
+        Self::Overloaded,
+        Self::Version,
+    ];
+
+    /// Position in [`Refusal::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The status that tells the client (RFC 9110 15).
+    pub const fn status(self) -> StatusCode {
+        match self {
+            Self::RequestLine
+            | Self::HeaderField
+            | Self::BareLf
+            | Self::Target
+            | Self::Path
+            | Self::Host
+            | Self::BodyLength
+            | Self::ChunkedBody
+            | Self::DuplicateField => StatusCode::BAD_REQUEST,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::HeaderTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TargetTooLong => StatusCode::URI_TOO_LONG,
+            Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::MethodUnknown | Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
+            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+        }
+    }
+
+    /// Label of the metric that counts it, `snake_case`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RequestLine => "request_line",
+            Self::HeaderField => "header_field",
+            Self::BareLf => "bare_lf",
+            Self::Target => "target",
+            Self::Path => "path",
+            Self::Host => "host",
+            Self::BodyLength => "body_length",
+            Self::ChunkedBody => "chunked_body",
+            Self::DuplicateField => "duplicate_field",
+            Self::NotFound => "not_found",
+            Self::Forbidden => "forbidden",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::HeaderTimeout => "header_timeout",
+            Self::PreconditionFailed => "precondition_failed",
+            Self::BodyTooLarge => "body_too_large",
+            Self::TargetTooLong => "target_too_long",
+            Self::RangeNotSatisfiable => "range_not_satisfiable",
+            Self::Expectation => "expectation",
+            Self::HeadTooLarge => "head_too_large",
+            Self::Internal => "internal",
+            Self::MethodUnknown => "method_unknown",
+            Self::TransferCoding => "transfer_coding",
+            Self::Overloaded => "overloaded",
+            Self::Version => "version",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lists_each_refusal_at_its_index() {
+        for (position, refusal) in Refusal::ALL.into_iter().enumerate() {
+            assert_eq!(refusal.index(), position, "{refusal:?}");
+        }
+        assert_eq!(Refusal::Version.index() + 1, Refusal::ALL.len());
+    }
+
+    #[test]
+    fn every_refusal_is_an_error_status_with_its_own_name() {
+        let mut names: Vec<_> = Refusal::ALL.iter().map(|refusal| refusal.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Refusal::ALL.len());
+        assert!(Refusal::ALL.iter().all(|refusal| refusal.status().as_u16() >= 400));
+    }
+}

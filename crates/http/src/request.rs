@@ -1,0 +1,393 @@
+//! The request head: bytes in, a borrowed [`Head`] out, or the reason it is refused.
+//!
+//! Where RFC 9112 lets a server be lenient and leniency has led to request smuggling, this parser
+//! refuses: bare LF, folded lines, space before a colon, Content-Length beside Transfer-Encoding.
+
+use std::mem::MaybeUninit;
+
+use crate::limits::{HEADERS_CAP, Limits};
+use crate::refusal::Refusal;
+
+/// One request head. Every slice points into the receive buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head<'b> {
+    /// What is asked for.
+    pub method: Method,
+    /// Where.
+    pub target: Target<'b>,
+    /// Minor version: HTTP/1.0 or HTTP/1.1.
+    pub version: Version,
+    /// Host and optional port from the target's authority or the Host field; empty only in HTTP/1.0.
+    pub host: &'b [u8],
+    /// Whether the client lets the connection live on after this request (RFC 9112 9.3).
+    pub keep_alive: bool,
+    /// What follows the head on the wire.
+    pub body: BodyLength,
+    /// The client waits for `100 Continue` before it sends the body (RFC 9110 10.1.1).
+    pub expect_continue: bool,
+    /// Fields that handlers look at.
+    pub fields: Fields<'b>,
+}
+
+/// Values of the fields the file service uses, without surrounding white space.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fields<'b> {
+    /// Accept
+    pub accept: Option<&'b [u8]>,
+    /// Accept-Encoding
+    pub accept_encoding: Option<&'b [u8]>,
+    /// If-Match
+    pub if_match: Option<&'b [u8]>,
+    /// If-Modified-Since
+    pub if_modified_since: Option<&'b [u8]>,
+    /// If-None-Match
+    pub if_none_match: Option<&'b [u8]>,
+    /// If-Range
+    pub if_range: Option<&'b [u8]>,
+    /// If-Unmodified-Since
+    pub if_unmodified_since: Option<&'b [u8]>,
+    /// Range
+    pub range: Option<&'b [u8]>,
+    /// Referer
+    pub referer: Option<&'b [u8]>,
+    /// User-Agent
+    pub user_agent: Option<&'b [u8]>,
+}
+
+/// Method (RFC 9110 9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// GET
+    Get,
+    /// HEAD
+    Head,
+    /// OPTIONS
+    Options,
+    /// A registered method that a read-only service answers with 405.
+    Other,
+}
+
+/// Version of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+}
+
+/// Request target (RFC 9112 3.2), still percent-encoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'b> {
+    /// Path, beginning with `/`, and the query without its `?`.
+    Path {
+        /// Path as sent.
+        path: &'b [u8],
+        /// Query as sent.
+        query: Option<&'b [u8]>,
+    },
+    /// `OPTIONS *`: the server as a whole.
+    Asterisk,
+}
+
+/// Length of a request body (RFC 9112 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyLength {
+    /// Nothing follows the head.
+    None,
+    /// This many bytes, at least one.
+    Exact(u64),
+    /// Chunked transfer coding.
+    Chunked,
+}
+
+/// Parses the head at the start of `buf`.
+///
+/// `Ok(None)` asks for more bytes. `Ok(Some((head, n)))` says that the head took `n` bytes, counted
+/// with any empty line before it. After an error the connection must be closed: where the next
+/// request would begin is not known.
+pub fn parse<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usize)>, Refusal> {
+    let mut table = [const { MaybeUninit::uninit() }; HEADERS_CAP];
+    let mut raw = httparse::Request::new(&mut []);
+    let slots = &mut table[..limits.headers_max.min(HEADERS_CAP)];
+    let head_len = match raw.parse_with_uninit_headers(buf, slots) {
+        Ok(httparse::Status::Complete(len)) => len,
+        Ok(httparse::Status::Partial) => return partial(buf, limits).map(|()| None),
+        Err(error) => return Err(refusal_of(error, buf)),
+    };
+    if head_len > limits.head_bytes_max {
+        return Err(Refusal::HeadTooLarge);
+    }
+    if has_bare_lf(&buf[..head_len]) {
+        return Err(Refusal::BareLf);
+    }
+    let version = if raw.version == Some(0) { Version::Http10 } else { Version::Http11 };
+    let method = method(raw.method.unwrap_or_default())?;
+    let target_text = raw.path.unwrap_or_default().as_bytes();
+    if target_text.len() > limits.target_bytes_max {
+        return Err(Refusal::TargetTooLong);
+    }
+    let (target, authority) = target(target_text, method)?;
+
+    let mut seen = Seen::default();
+    for header in raw.headers.iter() {
+        seen.field(header.name.as_bytes(), header.value)?;
+    }
+    if seen.host.is_none() && version == Version::Http11 {
+        return Err(Refusal::Host);
+    }
+    let body = seen.body_length(version)?;
+    let keep_alive = !seen.close && (version == Version::Http11 || seen.keep_alive);
+    let head = Head {
+        method,
+        target,
+        version,
+        // RFC 9112 3.2.2: an absolute target's authority replaces Host.
+        host: authority.or(seen.host).unwrap_or_default(),
+        keep_alive,
+        body,
+        expect_continue: seen.expect_continue && version == Version::Http11 && body != BodyLength::None,
+        fields: seen.fields,
+    };
+    Ok(Some((head, head_len)))
+}
+
+impl<'b> Target<'b> {
+    /// The path as sent; `*` for the whole server.
+    pub fn raw_path(&self) -> &'b [u8] {
+        match self {
+            Self::Path { path, .. } => path,
+            Self::Asterisk => b"*",
+        }
+    }
+
+    /// The query as sent.
+    pub fn query(&self) -> Option<&'b [u8]> {
+        match self {
+            Self::Path { query, .. } => *query,
+            Self::Asterisk => None,
+        }
+    }
+}
+
+impl Method {
+    /// Name on the wire; `-` for one that is not offered.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Head => "HEAD",
+            Self::Options => "OPTIONS",
+            Self::Other => "-",
+        }
+    }
+}
+
+/// What has been met while walking the header fields.
+#[derive(Default)]
+struct Seen<'b> {
+    fields: Fields<'b>,
+    host: Option<&'b [u8]>,
+    content_length: Option<u64>,
+    transfer_encoding: Option<&'b [u8]>,
+    close: bool,
+    keep_alive: bool,
+    expect_continue: bool,
+}
+
+impl<'b> Seen<'b> {
+    fn field(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
+        // Length first: most fields of a browser are none of these and cost one jump.
+        match name.len() {
+            4 if is(name, b"host") => {
+                if self.host.is_some() || !is_host(value) {
+                    return Err(Refusal::Host);
+                }
+                self.host = Some(value);
+            }
+            5 if is(name, b"range") => once(&mut self.fields.range, value)?,
+            6 if is(name, b"accept") => first(&mut self.fields.accept, value),
+            6 if is(name, b"expect") => {
+                if !is(value, b"100-continue") {
+                    return Err(Refusal::Expectation);
+                }
+                self.expect_continue = true;
+            }
+            7 if is(name, b"referer") => first(&mut self.fields.referer, value),
+            8 if is(name, b"if-match") => once(&mut self.fields.if_match, value)?,
+            8 if is(name, b"if-range") => once(&mut self.fields.if_range, value)?,
+            10 if is(name, b"connection") => self.connection(value),
+            10 if is(name, b"user-agent") => first(&mut self.fields.user_agent, value),
+            13 if is(name, b"if-none-match") => once(&mut self.fields.if_none_match, value)?,
+            14 if is(name, b"content-length") => self.content_length(value)?,
+            15 if is(name, b"accept-encoding") => first(&mut self.fields.accept_encoding, value),
+            17 if is(name, b"if-modified-since") => once(&mut self.fields.if_modified_since, value)?,
+            17 if is(name, b"transfer-encoding") => {
+                if self.transfer_encoding.replace(value).is_some() {
+                    return Err(Refusal::BodyLength);
+                }
+            }
+            19 if is(name, b"if-unmodified-since") => once(&mut self.fields.if_unmodified_since, value)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn connection(&mut self, value: &[u8]) {
+        for token in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            self.close |= is(token, b"close");
+            self.keep_alive |= is(token, b"keep-alive");
+        }
+    }
+
+    /// RFC 9112 6.3: a list of equal numbers counts as that number; anything else is ambiguous.
+    fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        for text in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            let length = decimal(text).ok_or(Refusal::BodyLength)?;
+            if self.content_length.replace(length).is_some_and(|earlier| earlier != length) {
+                return Err(Refusal::BodyLength);
+            }
+        }
+        Ok(())
+    }
+
+    fn body_length(&self, version: Version) -> Result<BodyLength, Refusal> {
+        match (self.transfer_encoding, self.content_length) {
+            (None, None | Some(0)) => Ok(BodyLength::None),
+            (None, Some(length)) => Ok(BodyLength::Exact(length)),
+            (Some(_), Some(_)) => Err(Refusal::BodyLength),
+            // RFC 9112 6.1: Transfer-Encoding in HTTP/1.0 means that the framing is faulty.
+            (Some(_), None) if version == Version::Http10 => Err(Refusal::BodyLength),
+            (Some(coding), None) if is(coding, b"chunked") => Ok(BodyLength::Chunked),
+            (Some(_), None) => Err(Refusal::TransferCoding),
+        }
+    }
+}
+
+/// Decides whether an unfinished head may still become a good one.
+fn partial(buf: &[u8], limits: &Limits) -> Result<(), Refusal> {
+    let line_slack = "OPTIONS  HTTP/1.1\r\n".len();
+    let first_line = &buf[..buf.len().min(limits.target_bytes_max + line_slack + 1)];
+    if first_line.len() > limits.target_bytes_max + line_slack && !first_line.contains(&b'\n') {
+        return Err(Refusal::TargetTooLong);
+    }
+    if buf.len() >= limits.head_bytes_max {
+        return Err(Refusal::HeadTooLarge);
+    }
+    Ok(())
+}
+
+fn refusal_of(error: httparse::Error, buf: &[u8]) -> Refusal {
+    match error {
+        httparse::Error::HeaderName | httparse::Error::HeaderValue => Refusal::HeaderField,
+        httparse::Error::TooManyHeaders => Refusal::HeadTooLarge,
+        httparse::Error::Version if names_other_version(buf) => Refusal::Version,
+        _ => Refusal::RequestLine,
+    }
+}
+
+/// Whether the first line ends in a well-formed version that is not 1.0 or 1.1.
+fn names_other_version(buf: &[u8]) -> bool {
+    let line = buf.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    let Some(at) = line.len().checked_sub("HTTP/2.0".len()) else { return false };
+    let version = &line[at..];
+    matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
+        && !matches!(version, b"HTTP/1.0" | b"HTTP/1.1")
+}
+
+/// httparse lets a lone LF end a line but never a lone CR, so the counts differ exactly then.
+fn has_bare_lf(head: &[u8]) -> bool {
+    // Blocks short enough for 8-bit sums let the compiler count 16 bytes at a step.
+    head.chunks(255).fold(0i64, |balance, block| {
+        let (mut cr, mut lf) = (0u8, 0u8);
+        for byte in block {
+            cr += u8::from(*byte == b'\r');
+            lf += u8::from(*byte == b'\n');
+        }
+        balance + i64::from(lf) - i64::from(cr)
+    }) != 0
+}
+
+fn method(name: &str) -> Result<Method, Refusal> {
+    match name {
+        "GET" => Ok(Method::Get),
+        "HEAD" => Ok(Method::Head),
+        "OPTIONS" => Ok(Method::Options),
+        "POST" | "PUT" | "DELETE" | "PATCH" | "TRACE" | "PROPFIND" | "PROPPATCH" | "MKCOL" | "COPY"
+        | "MOVE" | "LOCK" | "UNLOCK" => Ok(Method::Other),
+        // What follows a CONNECT is not HTTP, so the connection cannot go on.
+        "CONNECT" => Err(Refusal::MethodNotAllowed),
+        _ => Err(Refusal::MethodUnknown),
+    }
+}
+
+fn target(text: &[u8], method: Method) -> Result<(Target<'_>, Option<&[u8]>), Refusal> {
+    if text.contains(&b'#') {
+        return Err(Refusal::Target);
+    }
+    if text.first() == Some(&b'/') {
+        return Ok((path_and_query(text), None));
+    }
+    if text == b"*" {
+        return if method == Method::Options { Ok((Target::Asterisk, None)) } else { Err(Refusal::Target) };
+    }
+    let rest = strip_prefix_ignore_case(text, b"http://")
+        .or_else(|| strip_prefix_ignore_case(text, b"https://"))
+        .ok_or(Refusal::Target)?;
+    let authority_len = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
+    let (authority, rest) = rest.split_at(authority_len);
+    if !is_host(authority) {
+        return Err(Refusal::Target);
+    }
+    let target = match rest.first() {
+        Some(b'/') => path_and_query(rest),
+        Some(_) => Target::Path { path: b"/", query: Some(&rest[1..]) },
+        None => Target::Path { path: b"/", query: None },
+    };
+    Ok((target, Some(authority)))
+}
+
+fn path_and_query(text: &[u8]) -> Target<'_> {
+    match text.iter().position(|byte| *byte == b'?') {
+        Some(at) => Target::Path { path: &text[..at], query: Some(&text[at + 1..]) },
+        None => Target::Path { path: text, query: None },
+    }
+}
+
+fn strip_prefix_ignore_case<'b>(text: &'b [u8], prefix: &[u8]) -> Option<&'b [u8]> {
+    let (head, rest) = text.split_at_checked(prefix.len())?;
+    is(head, prefix).then_some(rest)
+}
+
+/// `uri-host [":" port]` (RFC 3986 3.2), by its alphabet: no user name, no space, not empty.
+fn is_host(value: &[u8]) -> bool {
+    !value.is_empty()
+        && value.len() <= 255 + 6
+        && value[0] != b':'
+        && value.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]".contains(byte))
+}
+
+fn is(text: &[u8], lower: &[u8]) -> bool {
+    text.eq_ignore_ascii_case(lower)
+}
+
+fn once<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8]) -> Result<(), Refusal> {
+    if slot.replace(value).is_some() { Err(Refusal::DuplicateField) } else { Ok(()) }
+}
+
+fn first<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8]) {
+    slot.get_or_insert(value);
+}
+
+/// Digits only: no sign, no space, no overflow.
+fn decimal(text: &[u8]) -> Option<u64> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+use super::*;
+
+fn parsed(bytes: &[u8]) -> Head<'_> {
+    let (head, len) = parse(bytes, &Limits::default()).expect("accepted").expect("complete");
+    assert_eq!(len, bytes.len());
+    head
+}
+
+fn refused(bytes: &[u8]) -> Refusal {
+    parse(bytes, &Limits::default()).expect_err("refused")
+}
+
+/// A GET with these header lines after a good Host.
+fn with_fields(fields: &str) -> Vec<u8> {
+    format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n").into_bytes()
+}
+
+#[test]
+fn curl_request_is_parsed_whole() {
+    let bytes = b"GET /a/b.txt?x=1 HTTP/1.1\r\nHost: example.org:8080\r\nUser-Agent: curl/8\r\n\
+        Accept: */*\r\nRange: bytes=0-9\r\n\r\n";
+    let head = parsed(bytes);
+    assert_eq!(head.method, Method::Get);
+    assert_eq!(head.target, Target::Path { path: b"/a/b.txt", query: Some(b"x=1") });
+    assert_eq!(head.host, b"example.org:8080");
+    assert_eq!(head.fields.range, Some(&b"bytes=0-9"[..]));
+    assert_eq!(head.fields.user_agent, Some(&b"curl/8"[..]));
+    assert!(head.keep_alive);
+    assert_eq!(head.body, BodyLength::None);
+}
+
+#[test]
+fn pipelined_bytes_after_the_head_are_left_alone() {
+    let bytes = b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /2 HTTP/1.1\r\n";
+    let (_, len) = parse(bytes, &Limits::default()).unwrap().unwrap();
+    assert_eq!(&bytes[len..], b"GET /2 HTTP/1.1\r\n");
+}
+
+#[test]
+fn every_prefix_of_a_good_head_asks_for_more() {
+    let bytes = b"GET /x HTTP/1.1\r\nHost: a\r\nAccept: */*\r\n\r\n";
+    for len in 0..bytes.len() {
+        assert_eq!(parse(&bytes[..len], &Limits::default()), Ok(None), "{len}");
+    }
+}
+
+#[test]
+fn one_empty_line_before_the_request_is_skipped() {
+    assert_eq!(parsed(b"\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n").method, Method::Get);
+}
+
+#[test]
+fn bare_lf_is_refused_wherever_it_ends_a_line() {
+    for bytes in [
+        &b"GET / HTTP/1.1\nHost: a\r\n\r\n"[..],
+        b"GET / HTTP/1.1\r\nHost: a\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\n\n",
+        b"\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nA:\n\r\n",
+    ] {
+        assert_eq!(refused(bytes), Refusal::BareLf, "{}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn folded_lines_and_spaces_before_colons_are_refused() {
+    assert_eq!(refused(&with_fields("A: b\r\n c\r\n")), Refusal::HeaderField);
+    assert_eq!(refused(&with_fields("A : b\r\n")), Refusal::HeaderField);
+    assert_eq!(refused(&with_fields(" A: b\r\n")), Refusal::HeaderField);
+}
+
+#[test]
+fn nul_and_bare_cr_in_a_field_are_refused() {
+    assert_eq!(refused(&with_fields("A: b\0c\r\n")), Refusal::HeaderField);
+    assert_eq!(refused(&with_fields("A: b\rc\r\n")), Refusal::HeaderField);
+    assert_eq!(refused(&with_fields("A\0: b\r\n")), Refusal::HeaderField);
+}
+
+#[test]
+fn content_length_beside_transfer_encoding_is_refused_in_both_orders() {
+    for fields in [
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 3\r\n",
+        "Transfer-Encoding: chunked\r\nContent-Length: 0\r\n",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    ] {
+        assert_eq!(refused(&with_fields(fields)), Refusal::BodyLength, "{fields}");
+    }
+}
+
+#[test]
+fn content_lengths_must_agree_and_be_plain_digits() {
+    for value in ["", "+1", "-1", "0x10", "1 2", "3, 4", "18446744073709551616", "1,", "\u{b2}"] {
+        let fields = format!("Content-Length: {value}\r\n");
+        assert_eq!(refused(&with_fields(&fields)), Refusal::BodyLength, "{value:?}");
+    }
+    assert_eq!(refused(&with_fields("Content-Length: 3\r\nContent-Length: 4\r\n")), Refusal::BodyLength);
+    assert_eq!(parsed(&with_fields("Content-Length: 3, 3\r\n")).body, BodyLength::Exact(3));
+    assert_eq!(parsed(&with_fields("Content-Length: 0\r\n")).body, BodyLength::None);
+}
+
+#[test]
+fn only_chunked_is_known_and_not_in_http_1_0() {
+    assert_eq!(parsed(&with_fields("Transfer-Encoding: Chunked\r\n")).body, BodyLength::Chunked);
+    for coding in ["gzip, chunked", "chunked, chunked", "identity", "xchunked", "chunked;a=b", ""] {
+        let fields = format!("Transfer-Encoding: {coding}\r\n");
+        assert_eq!(refused(&with_fields(&fields)), Refusal::TransferCoding, "{coding}");
+    }
+    let old = b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
+    assert_eq!(refused(old), Refusal::BodyLength);
+}
+
+#[test]
+fn host_must_stand_exactly_once_in_http_1_1() {
+    assert_eq!(refused(b"GET / HTTP/1.1\r\n\r\n"), Refusal::Host);
+    assert_eq!(refused(&with_fields("Host: a\r\n")), Refusal::Host);
+    for value in ["", "a b", "user@a", "a/b", ":80", "a\"b", "<a>"] {
+        let bytes = format!("GET / HTTP/1.1\r\nHost: {value}\r\n\r\n");
+        assert_eq!(refused(bytes.as_bytes()), Refusal::Host, "{value:?}");
+    }
+    assert_eq!(parsed(b"GET / HTTP/1.1\r\nHost: [::1]:8443\r\n\r\n").host, b"[::1]:8443");
+    assert_eq!(parsed(b"GET / HTTP/1.0\r\n\r\n").host, b"");
+}
+
+#[test]
+fn absolute_target_replaces_host() {
+    let head = parsed(b"GET HTTP://b:1/x?y HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(head.host, b"b:1");
+    assert_eq!(head.target, Target::Path { path: b"/x", query: Some(b"y") });
+    assert_eq!(parsed(b"GET http://b HTTP/1.1\r\nHost: a\r\n\r\n").target.raw_path(), b"/");
+    assert_eq!(parsed(b"GET http://b?q HTTP/1.1\r\nHost: a\r\n\r\n").target.query(), Some(&b"q"[..]));
+}
+
+#[test]
+fn odd_targets_are_refused() {
+    for target in ["a", "*", "ftp://a/", "http://", "http:///x", "http://u@h/", "/a#b", "//a/../#"] {
+        let bytes = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!(refused(bytes.as_bytes()), Refusal::Target, "{target}");
+    }
+    for line in ["GET  / HTTP/1.1", "GET /", "GET / a HTTP/1.1", "GET /\0 HTTP/1.1", "G(T / HTTP/1.1"] {
+        let bytes = format!("{line}\r\nHost: a\r\n\r\n");
+        assert_eq!(refused(bytes.as_bytes()), Refusal::RequestLine, "{line:?}");
+    }
+}
+
+#[test]
+fn asterisk_is_for_options_alone() {
+    assert_eq!(parsed(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n").target, Target::Asterisk);
+}
+
+#[test]
+fn unknown_methods_and_versions_have_their_own_refusals() {
+    assert_eq!(refused(b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), Refusal::MethodUnknown);
+    assert_eq!(refused(b"get / HTTP/1.1\r\nHost: a\r\n\r\n"), Refusal::MethodUnknown);
+    assert_eq!(refused(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"), Refusal::MethodNotAllowed);
+    assert_eq!(parsed(b"PUT / HTTP/1.1\r\nHost: a\r\n\r\n").method, Method::Other);
+    assert_eq!(refused(b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Refusal::Version);
+    assert_eq!(refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Refusal::Version);
+    assert_eq!(refused(b"GET / HTTX/1.1\r\nHost: a\r\n\r\n"), Refusal::RequestLine);
+}
+
+#[test]
+fn keep_alive_follows_version_and_connection_field() {
+    assert!(!parsed(&with_fields("Connection: foo, Close\r\n")).keep_alive);
+    assert!(!parsed(&with_fields("Connection: keep-alive\r\nConnection: close\r\n")).keep_alive);
+    assert!(!parsed(b"GET / HTTP/1.0\r\n\r\n").keep_alive);
+    assert!(parsed(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
+}
+
+#[test]
+fn expect_continue_counts_only_with_a_body() {
+    assert!(parsed(&with_fields("Expect: 100-Continue\r\nContent-Length: 1\r\n")).expect_continue);
+    assert!(!parsed(&with_fields("Expect: 100-continue\r\n")).expect_continue);
+    assert_eq!(refused(&with_fields("Expect: 200-ok\r\n")), Refusal::Expectation);
+}
+
+#[test]
+fn repeated_conditional_fields_are_refused() {
+    let fields = "If-None-Match: \"a\"\r\nIf-None-Match: \"b\"\r\n";
+    assert_eq!(refused(&with_fields(fields)), Refusal::DuplicateField);
+}
+
+#[test]
+fn limits_hold_before_and_after_the_head_is_complete() {
+    let limits = Limits { target_bytes_max: 64, head_bytes_max: 256, headers_max: 4, ..Limits::default() };
+    let long_target = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "x".repeat(64));
+    assert_eq!(parse(long_target.as_bytes(), &limits), Err(Refusal::TargetTooLong));
+    let endless_target = "GET /".to_owned() + &"x".repeat(200);
+    assert_eq!(parse(endless_target.as_bytes(), &limits), Err(Refusal::TargetTooLong));
+    let long_head = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "x".repeat(256));
+    assert_eq!(parse(long_head.as_bytes(), &limits), Err(Refusal::HeadTooLarge));
+    let endless_head = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}", "x".repeat(256));
+    assert_eq!(parse(endless_head.as_bytes(), &limits), Err(Refusal::HeadTooLarge));
+    let many = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(4));
+    assert_eq!(parse(many.as_bytes(), &limits), Err(Refusal::HeadTooLarge));
+}
