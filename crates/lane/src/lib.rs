@@ -1,8 +1,29 @@
 //! A *lane* is one pinned thread that owns one io_uring, its sockets, timers and memory.
 //! A *silo* is the lanes of one NUMA node. See ARCHITECTURE.md for the rules.
+//!
+//! Code on a lane is straight-line `async`: [`spawn`] starts a task, [`net`] and [`fs`] talk to the world,
+//! [`time`] waits, [`mailbox`] talks to other lanes. None of these types leaves its lane.
 #![allow(unsafe_code)] // The one crate whose business is the kernel boundary; every block says why.
 
+pub mod backend;
+pub mod buffer;
+pub mod counters;
+pub mod fs;
+pub mod helper;
 pub mod layout;
+pub mod mailbox;
+pub mod net;
 pub mod probe;
+pub mod runtime;
 pub mod socket;
+pub mod time;
 pub mod topology;
+
+mod affinity;
+mod context;
+mod executor;
+mod memory;
+mod op;
+
+pub use context::{Lane, LaneId, SiloId, current};
+pub use executor::{Task, spawn, yield_now};

@@ -1,1 +1,5 @@
 //! Socket features of the kernel, one file per feature.
+
+pub mod ktls;
+pub(crate) mod options;
+pub mod pacing;

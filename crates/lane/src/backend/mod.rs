@@ -1,0 +1,273 @@
+//! The seam between a lane and what it runs on: io_uring in production ([`uring`]), a seeded world in tests
+//! ([`sim`]). Everything above this trait, futures and services alike, is the same code in both.
+//!
+//! Methods come in four families, to be called in this order:
+//! - *clock*: `now`, `wall_clock`;
+//! - *immediate*: `try_*`, `stat`, sockets' set-up and options. They never block and never park;
+//! - *pending*: `poll_*` on a socket's own queues, and `submit` / `poll_op` / `forget` for single operations;
+//! - *loop*: `turn`, called by the lane between two rounds of its tasks.
+
+use std::ffi::CString;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::task::{Context, Poll};
+use std::time::{Instant, SystemTime};
+
+use crate::buffer::{Buf, RecvBuf};
+use crate::fs::{DirEntry, OpenHow, Stat, WatchEvent};
+
+pub mod sim;
+pub mod uring;
+
+/// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.
+/// It is a plain name; the types in `net` and `fs` own it and close it when dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fd(pub i32);
+
+/// Names an operation handed to [`Backend::submit`] until its outcome is taken or forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OpId(pub u64);
+
+/// What a lane runs on. One instance belongs to one lane and is never shared.
+pub trait Backend {
+    /// Monotonic time, read once per turn and cached: cheap to ask for every request.
+    fn now(&self) -> Instant;
+
+    /// Time of day, for dates in protocols and logs.
+    fn wall_clock(&self) -> SystemTime;
+
+    /// Reads from the page cache if all of it can be had without waiting: `Ok(None)` means "submit it instead".
+    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>>;
+
+    /// Opens from the name cache; `Ok(None)` means "submit it instead".
+    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Fd>>;
+
+    /// Attributes of an open file, as the kernel has them in memory.
+    fn stat(&self, file: Fd) -> io::Result<Stat>;
+
+    /// Opens the directory a volume exports. Blocks: for start-up and configuration only.
+    fn open_root(&self, path: &std::path::Path) -> io::Result<Fd>;
+
+    /// Sends what the socket takes at once; `Ok(None)` when it takes nothing now.
+    fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>>;
+
+    /// Moves file pages to a stream socket without a copy; `Ok(None)` when the socket takes nothing now,
+    /// `Ok(Some(0))` when the file ends at or before `offset`.
+    fn try_send_file(&self, socket: Fd, file: Fd, offset: u64, len: usize) -> io::Result<Option<usize>>;
+
+    /// Sends equal-size datagrams (the last may be shorter) gathered from `parts` in one call;
+    /// `Ok(None)` when the socket takes nothing now.
+    fn try_send_datagrams(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>>;
+
+    /// A listening TCP socket.
+    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Fd>;
+
+    /// Takes over a socket made elsewhere (a listener group, systemd). Simulated backends refuse.
+    fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Fd>;
+
+    /// A bound UDP socket with receive coalescing (GRO) and local-address reporting on.
+    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd>;
+
+    /// A TCP socket for `Op::Connect` to `peer`.
+    fn tcp_socket(&self, peer: SocketAddr) -> io::Result<Fd>;
+
+    /// The socket's own address.
+    fn local_addr(&self, socket: Fd) -> io::Result<SocketAddr>;
+
+    /// Sets a per-socket option.
+    fn set_option(&self, socket: Fd, option: SocketOption<'_>) -> io::Result<()>;
+
+    /// Ends one or both directions of a stream.
+    fn shutdown(&self, socket: Fd, how: std::net::Shutdown) -> io::Result<()>;
+
+    /// Gives a descriptor back. Whatever is in flight on it is cancelled first; its buffers stay
+    /// with the backend until the kernel has let go of them.
+    fn close(&self, fd: Fd);
+
+    /// The next accepted connection of a listener.
+    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Fd, SocketAddr)>>;
+
+    /// The next bytes of a stream, in a buffer the backend provided. An empty buffer is the end of the stream.
+    fn poll_recv(&self, socket: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>>;
+
+    /// Appends every datagram that has arrived, at most `max` of them, to `out`. At least one when ready.
+    fn poll_recv_datagrams(
+        &self,
+        socket: Fd,
+        cx: &mut Context<'_>,
+        out: &mut Vec<Datagram>,
+        max: usize,
+    ) -> Poll<io::Result<()>>;
+
+    /// Starts an operation.
+    fn submit(&self, op: Op) -> OpId;
+
+    /// Takes the outcome of an operation. After `Ready` the id is gone.
+    fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome>;
+
+    /// Gives up on an operation: it is cancelled if it can be, and its outcome dropped when it comes.
+    fn forget(&self, id: OpId);
+
+    /// Begins to watch a directory for changes of its entries and of itself.
+    fn watch(&self, dir: Fd) -> io::Result<Watch>;
+
+    /// Stops a watch.
+    fn unwatch(&self, watch: Watch);
+
+    /// Changes seen on this lane's watches since the last call.
+    fn poll_watch_events(&self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<WatchEvent>>>;
+
+    /// Hands operations to the kernel, waits as `park` says, and wakes tasks whose operations completed.
+    fn turn(&self, park: Park) -> io::Result<()>;
+
+    /// Wakes the lane from another thread while it is parked in [`Backend::turn`].
+    fn unparker(&self) -> std::sync::Arc<dyn Unpark>;
+}
+
+/// Wakes a parked lane from any thread.
+pub trait Unpark: Send + Sync {
+    /// Makes the lane's current or next park end. Cheap when the lane is not parked.
+    fn unpark(&self);
+}
+
+/// How long [`Backend::turn`] may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Park {
+    /// Tasks are ready: only collect what has completed.
+    No,
+    /// Nothing to do before this moment (`None`: before anything happens).
+    Until(Option<Instant>),
+}
+
+/// A single operation with one outcome. It owns what the kernel may touch until then.
+#[derive(Debug)]
+#[allow(missing_docs)] // The fields are named for what they are; each variant says the rest.
+pub enum Op {
+    /// Connects a socket from [`Backend::tcp_socket`]. Outcome: `Done`.
+    Connect { socket: Fd, addr: SocketAddr },
+    /// Sends `buf[from..]` on a stream; may send less. Outcome: `Done` with the buffer.
+    Send { socket: Fd, buf: Buf, from: usize, more: bool },
+    /// Waits until the socket can take (`true`) or give (`false`) bytes. Outcome: `Done`.
+    Ready { socket: Fd, writable: bool },
+    /// Reads up to `len` bytes at `offset`, appended to `buf`. Outcome: `Done` with the buffer.
+    ReadAt { file: Fd, offset: u64, len: usize, buf: Buf },
+    /// Brings file pages into the page cache on the lane's node. Outcome: `Done`.
+    Warm { file: Fd, offset: u64, len: usize },
+    /// Opens `path` beneath `dir`. Outcome: `Opened`.
+    OpenAt { dir: Fd, path: CString, how: OpenHow },
+    /// Attributes of `path` beneath `dir`, not following a last symbolic link. Outcome: `Stat`.
+    StatAt { dir: Fd, path: CString },
+    /// Every entry of a directory with its attributes, at most `max`. Outcome: `Entries`.
+    ReadDir { dir: Fd, max: usize },
+}
+
+/// What became of an [`Op`].
+#[derive(Debug)]
+pub enum Outcome {
+    /// Bytes moved (0 where none are), and the buffer the operation owned.
+    Done(io::Result<usize>, Option<Buf>),
+    /// The new descriptor.
+    Opened(io::Result<Fd>),
+    /// The attributes.
+    Stat(io::Result<Stat>),
+    /// The entries, without `.` and `..`, in the file system's order.
+    Entries(io::Result<Vec<DirEntry>>),
+}
+
+/// Names a watched directory in [`WatchEvent`]s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Watch(pub i32);
+
+/// What an adopted descriptor is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketKind {
+    /// A listening TCP socket.
+    Listener,
+    /// A bound UDP socket.
+    Udp,
+}
+
+/// How a listener is made.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// Connections the kernel keeps waiting for `accept`.
+    pub backlog: u32,
+    /// Share the address with other listeners (SO_REUSEPORT).
+    pub reuse_port: bool,
+}
+
+/// How a UDP socket is made.
+#[derive(Clone, Debug)]
+pub struct UdpOptions {
+    /// Share the address with other sockets (SO_REUSEPORT).
+    pub reuse_port: bool,
+    /// Kernel receive buffer wanted, bytes.
+    pub recv_buffer: usize,
+    /// Kernel send buffer wanted, bytes.
+    pub send_buffer: usize,
+    /// Receive coalescing (UDP_GRO). Off, every datagram arrives alone.
+    pub gro: bool,
+}
+
+/// Options of a live socket.
+#[derive(Clone, Copy, Debug)]
+pub enum SocketOption<'a> {
+    /// Upper bound on the sending rate, bytes per second (SO_MAX_PACING_RATE).
+    PacingRate(u64),
+    /// Do not wait to fill segments (TCP_NODELAY).
+    NoDelay(bool),
+    /// Kernel send buffer, bytes.
+    SendBuffer(usize),
+    /// Hand transmit encryption to the kernel: the `crypto_info` bytes for SOL_TLS/TLS_TX.
+    KtlsTransmit(&'a [u8]),
+    /// Close by reset: unsent bytes are dropped and the peer learns the transfer failed (SO_LINGER 0).
+    ResetOnClose,
+}
+
+/// Datagrams for one destination in one call: UDP_SEGMENT where the kernel has it.
+#[derive(Debug)]
+pub struct DatagramBatch<'a> {
+    /// Destination.
+    pub to: SocketAddr,
+    /// Source address, when it must be a certain one of this host's.
+    pub from: Option<IpAddr>,
+    /// Payload bytes of every datagram but the last.
+    pub segment: u16,
+    /// The payloads, one after another.
+    pub parts: &'a [IoSlice<'a>],
+}
+
+/// One received UDP buffer: one datagram, or several of equal size coalesced by GRO.
+#[derive(Debug)]
+pub struct Datagram {
+    /// The payload bytes; split them every `segment` bytes.
+    pub buf: RecvBuf,
+    /// Sender.
+    pub from: SocketAddr,
+    /// The address of ours it was sent to, if known.
+    pub local: Option<IpAddr>,
+    /// Interface it came in on, 0 if unknown.
+    pub ifindex: u32,
+    /// Bytes of each datagram but the last; equals the length when there is one.
+    pub segment: u16,
+}
+
+impl Datagram {
+    /// The datagrams in this buffer.
+    pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        self.buf.chunks(usize::from(self.segment.max(1)))
+    }
+}
+
+impl Default for ListenOptions {
+    fn default() -> Self {
+        Self { backlog: 4096, reuse_port: false }
+    }
+}
+
+impl Default for UdpOptions {
+    fn default() -> Self {
+        Self { reuse_port: false, recv_buffer: 16 << 20, send_buffer: 4 << 20, gro: true }
+    }
+}

@@ -1,0 +1,123 @@
+//! Names and attributes: what of the file system is a plain call, inline or on a helper thread.
+
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags};
+
+use crate::fs::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp};
+
+/// Opens the root of a volume; symbolic links in the path the operator gave are followed.
+pub(super) fn open_root(path: &Path) -> io::Result<OwnedFd> {
+    Ok(sys::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Flags and resolution rules of an open beneath a directory.
+pub(super) fn open_rules(how: OpenHow) -> (OFlags, ResolveFlags) {
+    // NONBLOCK keeps the open of a pipe from waiting; `settle` takes it off again.
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    if how.kind == OpenKind::Directory {
+        flags |= OFlags::DIRECTORY;
+    }
+    let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    if !how.symlinks {
+        resolve |= ResolveFlags::NO_SYMLINKS;
+    }
+    (flags, resolve)
+}
+
+/// Opens without waiting for the disk; `None` when the name is not in the kernel's cache.
+pub(super) fn try_open(dir: BorrowedFd<'_>, path: &CString, how: OpenHow) -> io::Result<Option<OwnedFd>> {
+    let (flags, resolve) = open_rules(how);
+    match sys::openat2(dir, path, flags, Mode::empty(), resolve | ResolveFlags::CACHED) {
+        Ok(fd) => settle(fd).map(Some),
+        Err(rustix::io::Errno::AGAIN) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Refuses what is neither file nor directory (`ENXIO`), and makes later reads wait for the disk again.
+pub(super) fn settle(fd: OwnedFd) -> io::Result<OwnedFd> {
+    match FileType::from_raw_mode(sys::fstat(&fd)?.st_mode) {
+        FileType::RegularFile | FileType::Directory => {
+            sys::fcntl_setfl(&fd, OFlags::empty())?;
+            Ok(fd)
+        }
+        _ => Err(io::Error::from_raw_os_error(libc::ENXIO)),
+    }
+}
+
+pub(super) fn stat(file: BorrowedFd<'_>) -> io::Result<Stat> {
+    Ok(convert(&sys::fstat(file)?))
+}
+
+pub(super) fn stat_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<Stat> {
+    // The path is looked up component by component beneath `dir`, so that no link leads the look-up out.
+    let (parent, name) = match path.as_bytes().iter().rposition(|&b| b == b'/') {
+        Some(slash) => (Some(&path.as_bytes()[..slash]), &path.as_bytes()[slash + 1..]),
+        None => (None, path.as_bytes()),
+    };
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = match parent {
+        Some(parent) => Some(sys::openat2(dir, OsStr::from_bytes(parent), flags, Mode::empty(), resolve)?),
+        None => None,
+    };
+    let at = opened.as_ref().map_or(dir, |fd| fd.as_fd());
+    Ok(convert(&sys::statat(at, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
+}
+
+pub(super) fn read_dir(dir: BorrowedFd<'_>, max: usize) -> io::Result<Vec<DirEntry>> {
+    let mut entries = Vec::new();
+    // A description of its own: the position of a shared one would be shared too.
+    for entry in sys::Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        if entries.len() == max {
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        let stat = sys::statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok();
+        entries.push(DirEntry { name: name.to_vec(), stat: stat.as_ref().map(convert) });
+    }
+    Ok(entries)
+}
+
+/// Reads a range through, so that its pages are in memory and were first touched by this thread.
+pub(super) fn warm(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
+    let mut scratch = vec![0; len.min(256 << 10)];
+    let mut done = 0;
+    while done < len {
+        let want = scratch.len().min(len - done);
+        match rustix::io::pread(file, &mut scratch[..want], offset + done as u64)? {
+            0 => break,
+            n => done += n,
+        }
+    }
+    Ok(())
+}
+
+fn convert(stat: &sys::Stat) -> Stat {
+    Stat {
+        kind: match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => FileKind::File,
+            FileType::Directory => FileKind::Directory,
+            FileType::Symlink => FileKind::Symlink,
+            _ => FileKind::Other,
+        },
+        dev: stat.st_dev,
+        ino: stat.st_ino,
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        mtime: Timestamp { secs: stat.st_mtime, nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) },
+        ctime: Timestamp { secs: stat.st_ctime, nanos: u32::try_from(stat.st_ctime_nsec).unwrap_or(0) },
+        mode: stat.st_mode & 0o7777,
+        nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+    }
+}

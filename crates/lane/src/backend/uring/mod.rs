@@ -1,0 +1,458 @@
+//! Lanes on the kernel: one io_uring per lane with SINGLE_ISSUER and DEFER_TASKRUN, multishot accept and
+//! receive into provided buffers, page-cache hits and socket sends tried inline.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+use crossbeam_queue::SegQueue;
+use io_uring::types::{CancelBuilder, Fd as RingFd, SubmitArgs, Timespec};
+use io_uring::{IoUring, opcode};
+
+use self::key::Key;
+use self::ops::{Ops, Owned};
+use self::park::Parker;
+use self::sockets::{Arrived, Receive, Sockets};
+use self::watch::Watcher;
+use super::{
+    Backend, Datagram, DatagramBatch, Fd, ListenOptions, Op, OpId, Outcome, Park, SocketKind, SocketOption,
+    UdpOptions, Unpark, Watch,
+};
+use crate::buffer::RecvBuf;
+use crate::counters::LaneCounters;
+use crate::fs::{OpenHow, Stat, WatchEvent};
+use crate::helper::HelperPool;
+
+mod bufring;
+mod complete;
+mod files;
+mod key;
+mod ops;
+mod park;
+mod setup;
+mod sockets;
+mod submit;
+mod udp;
+mod watch;
+
+pub(crate) use self::bufring::BufRing;
+pub use self::setup::{RingError, RingOptions};
+
+/// A lane's ring and all that lives in it. Made on the lane's own thread.
+pub(crate) struct Uring {
+    /// Dropped first: after that the kernel holds none of the memory below.
+    ring: RefCell<IoUring>,
+    sockets: RefCell<Sockets>,
+    ops: RefCell<Ops>,
+    streams: Rc<BufRing>,
+    datagrams: RefCell<Option<Rc<BufRing>>>,
+    options: RingOptions,
+    /// Sockets whose receive stopped for want of a provided buffer.
+    starved: RefCell<Vec<(i32, u32)>>,
+    parker: Arc<Parker>,
+    helpers: HelperPool,
+    helped: Arc<SegQueue<(Key, HelperResult)>>,
+    watcher: RefCell<Option<Watching>>,
+    message_template: Box<libc::msghdr>,
+    counters: Arc<LaneCounters>,
+    now: Cell<Instant>,
+    woken: RefCell<Vec<Waker>>,
+}
+
+/// What a helper thread made of an operation.
+type HelperResult = Box<dyn FnOnce(Owned) -> Outcome + Send>;
+
+struct Watching {
+    watcher: Watcher,
+    readable: bool,
+    waker: Option<Waker>,
+}
+
+impl Uring {
+    /// Opens the ring and registers its buffers; the calling thread becomes the lane's.
+    pub(crate) fn new(
+        options: RingOptions,
+        helpers: HelperPool,
+        counters: Arc<LaneCounters>,
+    ) -> Result<Self, RingError> {
+        let ring = setup::open(&options)?;
+        let streams =
+            BufRing::register(&ring.submitter(), 0, options.stream_buffers, options.stream_buffer_bytes)
+                .map_err(RingError::Buffers)?;
+        let parker = Parker::new().map_err(RingError::Park)?;
+        let uring = Self {
+            ring: RefCell::new(ring),
+            sockets: RefCell::default(),
+            ops: RefCell::default(),
+            streams: Rc::new(streams),
+            datagrams: RefCell::default(),
+            options,
+            starved: RefCell::default(),
+            parker,
+            helpers,
+            helped: Arc::default(),
+            watcher: RefCell::default(),
+            message_template: Box::new(setup::message_template()),
+            counters,
+            now: Cell::new(Instant::now()),
+            woken: RefCell::default(),
+        };
+        uring.arm_unpark();
+        Ok(uring)
+    }
+
+    fn count_syscall(&self) {
+        self.counters.syscalls.increment();
+    }
+
+    fn borrow_fd(&self, fd: Fd) -> BorrowedFd<'_> {
+        // SAFETY: an `Fd` given out by this backend is open until `close`, which its owner calls last.
+        unsafe { BorrowedFd::borrow_raw(fd.0) }
+    }
+
+    fn register_socket(&self, fd: OwnedFd, arrived: Arrived) -> Fd {
+        let raw = fd.into_raw_fd();
+        let mut sockets = self.sockets.borrow_mut();
+        sockets.insert(raw, arrived);
+        self.counters.sockets.set(sockets.len() as u64);
+        Fd(raw)
+    }
+
+    fn register_file(&self, fd: OwnedFd) -> Fd {
+        self.counters.files.add(1);
+        Fd(fd.into_raw_fd())
+    }
+}
+
+impl Backend for Uring {
+    fn now(&self) -> Instant {
+        self.now.get()
+    }
+
+    fn wall_clock(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+        use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        self.count_syscall();
+        let mut parts = [io::IoSliceMut::new(into)];
+        match preadv2(self.borrow_fd(file), &mut parts, offset, ReadWriteFlags::NOWAIT) {
+            Ok(n) => Ok(Some(n)),
+            // Cold, or a file system that cannot tell.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => {
+                self.counters.cold_reads.increment();
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Fd>> {
+        self.count_syscall();
+        Ok(files::try_open(self.borrow_fd(dir), path, how)?.map(|fd| self.register_file(fd)))
+    }
+
+    fn stat(&self, file: Fd) -> io::Result<Stat> {
+        self.count_syscall();
+        files::stat(self.borrow_fd(file))
+    }
+
+    fn open_root(&self, path: &Path) -> io::Result<Fd> {
+        Ok(self.register_file(files::open_root(path)?))
+    }
+
+    fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
+        use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+        self.count_syscall();
+        let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        flags.set(SendFlags::MORE, more);
+        let fd = self.borrow_fd(socket);
+        let sent = match parts {
+            [one] => send(fd, one, flags),
+            many => sendmsg(fd, many, &mut SendAncillaryBuffer::default(), flags),
+        };
+        self.counted_send(sent)
+    }
+
+    fn try_send_file(&self, socket: Fd, file: Fd, offset: u64, len: usize) -> io::Result<Option<usize>> {
+        self.count_syscall();
+        let mut offset = offset;
+        let sent = rustix::fs::sendfile(self.borrow_fd(socket), self.borrow_fd(file), Some(&mut offset), len);
+        self.counted_send(sent)
+    }
+
+    fn try_send_datagrams(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
+        self.count_syscall();
+        self.send_datagrams(socket, batch)
+    }
+
+    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Fd> {
+        let socket = setup::listen(addr, options)?;
+        Ok(self.register_socket(socket, Arrived::from(SocketKind::Listener)))
+    }
+
+    fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Fd> {
+        Ok(self.register_socket(socket, Arrived::from(kind)))
+    }
+
+    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd> {
+        let socket = udp::bind(addr, options)?;
+        Ok(self.register_socket(socket, Arrived::from(SocketKind::Udp)))
+    }
+
+    fn tcp_socket(&self, peer: SocketAddr) -> io::Result<Fd> {
+        let socket = setup::stream_socket(peer)?;
+        Ok(self.register_socket(socket, Arrived::Bytes(VecDeque::new())))
+    }
+
+    fn local_addr(&self, socket: Fd) -> io::Result<SocketAddr> {
+        let addr = socket2::SockRef::from(&self.borrow_fd(socket)).local_addr()?;
+        addr.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
+    }
+
+    fn set_option(&self, socket: Fd, option: SocketOption<'_>) -> io::Result<()> {
+        self.count_syscall();
+        setup::set_option(self.borrow_fd(socket), option)
+    }
+
+    fn shutdown(&self, socket: Fd, how: Shutdown) -> io::Result<()> {
+        socket2::SockRef::from(&self.borrow_fd(socket)).shutdown(how)
+    }
+
+    fn close(&self, fd: Fd) {
+        let removed = self.sockets.borrow_mut().remove(fd.0);
+        match &removed {
+            Some(socket) => {
+                self.counters.sockets.set(self.sockets.borrow().len() as u64);
+                if socket.receive != Receive::Off {
+                    let builder = opcode::AsyncCancel2::new(CancelBuilder::fd(RingFd(fd.0)).all());
+                    self.push(&builder.build(), Key::IGNORED);
+                }
+                if let Arrived::Connections(queue) = &socket.arrived {
+                    for &connection in queue {
+                        self.push(&opcode::Close::new(RingFd(connection)).build(), Key::IGNORED);
+                    }
+                }
+            }
+            None => self.counters.files.sub(1),
+        }
+        // Through the ring, behind whatever was queued on this descriptor before: an operation must never
+        // find the number in another's hands.
+        self.push(&opcode::Close::new(RingFd(fd.0)).build(), Key::IGNORED);
+    }
+
+    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Fd, SocketAddr)>> {
+        let mut sockets = self.sockets.borrow_mut();
+        let socket = sockets.get_mut(listener.0).expect("the listener is open");
+        let Arrived::Connections(queue) = &mut socket.arrived else {
+            return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EINVAL)));
+        };
+        let Some(accepted) = queue.pop_front() else {
+            if let Some(error) = socket.error.take() {
+                self.counters.accept_errors.increment();
+                return Poll::Ready(Err(error));
+            }
+            self.wait_for_arrival(listener.0, socket, cx);
+            return Poll::Pending;
+        };
+        drop(sockets);
+        // SAFETY: the kernel made this descriptor for us and nobody else has taken it from the queue.
+        let accepted = unsafe { OwnedFd::from_raw_fd(accepted) };
+        self.count_syscall();
+        let peer = socket2::SockRef::from(&accepted).peer_addr()?;
+        let peer = peer.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))?;
+        Poll::Ready(Ok((self.register_socket(accepted, Arrived::Bytes(VecDeque::new())), peer)))
+    }
+
+    fn poll_recv(&self, fd: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>> {
+        let mut sockets = self.sockets.borrow_mut();
+        let socket = sockets.get_mut(fd.0).expect("the stream is open");
+        let Arrived::Bytes(queue) = &mut socket.arrived else {
+            return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EINVAL)));
+        };
+        if let Some(buf) = queue.pop_front() {
+            return Poll::Ready(Ok(buf));
+        }
+        if let Some(error) = socket.error.take() {
+            socket.receive = Receive::Ended;
+            return Poll::Ready(Err(error));
+        }
+        if socket.receive == Receive::Ended {
+            return Poll::Ready(Ok(RecvBuf::empty()));
+        }
+        self.wait_for_arrival(fd.0, socket, cx);
+        Poll::Pending
+    }
+
+    fn poll_recv_datagrams(
+        &self,
+        fd: Fd,
+        cx: &mut Context<'_>,
+        out: &mut Vec<Datagram>,
+        max: usize,
+    ) -> Poll<io::Result<()>> {
+        let mut sockets = self.sockets.borrow_mut();
+        let socket = sockets.get_mut(fd.0).expect("the socket is open");
+        let Arrived::Datagrams(queue) = &mut socket.arrived else {
+            return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EINVAL)));
+        };
+        if !queue.is_empty() {
+            let n = queue.len().min(max);
+            out.extend(queue.drain(..n));
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(error) = socket.error.take() {
+            return Poll::Ready(Err(error));
+        }
+        self.wait_for_arrival(fd.0, socket, cx);
+        Poll::Pending
+    }
+
+    fn submit(&self, op: Op) -> OpId {
+        submit::submit(self, op)
+    }
+
+    fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
+        self.ops.borrow_mut().poll(id, cx)
+    }
+
+    fn forget(&self, id: OpId) {
+        let in_flight = self.ops.borrow_mut().forget(id);
+        if let Some(key) = in_flight {
+            // Does nothing to operations on helper threads; those end by themselves.
+            self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED);
+        }
+    }
+
+    fn watch(&self, dir: Fd) -> io::Result<Watch> {
+        if self.watcher.borrow().is_none() {
+            let watcher = Watcher::new()?;
+            *self.watcher.borrow_mut() = Some(Watching { watcher, readable: false, waker: None });
+            self.arm_watch();
+        }
+        let watcher = self.watcher.borrow();
+        watcher.as_ref().expect("made above").watcher.add(self.borrow_fd(dir))
+    }
+
+    fn unwatch(&self, watch: Watch) {
+        if let Some(watching) = &*self.watcher.borrow() {
+            watching.watcher.remove(watch);
+        }
+    }
+
+    fn poll_watch_events(&self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<WatchEvent>>> {
+        let mut watcher = self.watcher.borrow_mut();
+        let Some(watching) = &mut *watcher else { return Poll::Pending };
+        if std::mem::take(&mut watching.readable) {
+            let events = watching.watcher.read()?;
+            if !events.is_empty() {
+                return Poll::Ready(Ok(events));
+            }
+        }
+        watching.waker = Some(cx.waker().clone());
+        Poll::Pending
+    }
+
+    fn turn(&self, park: Park) -> io::Result<()> {
+        self.counters.turns.increment();
+        let entered = match park {
+            Park::Until(deadline) if self.parker.prepare() => {
+                let entered = self.enter_and_wait(deadline);
+                self.parker.done();
+                entered
+            }
+            Park::Until(_) | Park::No => self.enter(),
+        };
+        self.now.set(Instant::now());
+        entered?;
+        self.reap();
+        Ok(())
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        Arc::clone(&self.parker) as Arc<dyn Unpark>
+    }
+}
+
+impl Uring {
+    /// Hands over what is queued and runs the kernel's deferred work, without waiting.
+    fn enter(&self) -> io::Result<()> {
+        self.count_syscall();
+        let mut ring = self.ring.borrow_mut();
+        let queued = ring.submission().len();
+        self.counters.submissions.add(queued as u64);
+        let queued = u32::try_from(queued).expect("the ring is far smaller");
+        // SAFETY: no argument is passed, and every queued entry's memory is owned by `ops` or `sockets`.
+        match unsafe { ring.submitter().enter::<libc::sigset_t>(queued, 0, ENTER_GETEVENTS, None) } {
+            Ok(_) => Ok(()),
+            Err(error) => ignore_transient(error),
+        }
+    }
+
+    fn enter_and_wait(&self, deadline: Option<Instant>) -> io::Result<()> {
+        self.count_syscall();
+        self.counters.parks.increment();
+        let mut ring = self.ring.borrow_mut();
+        self.counters.submissions.add(ring.submission().len() as u64);
+        let entered = match deadline {
+            None => ring.submitter().submit_and_wait(1),
+            Some(deadline) => {
+                let wait = deadline.saturating_duration_since(Instant::now());
+                let timespec = Timespec::from(wait);
+                ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec))
+            }
+        };
+        entered.map(drop).or_else(ignore_transient)
+    }
+
+    fn counted_send(&self, sent: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
+        match sent {
+            Ok(n) => {
+                self.counters.bytes_out.add(n as u64);
+                Ok(Some(n))
+            }
+            Err(rustix::io::Errno::AGAIN) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for Uring {
+    /// Cancels everything and waits until the kernel has let go of our memory.
+    fn drop(&mut self) {
+        for fd in self.sockets.borrow().descriptors() {
+            // Not `close`: that would need the table.
+            self.push(&opcode::Close::new(RingFd(fd)).build(), Key::IGNORED);
+        }
+        self.push(&opcode::AsyncCancel2::new(CancelBuilder::any()).build(), Key::IGNORED);
+        let give_up = Instant::now() + Duration::from_secs(5);
+        while self.ops.borrow().in_flight() > 0 && Instant::now() < give_up {
+            let soon = Instant::now() + Duration::from_millis(10);
+            if self.enter_and_wait(Some(soon)).is_err() {
+                break;
+            }
+            self.reap();
+        }
+        self.sockets.take();
+    }
+}
+
+/// Interruptions, an elapsed wait and a busy completion queue are no failures of the loop.
+fn ignore_transient(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// IORING_ENTER_GETEVENTS: deferred work runs only when events are asked for.
+const ENTER_GETEVENTS: u32 = 1;

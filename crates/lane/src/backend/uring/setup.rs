@@ -1,0 +1,131 @@
+//! Opening the ring, and the sockets and options that are plain calls.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use io_uring::{IoUring, cqueue};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use crate::backend::{ListenOptions, SocketOption};
+
+/// Sizes of a lane's ring and of the memory it receives into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingOptions {
+    /// Submission queue entries; completions have four times as many.
+    pub entries: u32,
+    /// Buffers that stream receives share; a power of two, at most 32768.
+    pub stream_buffers: u16,
+    /// Bytes of each.
+    pub stream_buffer_bytes: usize,
+    /// Buffers that datagram receives share; a power of two, at most 32768. Made with the first UDP socket.
+    pub datagram_buffers: u16,
+    /// Bytes of each: a coalesced datagram of up to 65,507 bytes and its addresses.
+    pub datagram_buffer_bytes: usize,
+}
+
+/// A lane's ring could not be made. The text says what to change.
+#[derive(Debug, thiserror::Error)]
+pub enum RingError {
+    /// A sysctl, seccomp profile or security module forbids io_uring.
+    #[error(
+        "io_uring is forbidden here ({source}). Linerate needs it: set `sysctl kernel.io_uring_disabled=0`, \
+         or in a container allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile. \
+         `linerate doctor` tells which of them it is"
+    )]
+    Forbidden {
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel has no io_uring, or one too old.
+    #[error(
+        "this kernel's io_uring lacks what Linerate needs ({source}): SINGLE_ISSUER and DEFER_TASKRUN \
+         came with Linux 6.1"
+    )]
+    TooOld {
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Anything else, such as a memory limit.
+    #[error("cannot make the lane's ring: {0}")]
+    Ring(io::Error),
+    /// The receive buffers were refused.
+    #[error("cannot register the lane's receive buffers: {0}")]
+    Buffers(io::Error),
+    /// No descriptor for waking the lane.
+    #[error("cannot make the lane's wake-up descriptor: {0}")]
+    Park(io::Error),
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        Self {
+            entries: 1024,
+            stream_buffers: 512,
+            stream_buffer_bytes: 8 << 10,
+            datagram_buffers: 256,
+            datagram_buffer_bytes: 65_536 + 512,
+        }
+    }
+}
+
+/// Opens a ring for the calling thread.
+pub(super) fn open(options: &RingOptions) -> Result<IoUring, RingError> {
+    IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .setup_cqsize(options.entries * 4)
+        .build(options.entries)
+        .map_err(|source| match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => RingError::Forbidden { source },
+            Some(libc::EINVAL | libc::ENOSYS) => RingError::TooOld { source },
+            _ => RingError::Ring(source),
+        })
+}
+
+/// What every multishot message receive passes: room for the sender's address and control messages.
+pub(super) fn message_template() -> libc::msghdr {
+    // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
+    message.msg_controllen = CONTROL_BYTES;
+    message
+}
+
+/// A completion's result as the call it stands for would have returned it.
+pub(super) fn result_of(entry: &cqueue::Entry) -> io::Result<u32> {
+    u32::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()))
+}
+
+pub(super) fn listen(addr: SocketAddr, options: &ListenOptions) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    if addr.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(options.reuse_port)?;
+    socket.bind(&addr.into())?;
+    socket.listen(i32::try_from(options.backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+pub(super) fn stream_socket(peer: SocketAddr) -> io::Result<OwnedFd> {
+    let socket = Socket::new(Domain::for_address(peer), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    Ok(socket.into())
+}
+
+pub(super) fn set_option(fd: BorrowedFd<'_>, option: SocketOption<'_>) -> io::Result<()> {
+    let socket = SockRef::from(&fd);
+    match option {
+        SocketOption::PacingRate(rate) => crate::socket::pacing::set_max_rate(fd, rate),
+        SocketOption::NoDelay(on) => socket.set_tcp_nodelay(on),
+        SocketOption::SendBuffer(bytes) => socket.set_send_buffer_size(bytes),
+        SocketOption::KtlsTransmit(crypto_info) => crate::socket::ktls::enable_transmit(fd, crypto_info),
+        SocketOption::ResetOnClose => socket.set_linger(Some(Duration::ZERO)),
+    }
+}
+
+/// Room for GRO's segment size and the packet's own address, of either family.
+const CONTROL_BYTES: usize = 128;

@@ -1,0 +1,397 @@
+//! Memory of a lane: pooled send and read buffers ([`Buf`]), and received bytes ([`RecvBuf`]).
+//!
+//! A [`BufferPool`] is one mapping made and sized at start, on the lane's own thread so that first touch
+//! places it on the lane's node; huge pages are asked for. It never grows: who finds it empty waits.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::ops::{Deref, DerefMut};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use crate::memory::Mapping;
+
+/// The sizes of buffers a lane keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BufClass {
+    /// A response head with a small body; a log batch. 32 KiB.
+    Small,
+    /// A batch of TLS records or of file data. 272 KiB: sixteen full records with their headers and tags.
+    Large,
+}
+
+/// How many buffers of each class a lane has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferCounts {
+    /// Buffers of [`BufClass::Small`].
+    pub small: usize,
+    /// Buffers of [`BufClass::Large`].
+    pub large: usize,
+}
+
+/// The buffers of one lane.
+#[derive(Clone)]
+pub struct BufferPool {
+    inner: Rc<PoolInner>,
+}
+
+/// A pooled buffer: bytes `0..len` are written, `len..capacity` is room. Goes back to its pool when dropped.
+pub struct Buf {
+    pool: Rc<PoolInner>,
+    class: BufClass,
+    index: u32,
+    len: usize,
+}
+
+/// Received bytes in memory the backend provided; given back when dropped.
+pub struct RecvBuf {
+    memory: RecvMemory,
+    start: usize,
+    end: usize,
+}
+
+/// What a pool holds and has lent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolUsage {
+    /// Buffers made at start.
+    pub allocated: usize,
+    /// Buffers in the pool now.
+    pub free: usize,
+    /// Buffers lent now; `allocated == free + in_use` always.
+    pub in_use: usize,
+}
+
+impl BufClass {
+    /// Bytes of a buffer of this class.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Small => 32 << 10,
+            Self::Large => 272 << 10,
+        }
+    }
+}
+
+impl Default for BufferCounts {
+    fn default() -> Self {
+        Self { small: 1024, large: 256 }
+    }
+}
+
+impl BufferPool {
+    /// Maps the memory of all buffers. Pages are taken by the first thread that writes them.
+    ///
+    /// # Errors
+    /// When the kernel refuses the mapping.
+    pub fn new(counts: BufferCounts) -> io::Result<Self> {
+        let small = Shelf::new(BufClass::Small.bytes(), counts.small)?;
+        let large = Shelf::new(BufClass::Large.bytes(), counts.large)?;
+        Ok(Self { inner: Rc::new(PoolInner { small, large }) })
+    }
+
+    /// A buffer if one is free.
+    pub fn try_get(&self, class: BufClass) -> Option<Buf> {
+        let index = self.inner.shelf(class).state.borrow_mut().free.pop()?;
+        Some(Buf { pool: Rc::clone(&self.inner), class, index, len: 0 })
+    }
+
+    /// A buffer, waiting in line for one to come back.
+    pub fn get(&self, class: BufClass) -> Get<'_> {
+        Get { pool: self, class, waited: false }
+    }
+
+    /// The pool's books for one class.
+    pub fn usage(&self, class: BufClass) -> PoolUsage {
+        let shelf = self.inner.shelf(class);
+        let free = shelf.state.borrow().free.len();
+        PoolUsage { allocated: shelf.count, free, in_use: shelf.count - free }
+    }
+
+    /// How often a task had to wait for a buffer of this class.
+    pub fn waits(&self, class: BufClass) -> u64 {
+        self.inner.shelf(class).state.borrow().waits
+    }
+}
+
+impl Buf {
+    /// Bytes it can hold.
+    pub fn capacity(&self) -> usize {
+        self.class.bytes()
+    }
+
+    /// Bytes of room left.
+    pub fn spare(&self) -> usize {
+        self.capacity() - self.len
+    }
+
+    /// The room after the written bytes. What it holds is unspecified.
+    pub fn spare_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        &mut self.memory_mut()[len..]
+    }
+
+    /// Counts `n` bytes of the room as written.
+    ///
+    /// # Panics
+    /// When there is less room.
+    pub fn grow(&mut self, n: usize) {
+        assert!(n <= self.spare(), "grew a buffer by {n} with room for {}", self.spare());
+        self.len += n;
+    }
+
+    /// Keeps the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+    }
+
+    /// Appends as many of `bytes` as there is room for; says how many.
+    pub fn append(&mut self, bytes: &[u8]) -> usize {
+        let n = bytes.len().min(self.spare());
+        self.spare_mut()[..n].copy_from_slice(&bytes[..n]);
+        self.grow(n);
+        n
+    }
+
+    fn memory_mut(&mut self) -> &mut [u8] {
+        let shelf = self.pool.shelf(self.class);
+        let offset = self.index as usize * shelf.size;
+        // SAFETY: the index was taken off the free list and is held by this Buf alone until it is dropped,
+        // so no other reference to these bytes exists; the mapping lives as long as the pool's Rc.
+        unsafe { shelf.memory.slice_mut(offset, shelf.size) }
+    }
+
+    fn memory(&self) -> &[u8] {
+        let shelf = self.pool.shelf(self.class);
+        let offset = self.index as usize * shelf.size;
+        // SAFETY: as in `memory_mut`; `&self` keeps writers of this Buf out.
+        unsafe { shelf.memory.slice(offset, shelf.size) }
+    }
+}
+
+impl Deref for Buf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory()[..self.len]
+    }
+}
+
+impl DerefMut for Buf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let len = self.len;
+        &mut self.memory_mut()[..len]
+    }
+}
+
+impl Write for Buf {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(self.append(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Buf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buf({:?} #{}, {} bytes)", self.class, self.index, self.len)
+    }
+}
+
+impl Drop for Buf {
+    fn drop(&mut self) {
+        let shelf = self.pool.shelf(self.class);
+        shelf.state.borrow_mut().free.push(self.index);
+        shelf.wake_one_if_free();
+    }
+}
+
+/// Waits for a buffer; see [`BufferPool::get`].
+#[must_use = "a wait does nothing until it is awaited"]
+pub struct Get<'a> {
+    pool: &'a BufferPool,
+    class: BufClass,
+    waited: bool,
+}
+
+impl Future for Get<'_> {
+    type Output = Buf;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Buf> {
+        if let Some(buf) = self.pool.try_get(self.class) {
+            self.waited = false;
+            return Poll::Ready(buf);
+        }
+        let mut state = self.pool.inner.shelf(self.class).state.borrow_mut();
+        state.waiting.push_back(cx.waker().clone());
+        state.waits += u64::from(!self.waited);
+        drop(state);
+        self.waited = true;
+        Poll::Pending
+    }
+}
+
+impl Drop for Get<'_> {
+    /// A waiter that was woken and gives up passes the turn on, else the buffer would lie there unseen.
+    fn drop(&mut self) {
+        if self.waited {
+            self.pool.inner.shelf(self.class).wake_one_if_free();
+        }
+    }
+}
+
+impl RecvBuf {
+    /// The end of a stream.
+    pub fn empty() -> Self {
+        Self::from_vec(Vec::new())
+    }
+
+    /// Bytes in memory of their own: simulated networks, and bytes put back after a peek.
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        let end = bytes.len();
+        Self { memory: RecvMemory::Heap(bytes), start: 0, end }
+    }
+
+    /// Bytes `start..end` of a provided buffer, given back to `ring` on drop.
+    pub(crate) fn provided(
+        ring: Rc<crate::backend::uring::BufRing>,
+        id: u16,
+        start: usize,
+        end: usize,
+    ) -> Self {
+        Self { memory: RecvMemory::Provided { ring, id }, start, end }
+    }
+
+    /// Drops the first `n` bytes.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn advance(&mut self, n: usize) {
+        assert!(n <= self.len(), "advanced {n} of {} received bytes", self.len());
+        self.start += n;
+    }
+
+    /// Keeps the first `n` bytes.
+    pub fn truncate(&mut self, n: usize) {
+        self.end = self.end.min(self.start + n);
+    }
+}
+
+impl Deref for RecvBuf {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.memory {
+            RecvMemory::Heap(bytes) => &bytes[self.start..self.end],
+            RecvMemory::Provided { ring, id } => &ring.slice(*id)[self.start..self.end],
+        }
+    }
+}
+
+impl DerefMut for RecvBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            RecvMemory::Heap(bytes) => &mut bytes[self.start..self.end],
+            // SAFETY: the kernel gave this buffer id to this RecvBuf alone, and gets it back only on drop;
+            // `&mut self` makes this the one reference to its bytes.
+            RecvMemory::Provided { ring, id } => unsafe { &mut ring.slice_mut(*id)[self.start..self.end] },
+        }
+    }
+}
+
+impl std::fmt::Debug for RecvBuf {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RecvBuf({} bytes)", self.len())
+    }
+}
+
+impl Drop for RecvBuf {
+    fn drop(&mut self) {
+        if let RecvMemory::Provided { ring, id } = &self.memory {
+            ring.give_back(*id);
+        }
+    }
+}
+
+enum RecvMemory {
+    Heap(Vec<u8>),
+    Provided { ring: Rc<crate::backend::uring::BufRing>, id: u16 },
+}
+
+struct PoolInner {
+    small: Shelf,
+    large: Shelf,
+}
+
+impl PoolInner {
+    fn shelf(&self, class: BufClass) -> &Shelf {
+        match class {
+            BufClass::Small => &self.small,
+            BufClass::Large => &self.large,
+        }
+    }
+}
+
+/// The buffers of one class.
+struct Shelf {
+    memory: Mapping,
+    size: usize,
+    count: usize,
+    state: RefCell<ShelfState>,
+}
+
+struct ShelfState {
+    /// A stack: the buffer given back last is the warmest.
+    free: Vec<u32>,
+    waiting: VecDeque<Waker>,
+    waits: u64,
+}
+
+impl Shelf {
+    fn new(size: usize, count: usize) -> io::Result<Self> {
+        let memory = Mapping::new(size * count)?;
+        let free = (0..u32::try_from(count).map_err(io::Error::other)?).rev().collect();
+        let state = RefCell::new(ShelfState { free, waiting: VecDeque::new(), waits: 0 });
+        Ok(Self { memory, size, count, state })
+    }
+
+    fn wake_one_if_free(&self) {
+        let mut state = self.state.borrow_mut();
+        let next = if state.free.is_empty() { None } else { state.waiting.pop_front() };
+        drop(state);
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn books_balance_through_lending_and_return() {
+        let pool = BufferPool::new(BufferCounts { small: 2, large: 1 }).unwrap();
+        let first = pool.try_get(BufClass::Small).unwrap();
+        let second = pool.try_get(BufClass::Small).unwrap();
+        assert!(pool.try_get(BufClass::Small).is_none());
+        assert_eq!(pool.usage(BufClass::Small), PoolUsage { allocated: 2, free: 0, in_use: 2 });
+        drop((first, second));
+        assert_eq!(pool.usage(BufClass::Small), PoolUsage { allocated: 2, free: 2, in_use: 0 });
+        assert!(pool.try_get(BufClass::Large).is_some());
+    }
+
+    #[test]
+    fn two_buffers_never_share_bytes() {
+        let pool = BufferPool::new(BufferCounts { small: 2, large: 0 }).unwrap();
+        let mut first = pool.try_get(BufClass::Small).unwrap();
+        let mut second = pool.try_get(BufClass::Small).unwrap();
+        first.append(&[1; 40_000]);
+        second.append(&[2; 40_000]);
+        assert_eq!(first.len(), BufClass::Small.bytes());
+        assert!(first.iter().all(|&b| b == 1));
+        assert!(second.iter().all(|&b| b == 2));
+    }
+}

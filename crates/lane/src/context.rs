@@ -1,0 +1,103 @@
+//! The lane the calling code runs on, found through a thread-local: futures need no handle passed down.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::backend::{Backend, Fd};
+use crate::buffer::BufferPool;
+use crate::counters::LaneCounters;
+use crate::executor::Executor;
+use crate::time::Timers;
+
+/// Which lane of the process, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneId(pub u16);
+
+/// Which silo of the process, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SiloId(pub u16);
+
+/// Everything one lane owns.
+pub struct Lane {
+    pub(crate) id: LaneId,
+    pub(crate) silo: SiloId,
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) executor: Executor,
+    pub(crate) timers: RefCell<Timers>,
+    pub(crate) buffers: BufferPool,
+    pub(crate) counters: Arc<LaneCounters>,
+}
+
+impl Lane {
+    /// Which lane this is.
+    pub fn id(&self) -> LaneId {
+        self.id
+    }
+
+    /// The silo it belongs to.
+    pub fn silo(&self) -> SiloId {
+        self.silo
+    }
+
+    /// Its send and read buffers.
+    pub fn buffers(&self) -> &BufferPool {
+        &self.buffers
+    }
+
+    /// Its counters; other threads read them.
+    pub fn counters(&self) -> &Arc<LaneCounters> {
+        &self.counters
+    }
+
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
+    }
+}
+
+/// The current lane.
+///
+/// # Panics
+/// When the caller does not run on a lane: lane types were used from a plain thread.
+pub fn current() -> Rc<Lane> {
+    with(Rc::clone)
+}
+
+/// Runs `f` with the current lane; the cheap form of [`current`].
+pub(crate) fn with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> R {
+    try_with(f).expect("lane types are used only on a lane's own thread")
+}
+
+/// Like [`with`], `None` off lanes and during thread teardown.
+pub(crate) fn try_with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> Option<R> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
+}
+
+/// Closes a descriptor of the current lane. Off lanes there is nothing left to close: the backend closed
+/// all it had when it ended.
+pub(crate) fn close(fd: Fd) {
+    try_with(|lane| lane.backend().close(fd));
+}
+
+/// Makes `lane` current until the guard is dropped. Simulated lanes share a thread and enter in turns.
+pub(crate) fn enter(lane: &Rc<Lane>) -> Entered {
+    let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::clone(lane)));
+    Entered { before }
+}
+
+/// Restores the lane that was current before.
+pub(crate) struct Entered {
+    before: Option<Rc<Lane>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        let left = CURRENT.with(|current| std::mem::replace(&mut *current.borrow_mut(), before));
+        drop(left);
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Lane>>> = const { RefCell::new(None) };
+}

@@ -1,0 +1,157 @@
+//! Counters that one lane writes and a collector reads: a block of cache lines per lane, plain loads and
+//! stores, no read-modify-write and no line shared between lanes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One number of a block. Only the lane that owns the block may change it.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`. Wraps at 2^64.
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// Adds one.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Takes `n` off: for gauges.
+    pub fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
+    }
+
+    /// Replaces the value: for gauges.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    /// The value, from any thread.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How a counter is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CounterKind {
+    /// Only grows.
+    Count,
+    /// A level.
+    Gauge,
+}
+
+/// One counter as a collector sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Name in snake case, without prefix: `bytes_in`.
+    pub name: &'static str,
+    /// What it counts, one line.
+    pub help: &'static str,
+    /// How to read it.
+    pub kind: CounterKind,
+    /// A label that splits a family, as `("reason", "bad_request")`.
+    pub label: Option<(&'static str, &'static str)>,
+    /// The value.
+    pub value: u64,
+}
+
+/// A block of counters that a collector can walk.
+pub trait CounterBlock: Send + Sync {
+    /// Calls `visit` for every counter of the block.
+    fn visit(&self, visit: &mut dyn FnMut(Reading));
+}
+
+/// Declares a counter block: a struct of [`Counter`] fields on cache lines of its own, and its
+/// [`CounterBlock`] walk. `count` fields only grow, `gauge` fields are levels; `[label = "value"]` makes the
+/// field one member of the family named before it.
+///
+/// ```
+/// lane::counter_block! {
+///     /// What the echo service counts.
+///     pub struct EchoCounters {
+///         count echoes: "Requests echoed.",
+///         gauge open: "Connections open.",
+///         count refused_large as refused [reason = "large"]: "Requests refused.",
+///         count refused_late as refused [reason = "late"]: "Requests refused.",
+///     }
+/// }
+/// let counters = EchoCounters::default();
+/// counters.echoes.increment();
+/// assert_eq!(counters.echoes.get(), 1);
+/// ```
+#[macro_export]
+macro_rules! counter_block {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($kind:ident $field:ident $(as $family:ident [$label:ident = $value:literal])? : $help:literal),* $(,)?
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        $vis struct $name {
+            $(#[doc = $help] pub $field: $crate::counters::Counter,)*
+        }
+
+        impl $crate::counters::CounterBlock for $name {
+            fn visit(&self, visit: &mut dyn FnMut($crate::counters::Reading)) {
+                $(visit($crate::counters::Reading {
+                    name: $crate::counter_block!(@name $field $($family)?),
+                    help: $help,
+                    kind: $crate::counter_block!(@kind $kind),
+                    label: $crate::counter_block!(@label $($label $value)?),
+                    value: self.$field.get(),
+                });)*
+            }
+        }
+    };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $family:ident) => { stringify!($family) };
+    (@kind count) => { $crate::counters::CounterKind::Count };
+    (@kind gauge) => { $crate::counters::CounterKind::Gauge };
+    (@label) => { None };
+    (@label $label:ident $value:literal) => { Some((stringify!($label), $value)) };
+}
+
+counter_block! {
+    /// What every lane counts.
+    pub struct LaneCounters {
+        count bytes_in: "Bytes received from the network.",
+        count bytes_out: "Bytes sent to the network.",
+        count datagrams_in: "UDP datagrams received.",
+        count datagrams_out: "UDP datagrams sent.",
+        count accepted: "TCP connections accepted.",
+        count accept_errors: "Failed accepts: descriptors or memory ran out.",
+        gauge sockets: "Sockets open.",
+        gauge files: "Files open.",
+        gauge tasks: "Tasks alive.",
+        count turns: "Rounds of the lane's loop.",
+        count parks: "Rounds that waited in the kernel.",
+        count syscalls: "System calls made by the lane's thread.",
+        count submissions: "Operations handed to the ring.",
+        count completions: "Completions taken from the ring.",
+        count recv_starved: "Receives stopped because every provided buffer was in use.",
+        count recv_paused: "Receives stopped because a task had not taken what came before.",
+        count cold_reads: "File reads that the page cache could not serve inline.",
+        count helper_jobs: "Calls given to the silo's helper threads.",
+        count helper_refused: "Calls refused because the helpers' queue was full.",
+        gauge buffers_small_in_use: "Small buffers lent.",
+        gauge buffers_large_in_use: "Large buffers lent.",
+        count mail_full: "Messages to other lanes refused because the mailbox was full.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_start_on_a_cache_line_pair_of_their_own() {
+        assert_eq!(std::mem::align_of::<LaneCounters>(), 128);
+        assert_eq!(std::mem::size_of::<LaneCounters>() % 128, 0);
+    }
+}

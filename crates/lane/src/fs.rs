@@ -1,0 +1,264 @@
+//! Files and directories of a lane. Reads try the page cache inline before they cost a ring operation.
+
+use std::ffi::CString;
+use std::io;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use crate::backend::{Fd, Op, Outcome, Watch};
+use crate::buffer::Buf;
+use crate::context;
+use crate::op::OpFuture;
+
+/// An open directory; names resolve beneath it.
+#[derive(Debug)]
+pub struct Dir {
+    fd: Owned,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub struct File {
+    fd: Owned,
+}
+
+/// How a name is opened. Always read-only, beneath the directory given, without magic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenHow {
+    /// What the name must be.
+    pub kind: OpenKind,
+    /// Whether symbolic links that stay beneath the directory are followed.
+    pub symlinks: bool,
+}
+
+/// What an opened name must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenKind {
+    /// A file or a directory; the caller looks at [`Stat::kind`]. Devices, sockets and pipes are refused
+    /// with `ENXIO`.
+    Any,
+    /// A directory, else `ENOTDIR`.
+    Directory,
+}
+
+/// Attributes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Regular file, directory, ….
+    pub kind: FileKind,
+    /// Device of the file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of content or attributes.
+    pub ctime: Timestamp,
+    /// Permission bits.
+    pub mode: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Seconds and nanoseconds since 1970, as the file system keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp {
+    /// Whole seconds; negative before 1970.
+    pub secs: i64,
+    /// Nanoseconds within the second.
+    pub nanos: u32,
+}
+
+/// The type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Device, socket or pipe: never served.
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, as bytes of the file system.
+    pub name: Vec<u8>,
+    /// Attributes of what it names (of the link itself for a symbolic link); `None` if it vanished meanwhile.
+    pub stat: Option<Stat>,
+}
+
+/// A change in a watched directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// The entry `name` was created, removed, renamed, written or had its attributes changed.
+    Entry {
+        /// The directory.
+        watch: Watch,
+        /// The entry's name.
+        name: Vec<u8>,
+    },
+    /// The directory itself was removed, moved or unmounted; the watch is gone.
+    Gone(Watch),
+    /// Events were lost: anything may have changed.
+    Overflow,
+}
+
+impl Dir {
+    /// Opens the directory a volume exports. Blocks: for start-up and configuration.
+    pub fn open_root(path: &Path) -> io::Result<Self> {
+        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { fd: Owned(fd) })
+    }
+
+    /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.
+    ///
+    /// # Errors
+    /// `EXDEV` when the path or a symbolic link in it leads out of the directory; `ELOOP` when links are
+    /// not followed; `ENOENT`, `EACCES`, `ENAMETOOLONG` as the kernel says.
+    pub async fn open(&self, path: &CString, how: OpenHow) -> io::Result<File> {
+        if let Some(fd) = context::with(|lane| lane.backend().try_open_at(self.fd(), path, how))? {
+            return Ok(File { fd: Owned(fd) });
+        }
+        match OpFuture::submit(Op::OpenAt { dir: self.fd(), path: path.clone(), how }).await {
+            Outcome::Opened(result) => result.map(|fd| File { fd: Owned(fd) }),
+            other => unreachable!("an open ends as an open, not as {other:?}"),
+        }
+    }
+
+    /// Attributes of `path` beneath this directory, not following a last symbolic link.
+    pub async fn stat_at(&self, path: &CString) -> io::Result<Stat> {
+        match OpFuture::submit(Op::StatAt { dir: self.fd(), path: path.clone() }).await {
+            Outcome::Stat(result) => result,
+            Outcome::Done(Err(error), _) => Err(error),
+            other => unreachable!("a stat ends as a stat, not as {other:?}"),
+        }
+    }
+
+    /// Every entry with its attributes, in the file system's order.
+    ///
+    /// # Errors
+    /// `EFBIG` when there are more than `max`; `EAGAIN` when the silo's helpers are overloaded.
+    pub async fn entries(&self, max: usize) -> io::Result<Vec<DirEntry>> {
+        match OpFuture::submit(Op::ReadDir { dir: self.fd(), max }).await {
+            Outcome::Entries(result) => result,
+            Outcome::Done(Err(error), _) => Err(error),
+            other => unreachable!("a listing ends as a listing, not as {other:?}"),
+        }
+    }
+
+    /// Begins to watch the entries of this directory; events come from [`watch_events`].
+    pub fn watch(&self) -> io::Result<Watch> {
+        context::with(|lane| lane.backend().watch(self.fd()))
+    }
+
+    fn fd(&self) -> Fd {
+        self.fd.0
+    }
+}
+
+impl File {
+    /// Attributes as the kernel has them now.
+    pub fn stat(&self) -> io::Result<Stat> {
+        context::with(|lane| lane.backend().stat(self.fd()))
+    }
+
+    /// Reads at `offset` if the page cache has it all; `None` when it would wait.
+    pub fn try_read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+        context::with(|lane| lane.backend().try_read_at(self.fd(), offset, into))
+    }
+
+    /// Appends up to `len` bytes at `offset` to `buf`, and says how many: fewer only at the end of the file
+    /// or of the buffer's room. The buffer comes back in every case.
+    pub async fn read_at(&self, offset: u64, len: usize, mut buf: Buf) -> (io::Result<usize>, Buf) {
+        let len = len.min(buf.spare());
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let tried = self.try_read_at(at, &mut buf.spare_mut()[..len - done]);
+            let read = match tried {
+                Ok(Some(n)) => {
+                    buf.grow(n);
+                    Ok(n)
+                }
+                Ok(None) => {
+                    let op = Op::ReadAt { file: self.fd(), offset: at, len: len - done, buf };
+                    let Outcome::Done(result, Some(back)) = OpFuture::submit(op).await else {
+                        unreachable!("a read gives its buffer back")
+                    };
+                    buf = back;
+                    result
+                }
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(done), buf)
+    }
+
+    /// Brings a range into the page cache without holding up the lane.
+    pub async fn warm(&self, offset: u64, len: usize) -> io::Result<()> {
+        match OpFuture::submit(Op::Warm { file: self.fd(), offset, len }).await {
+            Outcome::Done(result, _) => result.map(drop),
+            other => unreachable!("a warm-up moves no result, yet came {other:?}"),
+        }
+    }
+
+    /// Takes the file for a directory: `ENOTDIR` if it is none.
+    pub fn into_dir(self) -> io::Result<Dir> {
+        match self.stat()?.kind {
+            FileKind::Directory => Ok(Dir { fd: self.fd }),
+            _ => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
+        }
+    }
+
+    pub(crate) fn fd(&self) -> Fd {
+        self.fd.0
+    }
+}
+
+/// Stops a watch.
+pub fn unwatch(watch: Watch) {
+    context::with(|lane| lane.backend().unwatch(watch));
+}
+
+/// Waits for changes on this lane's watches. One task per lane calls this.
+pub async fn watch_events() -> io::Result<Vec<WatchEvent>> {
+    std::future::poll_fn(|cx| context::with(|lane| lane.backend().poll_watch_events(cx))).await
+}
+
+impl Timestamp {
+    /// As a time of day; times before 1970 become 1970.
+    pub fn to_system_time(self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+            + u64::try_from(self.secs).map_or(Duration::ZERO, |s| Duration::new(s, self.nanos))
+    }
+}
+
+impl OpenHow {
+    /// A file or directory, following symbolic links that stay beneath.
+    pub const FOLLOW: Self = Self { kind: OpenKind::Any, symlinks: true };
+    /// A file or directory, refusing symbolic links.
+    pub const NO_SYMLINKS: Self = Self { kind: OpenKind::Any, symlinks: false };
+}
+
+#[derive(Debug)]
+struct Owned(Fd);
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        context::close(self.0);
+    }
+}

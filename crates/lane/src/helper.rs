@@ -1,0 +1,134 @@
+//! Threads beside the lanes of a silo for calls that block and that io_uring lacks or runs badly:
+//! directory listings, attribute look-ups by name, page-cache fills. They run on the silo's CPUs, so pages
+//! they touch first are on its node.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+
+/// A call to run on a helper thread.
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
+
+/// The helper threads of one silo. Dropping the last handle ends them after the queued jobs.
+#[derive(Clone)]
+pub struct HelperPool {
+    inner: Arc<Inner>,
+}
+
+impl HelperPool {
+    /// Starts `threads` threads allowed on `cpus` (all when empty), with at most `queue_max` waiting jobs.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn start(name: &str, cpus: &[u32], threads: usize, queue_max: usize) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State { jobs: VecDeque::new(), closed: false }),
+            wake: Condvar::new(),
+            queue_max,
+        });
+        let mut handles = Vec::with_capacity(threads);
+        for index in 0..threads {
+            let shared = Arc::clone(&shared);
+            let cpus = cpus.to_vec();
+            let handle = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || {
+                // Unpinned helpers still work; they only lose locality.
+                let _ = crate::affinity::pin_to(&cpus);
+                shared.work();
+            })?;
+            handles.push(handle);
+        }
+        Ok(Self { inner: Arc::new(Inner { shared, threads: handles }) })
+    }
+
+    /// Queues a job; gives it back when the queue is full.
+    pub(crate) fn submit(&self, job: Job) -> Result<(), Job> {
+        let shared = &self.inner.shared;
+        let mut state = shared.state.lock().expect("no helper panics while it holds the lock");
+        if state.jobs.len() >= shared.queue_max {
+            return Err(job);
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        shared.wake.notify_one();
+        Ok(())
+    }
+}
+
+struct Inner {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    state: Mutex<State>,
+    wake: Condvar,
+    queue_max: usize,
+}
+
+struct State {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+impl Shared {
+    fn work(&self) {
+        loop {
+            let mut state = self.state.lock().expect("no helper panics while it holds the lock");
+            let job = loop {
+                if let Some(job) = state.jobs.pop_front() {
+                    break job;
+                }
+                if state.closed {
+                    return;
+                }
+                state = self.wake.wait(state).expect("no helper panics while it holds the lock");
+            };
+            drop(state);
+            // A panicking job must not take the thread along; its submitter sees a dropped reply.
+            let _ = catch_unwind(AssertUnwindSafe(job));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.shared.state.lock().expect("no helper panics while it holds the lock").closed = true;
+        self.shared.wake.notify_all();
+        let me = std::thread::current().id();
+        for thread in self.threads.drain(..).filter(|thread| thread.thread().id() != me) {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn a_full_queue_gives_the_job_back() {
+        let pool = HelperPool::start("test", &[], 1, 1).unwrap();
+        let (release, wait) = mpsc::channel::<()>();
+        let (started, running) = mpsc::channel();
+        let blocker: Job = Box::new(move || {
+            started.send(()).unwrap();
+            let _ = wait.recv();
+        });
+        assert!(pool.submit(blocker).is_ok());
+        running.recv().unwrap();
+        assert!(pool.submit(Box::new(|| ())).is_ok());
+        assert!(pool.submit(Box::new(|| ())).is_err());
+        drop(release);
+    }
+
+    #[test]
+    fn a_panicking_job_leaves_the_thread_working() {
+        let pool = HelperPool::start("test", &[], 1, 8).unwrap();
+        assert!(pool.submit(Box::new(|| panic!("expected by the test"))).is_ok());
+        let (done, finished) = mpsc::channel();
+        assert!(pool.submit(Box::new(move || done.send(7).unwrap())).is_ok());
+        assert_eq!(finished.recv().unwrap(), 7);
+    }
+}

@@ -1,0 +1,213 @@
+//! TCP listeners and streams.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use super::Owned;
+use crate::backend::{Fd, ListenOptions, Op, Outcome, SocketKind, SocketOption};
+use crate::buffer::{Buf, RecvBuf};
+use crate::context;
+use crate::fs::File;
+use crate::op::OpFuture;
+
+/// A listening socket.
+#[derive(Debug)]
+pub struct TcpListener {
+    fd: Owned,
+}
+
+/// A connected stream. Bytes come in buffers the lane provides; an idle stream holds none.
+#[derive(Debug)]
+pub struct TcpStream {
+    fd: Owned,
+    peer: SocketAddr,
+}
+
+/// How sending file pages ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SentFile {
+    /// All of it.
+    All,
+    /// The file ended after this many bytes: it was truncated since its length was promised.
+    EndedAfter(u64),
+}
+
+impl TcpListener {
+    /// Listens on `addr`.
+    pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
+        context::with(|lane| lane.backend().tcp_listen(addr, options)).map(|fd| Self { fd: Owned(fd) })
+    }
+
+    /// Takes over a listening socket made elsewhere.
+    pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        context::with(|lane| lane.backend().adopt(socket, SocketKind::Listener))
+            .map(|fd| Self { fd: Owned(fd) })
+    }
+
+    /// The next connection.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`: resources ran out; the listener stays usable and the caller
+    /// should wait before it asks again. Others concern one connection only.
+    pub async fn accept(&self) -> io::Result<TcpStream> {
+        let (fd, peer) =
+            poll_fn(|cx| context::with(|lane| lane.backend().poll_accept(self.fd.0, cx))).await?;
+        Ok(TcpStream { fd: Owned(fd), peer })
+    }
+
+    /// Its address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        context::with(|lane| lane.backend().local_addr(self.fd.0))
+    }
+}
+
+impl TcpStream {
+    /// Connects to `peer`.
+    pub async fn connect(peer: SocketAddr) -> io::Result<Self> {
+        let socket = Owned(context::with(|lane| lane.backend().tcp_socket(peer))?);
+        match OpFuture::submit(Op::Connect { socket: socket.0, addr: peer }).await {
+            Outcome::Done(Ok(_), _) => Ok(Self { fd: socket, peer }),
+            Outcome::Done(Err(error), _) => Err(error),
+            other => unreachable!("a connect moves no result, yet came {other:?}"),
+        }
+    }
+
+    /// The other end.
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// This end.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        context::with(|lane| lane.backend().local_addr(self.fd.0))
+    }
+
+    /// The next bytes; an empty buffer is the end of the stream. Dropping the future loses no bytes.
+    pub async fn recv(&self) -> io::Result<RecvBuf> {
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// As [`TcpStream::recv`], for hand-written futures.
+    pub fn poll_recv(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<io::Result<RecvBuf>> {
+        context::with(|lane| lane.backend().poll_recv(self.fd.0, cx))
+    }
+
+    /// Sends all of `buf` and gives it back, in every case. `more` says that bytes follow at once, so that
+    /// the kernel may fill segments. When the future is dropped early an unknown part has been sent.
+    pub async fn send(&self, buf: Buf, more: bool) -> (io::Result<()>, Buf) {
+        let mut sent = 0;
+        while sent < buf.len() {
+            match self.try_send(&[IoSlice::new(&buf[sent..])], more) {
+                Ok(Some(n)) => sent += n,
+                Ok(None) => {
+                    if let Err(error) = self.writable().await {
+                        return (Err(error), buf);
+                    }
+                }
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// Sends through the ring: the kernel is entered once for the sends of a whole turn.
+    pub async fn send_queued(&self, mut buf: Buf, more: bool) -> (io::Result<()>, Buf) {
+        let mut sent = 0;
+        while sent < buf.len() {
+            let op = Op::Send { socket: self.fd.0, buf, from: sent, more };
+            let Outcome::Done(result, Some(back)) = OpFuture::submit(op).await else {
+                unreachable!("a send gives its buffer back")
+            };
+            buf = back;
+            match result {
+                Ok(n) => sent += n,
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// Sends what the socket takes now; `None` when it takes nothing.
+    pub fn try_send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
+        context::with(|lane| lane.backend().try_send(self.fd.0, parts, more))
+    }
+
+    /// Moves what the socket takes now of a file; see [`TcpStream::send_file`].
+    pub fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<Option<usize>> {
+        context::with(|lane| lane.backend().try_send_file(self.fd.0, file.fd(), offset, len))
+    }
+
+    /// Sends `len` bytes of a file from `offset`, page cache to socket, without a copy in user space.
+    /// `progress` is called after every part with its size.
+    pub async fn send_file(
+        &self,
+        file: &File,
+        offset: u64,
+        len: u64,
+        mut progress: impl FnMut(u64),
+    ) -> io::Result<SentFile> {
+        let mut sent = 0;
+        while sent < len {
+            let part = usize::try_from(len - sent).unwrap_or(usize::MAX).min(SEND_FILE_PART_MAX);
+            if !is_resident(file, offset + sent, part)? {
+                file.warm(offset + sent, part).await?;
+            }
+            match self.try_send_file(file, offset + sent, part)? {
+                Some(0) => return Ok(SentFile::EndedAfter(sent)),
+                Some(n) => {
+                    sent += n as u64;
+                    progress(n as u64);
+                    // Others of this lane get their turn between the parts of a long file.
+                    if n == part && sent < len {
+                        crate::executor::yield_now().await;
+                    }
+                }
+                None => self.writable().await?,
+            }
+        }
+        Ok(SentFile::All)
+    }
+
+    /// Waits until the socket takes bytes again.
+    pub async fn writable(&self) -> io::Result<()> {
+        match OpFuture::submit(Op::Ready { socket: self.fd.0, writable: true }).await {
+            Outcome::Done(result, _) => result.map(drop),
+            other => unreachable!("readiness moves no result, yet came {other:?}"),
+        }
+    }
+
+    /// Ends one or both directions.
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        context::with(|lane| lane.backend().shutdown(self.fd.0, how))
+    }
+
+    /// Sets an option.
+    pub fn set_option(&self, option: SocketOption<'_>) -> io::Result<()> {
+        context::with(|lane| lane.backend().set_option(self.fd.0, option))
+    }
+
+    /// Closes by reset: the peer learns at once that what it has is not the whole.
+    pub fn reset(self) {
+        // If the option cannot be set the socket is broken already, and closing it tells the peer too.
+        let _ = self.set_option(SocketOption::ResetOnClose);
+    }
+
+    /// The descriptor, for operations the backend offers beyond this type.
+    pub fn fd(&self) -> Fd {
+        self.fd.0
+    }
+}
+
+/// Whether sending the part would find its pages in memory. Only its ends are looked at: readahead fills
+/// what lies between, and a wrong guess costs a wait, not a wrong byte.
+fn is_resident(file: &File, offset: u64, len: usize) -> io::Result<bool> {
+    let mut byte = [0];
+    Ok(file.try_read_at(offset, &mut byte)?.is_some()
+        && file.try_read_at(offset + len as u64 - 1, &mut byte)?.is_some())
+}
+
+/// Bytes of a file handed to the kernel in one call: long enough to cost nothing, short enough that one
+/// fast reader does not hold up its lane.
+const SEND_FILE_PART_MAX: usize = 1 << 20;

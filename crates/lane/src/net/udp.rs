@@ -1,0 +1,62 @@
+//! UDP sockets: batches in, batches out.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use super::Owned;
+use crate::backend::{Datagram, DatagramBatch, Op, Outcome, SocketKind, UdpOptions};
+use crate::context;
+use crate::op::OpFuture;
+
+/// A bound UDP socket.
+#[derive(Debug)]
+pub struct UdpSocket {
+    fd: Owned,
+}
+
+impl UdpSocket {
+    /// Binds `addr`.
+    pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
+        context::with(|lane| lane.backend().udp_bind(addr, options)).map(|fd| Self { fd: Owned(fd) })
+    }
+
+    /// Takes over a bound socket made elsewhere.
+    pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        context::with(|lane| lane.backend().adopt(socket, SocketKind::Udp)).map(|fd| Self { fd: Owned(fd) })
+    }
+
+    /// Its address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        context::with(|lane| lane.backend().local_addr(self.fd.0))
+    }
+
+    /// Appends what has arrived, at least one datagram and at most `max`, waiting for the first.
+    pub async fn recv(&self, out: &mut Vec<Datagram>, max: usize) -> io::Result<()> {
+        poll_fn(|cx| self.poll_recv(cx, out, max)).await
+    }
+
+    /// As [`UdpSocket::recv`], for hand-written futures.
+    pub fn poll_recv(
+        &self,
+        cx: &mut std::task::Context<'_>,
+        out: &mut Vec<Datagram>,
+        max: usize,
+    ) -> std::task::Poll<io::Result<()>> {
+        context::with(|lane| lane.backend().poll_recv_datagrams(self.fd.0, cx, out, max))
+    }
+
+    /// Sends a batch in one call; `None` when the socket takes nothing now.
+    pub fn try_send(&self, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
+        context::with(|lane| lane.backend().try_send_datagrams(self.fd.0, batch))
+    }
+
+    /// Waits until the socket takes datagrams again.
+    pub async fn writable(&self) -> io::Result<()> {
+        match OpFuture::submit(Op::Ready { socket: self.fd.0, writable: true }).await {
+            Outcome::Done(result, _) => result.map(drop),
+            other => unreachable!("readiness moves no result, yet came {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Starts the lanes of a layout, each on its own pinned thread, and runs one main future on every lane.
+
+use std::rc::Rc;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use crate::affinity;
+use crate::backend::uring::{RingError, RingOptions, Uring};
+use crate::backend::{Backend, Park};
+use crate::buffer::{BufClass, BufferCounts, BufferPool};
+use crate::context::{self, Lane, LaneId, SiloId};
+use crate::counters::LaneCounters;
+use crate::executor::Executor;
+use crate::helper::HelperPool;
+use crate::layout::{LaneSpec, Layout, SiloLayout};
+
+/// Sizes of what every lane makes at start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RuntimeOptions {
+    /// The ring and its receive buffers.
+    pub ring: RingOptions,
+    /// Send and read buffers.
+    pub buffers: BufferCounts,
+}
+
+/// The running lanes. [`Runtime::join`] waits for their main futures.
+pub struct Runtime {
+    lanes: Vec<RunningLane>,
+}
+
+/// What the rest of the process may know of a running lane.
+#[derive(Clone, Debug)]
+pub struct LaneInfo {
+    /// Which lane.
+    pub id: LaneId,
+    /// Its silo.
+    pub silo: SiloId,
+    /// The CPU it is pinned to.
+    pub cpu: u32,
+    /// Kernel thread id, for `/proc/self/task`.
+    pub thread: i32,
+    /// Its counters.
+    pub counters: Arc<LaneCounters>,
+}
+
+/// A lane did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Its ring or receive buffers.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+    /// Its thread, its CPU or its memory.
+    #[error("lane {lane} cannot {what}: {source}")]
+    Lane {
+        /// Which lane.
+        lane: usize,
+        /// What failed.
+        what: &'static str,
+        /// The kernel's answer.
+        source: std::io::Error,
+    },
+}
+
+struct RunningLane {
+    info: LaneInfo,
+    thread: JoinHandle<()>,
+}
+
+impl Runtime {
+    /// Starts every lane of `layout`. `main` runs on each lane's thread and gives that lane's main future;
+    /// when it ends, the lane cancels its other tasks and ends too.
+    ///
+    /// # Errors
+    /// The first lane that could not start; the others are gone by then.
+    pub fn start<F>(
+        layout: &Layout,
+        options: RuntimeOptions,
+        main: impl Fn(LaneSpec) -> F + Clone + Send + 'static,
+    ) -> Result<Self, StartError>
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        // Every lane waits for the word to go, so that a failed start leaves no half-running server behind.
+        let mut starting = Vec::new();
+        for silo in &layout.silos {
+            let helpers = start_helpers(silo)?;
+            for &spec in &silo.lanes {
+                starting.push(start_lane(spec, options, helpers.clone(), main.clone())?);
+            }
+        }
+        let mut lanes = Vec::new();
+        for starting in starting {
+            let info = starting.ready.recv().map_err(|_| thread_died(starting.lane))??;
+            lanes.push((RunningLane { info, thread: starting.thread }, starting.go));
+        }
+        Ok(Self {
+            lanes: lanes
+                .into_iter()
+                .map(|(lane, go)| {
+                    // A lane that is gone already shows at `join`.
+                    let _ = go.send(());
+                    lane
+                })
+                .collect(),
+        })
+    }
+
+    /// The lanes, in the order of their ids.
+    pub fn lanes(&self) -> impl Iterator<Item = &LaneInfo> {
+        self.lanes.iter().map(|lane| &lane.info)
+    }
+
+    /// Waits until every lane's main future has ended.
+    ///
+    /// # Errors
+    /// The panics of lanes that did not end by themselves.
+    pub fn join(self) -> std::thread::Result<()> {
+        let results: Vec<_> = self.lanes.into_iter().map(|lane| lane.thread.join()).collect();
+        results.into_iter().collect()
+    }
+}
+
+/// Runs `main` on one lane on the calling thread, unpinned: tools, and tests of the real backend.
+///
+/// # Errors
+/// As [`Runtime::start`].
+pub fn run_here<T: 'static>(
+    options: RuntimeOptions,
+    main: impl Future<Output = T> + 'static,
+) -> Result<T, StartError> {
+    let helpers = HelperPool::start("helper", &[], 1, HELPER_QUEUE_MAX)
+        .map_err(|source| StartError::Lane { lane: 0, what: "start a helper thread", source })?;
+    let lane = make_lane(LaneId(0), SiloId(0), options, helpers)?;
+    Ok(run(&lane, main))
+}
+
+struct StartingLane {
+    lane: usize,
+    thread: JoinHandle<()>,
+    ready: mpsc::Receiver<Result<LaneInfo, StartError>>,
+    go: mpsc::Sender<()>,
+}
+
+fn start_helpers(silo: &SiloLayout) -> Result<HelperPool, StartError> {
+    let lane = silo.lanes.first().map_or(0, |lane| lane.id);
+    let cpus: Vec<u32> = silo.cpus.iter().collect();
+    HelperPool::start(&format!("helper-{lane}"), &cpus, silo.helper_threads, HELPER_QUEUE_MAX)
+        .map_err(|source| StartError::Lane { lane, what: "start a helper thread", source })
+}
+
+fn start_lane<F>(
+    spec: LaneSpec,
+    options: RuntimeOptions,
+    helpers: HelperPool,
+    main: impl Fn(LaneSpec) -> F + Send + 'static,
+) -> Result<StartingLane, StartError>
+where
+    F: Future<Output = ()> + 'static,
+{
+    let (report, ready) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let body = move || {
+        let lane = match affinity::pin_to(&[spec.cpu]) {
+            Ok(()) => make_lane(lane_id(spec), silo_id(spec), options, helpers),
+            Err(source) => Err(StartError::Lane { lane: spec.id, what: "run on its CPU", source }),
+        };
+        match lane {
+            Ok(lane) => {
+                let thread = rustix::thread::gettid().as_raw_nonzero().get();
+                let counters = Arc::clone(&lane.counters);
+                let info = LaneInfo { id: lane.id, silo: lane.silo, cpu: spec.cpu, thread, counters };
+                let _ = report.send(Ok(info));
+                if wait.recv().is_ok() {
+                    run(&lane, main(spec));
+                }
+            }
+            Err(error) => {
+                let _ = report.send(Err(error));
+            }
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name(format!("lane-{}", spec.id))
+        .spawn(body)
+        .map_err(|source| StartError::Lane { lane: spec.id, what: "start its thread", source })?;
+    Ok(StartingLane { lane: spec.id, thread, ready, go })
+}
+
+fn make_lane(
+    id: LaneId,
+    silo: SiloId,
+    options: RuntimeOptions,
+    helpers: HelperPool,
+) -> Result<Rc<Lane>, StartError> {
+    let counters = Arc::new(LaneCounters::default());
+    let backend = Uring::new(options.ring, helpers, Arc::clone(&counters))?;
+    let buffers = BufferPool::new(options.buffers).map_err(|source| StartError::Lane {
+        lane: id.0.into(),
+        what: "map its buffers",
+        source,
+    })?;
+    Ok(Lane::new(id, silo, Box::new(backend), buffers, counters))
+}
+
+/// The loop of a lane: run what is ready, then let the kernel have a turn.
+fn run<T: 'static>(lane: &Rc<Lane>, main: impl Future<Output = T> + 'static) -> T {
+    let _entered = context::enter(lane);
+    let result: Rc<std::cell::RefCell<Option<T>>> = Rc::default();
+    let slot = Rc::clone(&result);
+    let main = lane.executor.spawn(async move {
+        let value = main.await;
+        *slot.borrow_mut() = Some(value);
+    });
+    loop {
+        lane.run_ready();
+        if main.is_finished() {
+            break;
+        }
+        let park = if lane.executor.is_ready() {
+            Park::No
+        } else {
+            Park::Until(lane.timers.borrow().next_deadline())
+        };
+        lane.backend.turn(park).unwrap_or_else(|error| panic!("the lane's ring failed: {error}"));
+        lane.fire_timers();
+    }
+    lane.executor.cancel_all();
+    let value = result.borrow_mut().take();
+    value.expect("a finished main future left its output")
+}
+
+impl Lane {
+    pub(crate) fn new(
+        id: LaneId,
+        silo: SiloId,
+        backend: Box<dyn Backend>,
+        buffers: BufferPool,
+        counters: Arc<LaneCounters>,
+    ) -> Rc<Self> {
+        let executor = Executor::new();
+        executor.set_unparker(backend.unparker());
+        Rc::new(Self { id, silo, backend, executor, timers: Default::default(), buffers, counters })
+    }
+
+    /// Runs ready tasks, at most a round's worth, and brings the gauges up to date.
+    pub(crate) fn run_ready(&self) -> usize {
+        let ran = self.executor.run(TASKS_PER_ROUND);
+        self.counters.tasks.set(self.executor.len() as u64);
+        self.counters.buffers_small_in_use.set(self.buffers.usage(BufClass::Small).in_use as u64);
+        self.counters.buffers_large_in_use.set(self.buffers.usage(BufClass::Large).in_use as u64);
+        ran
+    }
+
+    /// Wakes the tasks whose timers are due.
+    pub(crate) fn fire_timers(&self) {
+        let due = self.timers.borrow_mut().take_due(self.backend.now());
+        due.into_iter().for_each(std::task::Waker::wake);
+    }
+}
+
+fn lane_id(spec: LaneSpec) -> LaneId {
+    LaneId(u16::try_from(spec.id).expect("layouts have far fewer lanes"))
+}
+
+fn silo_id(spec: LaneSpec) -> SiloId {
+    SiloId(u16::try_from(spec.silo).expect("layouts have far fewer silos"))
+}
+
+fn thread_died(lane: usize) -> StartError {
+    StartError::Lane { lane, what: "start", source: std::io::Error::other("its thread ended early") }
+}
+
+/// Tasks run between two looks at the kernel: completions must not wait behind a long queue of tasks.
+const TASKS_PER_ROUND: usize = 256;
+
+/// Calls waiting for a silo's helpers; beyond it callers get `EAGAIN`.
+const HELPER_QUEUE_MAX: usize = 4096;

@@ -1,0 +1,139 @@
+//! Timers of a lane: sleeps and deadlines, on the backend's clock.
+
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::context;
+
+/// Pending timers in the order they fire.
+#[derive(Default)]
+pub(crate) struct Timers {
+    pending: BTreeMap<(Instant, u64), Waker>,
+    next_key: u64,
+}
+
+/// Monotonic time of the current lane, as of the start of this turn.
+pub fn now() -> Instant {
+    context::with(|lane| lane.backend().now())
+}
+
+/// Time of day of the current lane.
+pub fn wall_clock() -> SystemTime {
+    context::with(|lane| lane.backend().wall_clock())
+}
+
+/// Waits until `deadline`.
+pub fn sleep_until(deadline: Instant) -> Sleep {
+    Sleep { deadline, key: None }
+}
+
+/// Waits for `duration`.
+pub fn sleep(duration: Duration) -> Sleep {
+    sleep_until(now() + duration)
+}
+
+/// `future`'s output, or [`Elapsed`] if `deadline` comes first.
+pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
+    let mut future = std::pin::pin!(future);
+    let mut sleep = std::pin::pin!(sleep_until(deadline));
+    std::future::poll_fn(|cx| {
+        if let Poll::Ready(output) = future.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        sleep.as_mut().poll(cx).map(|()| Err(Elapsed))
+    })
+    .await
+}
+
+/// `future`'s output, or [`Elapsed`] after `duration`.
+pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
+    timeout_at(now() + duration, future).await
+}
+
+/// The deadline came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the deadline has passed")]
+pub struct Elapsed;
+
+/// A timer of the current lane; see [`sleep_until`].
+#[derive(Debug)]
+#[must_use = "a sleep does nothing until it is awaited"]
+pub struct Sleep {
+    deadline: Instant,
+    key: Option<u64>,
+}
+
+impl Sleep {
+    /// When it fires.
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Moves the deadline. The next poll arms it anew.
+    pub fn reset(&mut self, deadline: Instant) {
+        self.disarm();
+        self.deadline = deadline;
+    }
+
+    fn disarm(&mut self) {
+        if let Some(key) = self.key.take() {
+            context::try_with(|lane| lane.timers.borrow_mut().pending.remove(&(self.deadline, key)));
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        context::with(|lane| {
+            if lane.backend().now() >= self.deadline {
+                self.disarm();
+                return Poll::Ready(());
+            }
+            let mut timers = lane.timers.borrow_mut();
+            let key = *self.key.get_or_insert_with(|| timers.new_key());
+            timers.arm(self.deadline, key, cx.waker());
+            Poll::Pending
+        })
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        self.disarm();
+    }
+}
+
+impl Timers {
+    /// When the next timer fires.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
+    }
+
+    /// Takes every timer due at `now`.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
+        let mut due = Vec::new();
+        while let Some(entry) = self.pending.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            due.push(entry.remove());
+        }
+        due
+    }
+
+    fn new_key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    fn arm(&mut self, deadline: Instant, key: u64, waker: &Waker) {
+        self.pending
+            .entry((deadline, key))
+            .and_modify(|armed| armed.clone_from(waker))
+            .or_insert_with(|| waker.clone());
+    }
+}

@@ -1,0 +1,212 @@
+//! The real backend against the kernel of this machine: sockets on loopback, files in a temporary directory.
+
+use std::ffi::CString;
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use lane::backend::ListenOptions;
+use lane::buffer::BufClass;
+use lane::fs::{Dir, OpenHow, WatchEvent};
+use lane::mailbox::mailbox;
+use lane::net::tcp::SentFile;
+use lane::net::{TcpListener, TcpStream};
+use lane::runtime::{RuntimeOptions, run_here};
+use lane::{spawn, time};
+
+#[test]
+fn bytes_sent_on_a_stream_arrive_in_order_and_the_end_is_seen() {
+    run(async {
+        let (client, server) = pair().await;
+        let echo = spawn(async move {
+            loop {
+                let received = server.recv().await.unwrap();
+                if received.is_empty() {
+                    return;
+                }
+                let mut buf = lane::current().buffers().get(BufClass::Small).await;
+                buf.append(&received);
+                drop(received);
+                server.send(buf, false).await.0.unwrap();
+            }
+        });
+        let message: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
+        let mut back = Vec::new();
+        for chunk in message.chunks(10_000) {
+            let mut buf = lane::current().buffers().get(BufClass::Small).await;
+            buf.append(chunk);
+            client.send_queued(buf, false).await.0.unwrap();
+        }
+        while back.len() < message.len() {
+            back.extend_from_slice(&client.recv().await.unwrap());
+        }
+        assert_eq!(back, message);
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert!(client.recv().await.unwrap().is_empty());
+        echo.await;
+    });
+}
+
+#[test]
+fn a_file_goes_to_the_socket_whole_and_a_shorter_one_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let content: Vec<u8> = (0..5_000_000u32).map(|n| (n % 241) as u8).collect();
+    std::fs::write(dir.path().join("big"), &content).unwrap();
+    let root = dir.path().to_owned();
+    run(async move {
+        let (client, server) = pair().await;
+        let root = Dir::open_root(&root).unwrap();
+        let file = root.open(&CString::new("big").unwrap(), OpenHow::FOLLOW).await.unwrap();
+        let length = content.len() as u64;
+        let sender = spawn(async move {
+            let mut seen = 0;
+            let sent = server.send_file(&file, 0, length, |n| seen += n).await.unwrap();
+            assert_eq!((sent, seen), (SentFile::All, length));
+            let sent = server.send_file(&file, length - 10, 20, |_| ()).await.unwrap();
+            assert_eq!(sent, SentFile::EndedAfter(10));
+        });
+        let mut received = Vec::new();
+        while received.len() < content.len() + 10 {
+            received.extend_from_slice(&client.recv().await.unwrap());
+        }
+        sender.await;
+        assert!(
+            received[..content.len()] == content
+                && received[content.len()..] == content[content.len() - 10..]
+        );
+    });
+}
+
+#[test]
+fn names_never_lead_out_of_the_directory() {
+    let dir = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", dir.path().join("escape")).unwrap();
+    std::os::unix::fs::symlink("inner", dir.path().join("alias")).unwrap();
+    std::fs::write(dir.path().join("inner"), "x").unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        dir.path().join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    let root = dir.path().to_owned();
+    run(async move {
+        let root = Dir::open_root(&root).unwrap();
+        let open = |name: &str, how| {
+            let name = CString::new(name).unwrap();
+            let root = &root;
+            async move { root.open(&name, how).await.map(drop).map_err(|e| e.raw_os_error().unwrap()) }
+        };
+        assert_eq!(open("escape", OpenHow::FOLLOW).await, Err(libc::EXDEV));
+        assert_eq!(open("../..", OpenHow::FOLLOW).await, Err(libc::EXDEV));
+        assert_eq!(open("/etc/passwd", OpenHow::FOLLOW).await, Err(libc::EXDEV));
+        assert_eq!(open("alias", OpenHow::FOLLOW).await, Ok(()));
+        assert_eq!(open("alias", OpenHow::NO_SYMLINKS).await, Err(libc::ELOOP));
+        assert_eq!(open("pipe", OpenHow::FOLLOW).await, Err(libc::ENXIO));
+        assert_eq!(open("absent", OpenHow::FOLLOW).await, Err(libc::ENOENT));
+        let mut names: Vec<_> = root.entries(100).await.unwrap().into_iter().map(|e| e.name).collect();
+        names.sort();
+        assert_eq!(names, [b"alias".to_vec(), b"escape".to_vec(), b"inner".to_vec(), b"pipe".to_vec()]);
+        assert_eq!(root.entries(3).await.unwrap_err().raw_os_error(), Some(libc::EFBIG));
+    });
+}
+
+#[test]
+fn a_change_in_a_watched_directory_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().to_owned();
+    run(async move {
+        let root = Dir::open_root(&path).unwrap();
+        let watch = root.watch().unwrap();
+        std::fs::write(path.join("new"), "content").unwrap();
+        let events = time::timeout(Duration::from_secs(5), lane::fs::watch_events()).await.unwrap().unwrap();
+        assert!(events.contains(&WatchEvent::Entry { watch, name: b"new".to_vec() }), "{events:?}");
+    });
+}
+
+#[test]
+fn a_message_from_another_thread_ends_a_park() {
+    let (mut sender, mut receiver) = mailbox(4);
+    let thread = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        sender.send(42).unwrap();
+    });
+    let began = Instant::now();
+    run(async move {
+        assert_eq!(time::timeout(Duration::from_secs(10), receiver.recv()).await, Ok(Some(42)));
+    });
+    assert!(began.elapsed() < Duration::from_secs(5));
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_reader_that_never_takes_its_bytes_starves_nobody() {
+    run(async {
+        let (flooder, hoarder) = pair().await;
+        let flood = spawn(async move {
+            loop {
+                let mut buf = lane::current().buffers().get(BufClass::Small).await;
+                buf.append(&[7; 32_768]);
+                if flooder.send(buf, false).await.0.is_err() {
+                    return;
+                }
+            }
+        });
+        // Arms the hoarder's receive, then leaves what comes.
+        let _ = hoarder.recv().await.unwrap();
+        let (client, server) = pair().await;
+        for round in 0..100u8 {
+            client.try_send(&[IoSlice::new(&[round])], false).unwrap();
+            let received = time::timeout(Duration::from_secs(5), server.recv()).await.unwrap().unwrap();
+            assert_eq!(&received[..], &[round]);
+        }
+        drop(flood);
+        // What the hoarder left is still there, in order.
+        assert_eq!(hoarder.recv().await.unwrap()[0], 7);
+    });
+}
+
+#[test]
+fn dropped_operations_never_touch_a_reused_descriptor() {
+    run(async {
+        let listener = Rc::new(TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap());
+        let addr = listener.local_addr().unwrap();
+        for _ in 0..50 {
+            let client = TcpStream::connect(addr).await.unwrap();
+            let server = listener.accept().await.unwrap();
+            let mut buf = lane::current().buffers().get(BufClass::Small).await;
+            buf.append(b"stale");
+            // Queued in the ring, then given up and the stream closed before the kernel saw it.
+            let mut send = Box::pin(server.send_queued(buf, false));
+            std::future::poll_fn(|cx| {
+                let _ = send.as_mut().poll(cx);
+                std::task::Poll::Ready(())
+            })
+            .await;
+            drop(send);
+            drop(server);
+            let client2 = TcpStream::connect(addr).await.unwrap();
+            let server2 = listener.accept().await.unwrap();
+            server2.try_send(&[IoSlice::new(b"fresh")], false).unwrap();
+            assert_eq!(&client2.recv().await.unwrap()[..], b"fresh");
+            drop(client);
+        }
+        let usage = lane::current().buffers().usage(BufClass::Small);
+        assert_eq!(usage.allocated, usage.free + usage.in_use);
+    });
+}
+
+fn run(main: impl Future<Output = ()> + 'static) {
+    run_here(RuntimeOptions::default(), main).unwrap();
+}
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (client, listener.accept().await.unwrap())
+}
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
