@@ -28,7 +28,7 @@ fn bytes_sent_on_a_stream_arrive_in_order_and_the_end_is_seen() {
                 let mut buf = lane::current().buffers().get(BufClass::Small).await;
                 buf.append(&received);
                 drop(received);
-                server.send(buf, false).await.0.unwrap();
+                server.send_now(buf, false).await.0.unwrap();
             }
         });
         let message: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();
@@ -36,7 +36,7 @@ fn bytes_sent_on_a_stream_arrive_in_order_and_the_end_is_seen() {
         for chunk in message.chunks(10_000) {
             let mut buf = lane::current().buffers().get(BufClass::Small).await;
             buf.append(chunk);
-            client.send_queued(buf, false).await.0.unwrap();
+            client.send(buf, false).await.0.unwrap();
         }
         while back.len() < message.len() {
             back.extend_from_slice(&client.recv().await.unwrap());
@@ -180,7 +180,7 @@ fn dropped_operations_never_touch_a_reused_descriptor() {
             let mut buf = lane::current().buffers().get(BufClass::Small).await;
             buf.append(b"stale");
             // Queued in the ring, then given up and the stream closed before the kernel saw it.
-            let mut send = Box::pin(server.send_queued(buf, false));
+            let mut send = Box::pin(server.send(buf, false));
             std::future::poll_fn(|cx| {
                 let _ = send.as_mut().poll(cx);
                 std::task::Poll::Ready(())

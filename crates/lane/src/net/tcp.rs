@@ -94,26 +94,11 @@ impl TcpStream {
         context::with(|lane| lane.backend().poll_recv(self.fd.0, cx))
     }
 
-    /// Sends all of `buf` and gives it back, in every case. `more` says that bytes follow at once, so that
-    /// the kernel may fill segments. When the future is dropped early an unknown part has been sent.
-    pub async fn send(&self, buf: Buf, more: bool) -> (io::Result<()>, Buf) {
-        let mut sent = 0;
-        while sent < buf.len() {
-            match self.try_send(&[IoSlice::new(&buf[sent..])], more) {
-                Ok(Some(n)) => sent += n,
-                Ok(None) => {
-                    if let Err(error) = self.writable().await {
-                        return (Err(error), buf);
-                    }
-                }
-                Err(error) => return (Err(error), buf),
-            }
-        }
-        (Ok(()), buf)
-    }
-
-    /// Sends through the ring: the kernel is entered once for the sends of a whole turn.
-    pub async fn send_queued(&self, mut buf: Buf, more: bool) -> (io::Result<()>, Buf) {
+    /// Sends all of `buf` and gives it back, in every case. The kernel is entered once for the sends of a whole
+    /// turn, which makes this the cheap way for short answers to many clients. `more` says that bytes follow
+    /// at once, so that the kernel may fill segments. When the future is dropped early an unknown part has
+    /// been sent.
+    pub async fn send(&self, mut buf: Buf, more: bool) -> (io::Result<()>, Buf) {
         let mut sent = 0;
         while sent < buf.len() {
             let op = Op::Send { socket: self.fd.0, buf, from: sent, more };
@@ -123,6 +108,23 @@ impl TcpStream {
             buf = back;
             match result {
                 Ok(n) => sent += n,
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// As [`TcpStream::send`], but enters the kernel at once: for a head that file pages follow.
+    pub async fn send_now(&self, buf: Buf, more: bool) -> (io::Result<()>, Buf) {
+        let mut sent = 0;
+        while sent < buf.len() {
+            match self.try_send(&[IoSlice::new(&buf[sent..])], more) {
+                Ok(Some(n)) => sent += n,
+                Ok(None) => {
+                    if let Err(error) = self.writable().await {
+                        return (Err(error), buf);
+                    }
+                }
                 Err(error) => return (Err(error), buf),
             }
         }
