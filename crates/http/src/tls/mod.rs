@@ -1,1 +1,34 @@
 //! TLS: handshake by rustls, records by our own layer, kernel TLS where there is one.
+//!
+//! Everything here is bytes in, bytes out; sockets and clocks are the caller's. The figures and the design are in `README.md` beside this file.
+
+mod client;
+mod config;
+mod control;
+mod error;
+mod handshake;
+mod keys;
+mod ktls;
+mod layout;
+mod open;
+mod seal;
+mod self_signed;
+mod session;
+mod sni;
+#[cfg(test)]
+mod tests;
+mod tickets;
+mod validity;
+
+pub use client::{ClientTrust, client_config};
+pub use config::{CertificateFiles, CipherOrder, ConfigError, ServerTls, TlsConfig, Versions, Warning};
+pub use error::TlsError;
+pub use handshake::{Alpn, SessionInfo};
+pub use keys::{TlsVersion, TrafficKeys};
+pub use ktls::{CryptoInfo, KtlsPolicy, KtlsSupport, UserSpaceReason};
+pub use layout::{HEADER_LEN, PLAINTEXT_MAX, RecordLayout, Slots};
+pub use open::RecordOpener;
+pub use seal::RecordSealer;
+pub use session::{HANDSHAKE_LEN_MAX, KernelControl, Receive, TlsEvent, TlsSession};
+pub use sni::SniResolver;
+pub use tickets::{ROTATION_PERIOD, TicketKeys};

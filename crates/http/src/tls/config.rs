@@ -1,0 +1,351 @@
+//! The server's TLS configuration: certificates from files, which one for whom, versions and ciphers.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
+use rustls::sign::CertifiedKey;
+use rustls::{CipherSuite, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
+
+use super::handshake::Alpn;
+use super::sni::SniResolver;
+use super::tickets::TicketKeys;
+use super::{self_signed, validity};
+
+/// A certificate that ends sooner than this brings a warning.
+const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
+
+/// What the configuration file says about TLS.
+#[derive(Clone, Debug)]
+pub struct TlsConfig {
+    /// Certificates; the first serves clients that name no known server. With none, a self-signed one
+    /// is made and kept in `state_dir`.
+    pub certificates: Vec<CertificateFiles>,
+    /// Where the self-signed certificate is kept.
+    pub state_dir: PathBuf,
+    /// Protocol versions to offer.
+    pub versions: Versions,
+    /// Who chooses the cipher.
+    pub cipher_order: CipherOrder,
+    /// Application protocols to offer, best first.
+    pub alpn: Vec<Alpn>,
+}
+
+impl TlsConfig {
+    /// TLS 1.2 and 1.3 with a self-signed certificate kept in `state_dir`; HTTP/2 before HTTP/1.1.
+    pub fn new(state_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            certificates: Vec::new(),
+            state_dir: state_dir.into(),
+            versions: Versions::default(),
+            cipher_order: CipherOrder::default(),
+            alpn: vec![Alpn::H2, Alpn::Http11],
+        }
+    }
+}
+
+/// A certificate chain and its key, both in PEM files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The chain, the server's own certificate first.
+    pub certificate: PathBuf,
+    /// The private key: PKCS #8, SEC1 or PKCS #1.
+    pub key: PathBuf,
+    /// Server names to use it for; empty means the names in the certificate.
+    pub names: Vec<String>,
+}
+
+/// Protocol versions to offer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// TLS 1.2 and 1.3.
+    #[default]
+    Tls12And13,
+    /// TLS 1.3 only.
+    Tls13Only,
+    /// TLS 1.2 only: network cards offload that version alone (Linux' tls-offload).
+    Tls12Only,
+}
+
+/// Who chooses the cipher.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CipherOrder {
+    /// The server: AES-128-GCM, the fastest, then AES-256-GCM, then ChaCha20-Poly1305.
+    #[default]
+    Fastest,
+    /// The client, by its own order.
+    Client,
+}
+
+/// A configuration ready to serve with; the old one goes on for connections that began under it.
+pub struct ServerTls {
+    /// For [`TlsSession::server`](super::TlsSession::server).
+    pub config: Arc<ServerConfig>,
+    /// What the administrator should know.
+    pub warnings: Vec<Warning>,
+    /// The self-signed certificate, when one is used.
+    pub self_signed: Option<PathBuf>,
+}
+
+/// Something that works but should be looked at.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Warning {
+    /// Others can read a private key.
+    #[error("{} can be read by others (mode {mode:04o}): chmod 600 it", path.display())]
+    KeyMode {
+        /// The key file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A certificate is no longer valid.
+    #[error("{} has expired: clients refuse it; renew it and reload", path.display())]
+    Expired {
+        /// The certificate file.
+        path: PathBuf,
+    },
+    /// A certificate ends soon.
+    #[error("{} expires in {days} days: renew it and reload", path.display())]
+    ExpiresSoon {
+        /// The certificate file.
+        path: PathBuf,
+        /// Whole days left.
+        days: u64,
+    },
+    /// No name leads to a certificate.
+    #[error("{} has no DNS names and none are configured: it is never chosen by name", path.display())]
+    NoNames {
+        /// The certificate file.
+        path: PathBuf,
+    },
+    /// A self-signed certificate was made.
+    #[error("made the self-signed certificate {}: browsers warn until they are told to trust it", path.display())]
+    SelfSigned {
+        /// The certificate file.
+        path: PathBuf,
+    },
+}
+
+/// Why a configuration cannot be used; each names the file and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The state directory cannot be used.
+    #[error("cannot keep the self-signed certificate at {}: {source}; make the directory writable or configure a certificate", path.display())]
+    StateDir {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A certificate file is not usable.
+    #[error("{} holds no usable certificate: {reason}; it must be PEM, the server's certificate first", path.display())]
+    Certificate {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A key file is not usable.
+    #[error("{} holds no usable private key: {reason}; it must be an unencrypted PEM key (RSA, ECDSA or Ed25519)", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Key and certificate do not belong together.
+    #[error("the key {} does not belong to the certificate {}; check which key the certificate was issued for", key.display(), certificate.display())]
+    Mismatch {
+        /// The certificate file.
+        certificate: PathBuf,
+        /// The key file.
+        key: PathBuf,
+    },
+    /// The self-signed certificate cannot be made.
+    #[error("cannot make a self-signed certificate: {0}")]
+    Generate(String),
+    /// rustls refuses the combination.
+    #[error("TLS cannot be set up: {0}")]
+    Rustls(#[from] rustls::Error),
+}
+
+impl TlsConfig {
+    /// Reads all files and builds what the lanes share.
+    ///
+    /// Ticket keys are the caller's, so that sessions resume over reloads.
+    pub fn load(&self, tickets: Arc<TicketKeys>) -> Result<ServerTls, ConfigError> {
+        let now = SystemTime::now();
+        let mut warnings = Vec::new();
+        let mut self_signed = None;
+        let mut certificates = self.certificates.clone();
+        if certificates.is_empty() {
+            let (files, is_new) = self_signed::load_or_create(&self.state_dir, now)?;
+            if is_new {
+                warnings.push(Warning::SelfSigned { path: files.certificate.clone() });
+            }
+            self_signed = Some(files.certificate.clone());
+            certificates.push(files);
+        }
+        let provider = Arc::new(self.provider());
+        let resolver = load_certificates(&certificates, &provider, now, &mut warnings)?;
+        let config = self.build(provider, Arc::new(resolver), tickets)?;
+        Ok(ServerTls { config: Arc::new(config), warnings, self_signed })
+    }
+
+    fn build(
+        &self,
+        provider: Arc<CryptoProvider>,
+        resolver: Arc<SniResolver>,
+        tickets: Arc<TicketKeys>,
+    ) -> Result<ServerConfig, ConfigError> {
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(self.versions.supported())?
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        config.alpn_protocols = self.alpn.iter().map(|alpn| alpn.wire_name().to_vec()).collect();
+        config.ignore_client_order = self.cipher_order == CipherOrder::Fastest;
+        // Resumption by tickets alone: a session store would be a lock that all lanes share.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.ticketer = tickets;
+        config.enable_secret_extraction = true;
+        Ok(config)
+    }
+
+    fn provider(&self) -> CryptoProvider {
+        let mut provider = aws_lc_rs::default_provider();
+        if self.cipher_order == CipherOrder::Fastest {
+            provider.cipher_suites.sort_by_key(speed_rank);
+        }
+        provider
+    }
+}
+
+impl Versions {
+    pub(crate) fn supported(self) -> &'static [&'static SupportedProtocolVersion] {
+        static BOTH: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
+        match self {
+            Self::Tls12And13 => &BOTH,
+            Self::Tls13Only => &BOTH[..1],
+            Self::Tls12Only => &BOTH[1..],
+        }
+    }
+}
+
+/// Lower is faster; newer protocol versions stay in front.
+fn speed_rank(suite: &SupportedCipherSuite) -> (bool, u8) {
+    let rank = match suite.suite() {
+        CipherSuite::TLS13_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256
+        | CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 => 0,
+        CipherSuite::TLS13_AES_256_GCM_SHA384
+        | CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384
+        | CipherSuite::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384 => 1,
+        _ => 2,
+    };
+    (suite.tls13().is_none(), rank)
+}
+
+fn load_certificates(
+    certificates: &[CertificateFiles],
+    provider: &CryptoProvider,
+    now: SystemTime,
+    warnings: &mut Vec<Warning>,
+) -> Result<SniResolver, ConfigError> {
+    let mut resolver: Option<SniResolver> = None;
+    for files in certificates {
+        let key = Arc::new(files.load(provider)?);
+        files.check(&key, now, warnings)?;
+        let names = files.names_of(&key)?;
+        let is_first = resolver.is_none();
+        let resolver = resolver.get_or_insert_with(|| SniResolver::new(Arc::clone(&key)));
+        if names.is_empty() && !is_first {
+            warnings.push(Warning::NoNames { path: files.certificate.clone() });
+        }
+        for name in &names {
+            resolver.add(name, &key);
+        }
+    }
+    resolver.ok_or_else(|| ConfigError::Generate("no certificate is configured".to_owned()))
+}
+
+impl CertificateFiles {
+    fn load(&self, provider: &CryptoProvider) -> Result<CertifiedKey, ConfigError> {
+        let bad_key = |reason: String| ConfigError::Key { path: self.key.clone(), reason };
+        let pem = read(&self.certificate)?;
+        let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(&pem)
+            .collect::<Result<_, _>>()
+            .map_err(|error| self.bad_certificate(error.to_string()))?;
+        if chain.is_empty() {
+            return Err(self.bad_certificate("no CERTIFICATE section".to_owned()));
+        }
+        let pem = zeroize::Zeroizing::new(read(&self.key)?);
+        let key = PrivateKeyDer::from_pem_slice(&pem).map_err(|error| bad_key(error.to_string()))?;
+        let key = provider.key_provider.load_private_key(key).map_err(|error| bad_key(error.to_string()))?;
+        let certified = CertifiedKey::new(chain, key);
+        match certified.keys_match() {
+            Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => Ok(certified),
+            Err(rustls::Error::InconsistentKeys(_)) => {
+                Err(ConfigError::Mismatch { certificate: self.certificate.clone(), key: self.key.clone() })
+            }
+            Err(error) => Err(self.bad_certificate(error.to_string())),
+        }
+    }
+
+    fn check(
+        &self,
+        key: &CertifiedKey,
+        now: SystemTime,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), ConfigError> {
+        let metadata = std::fs::metadata(&self.key)
+            .map_err(|source| ConfigError::Read { path: self.key.clone(), source })?;
+        let mode = metadata.permissions().mode() & 0o7777;
+        if mode & 0o007 != 0 {
+            warnings.push(Warning::KeyMode { path: self.key.clone(), mode });
+        }
+        let path = self.certificate.clone();
+        let end = key.cert.first().and_then(validity::not_after);
+        match end.map(|end| (UNIX_EPOCH + Duration::from_secs(end)).duration_since(now)) {
+            Some(Err(_)) => warnings.push(Warning::Expired { path }),
+            Some(Ok(left)) if left < WARN_BEFORE => {
+                warnings.push(Warning::ExpiresSoon { path, days: left.as_secs() / 86_400 });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn names_of(&self, key: &CertifiedKey) -> Result<Vec<String>, ConfigError> {
+        if !self.names.is_empty() {
+            return Ok(self.names.clone());
+        }
+        let der = key.end_entity_cert()?;
+        let certificate =
+            webpki::EndEntityCert::try_from(der).map_err(|error| self.bad_certificate(error.to_string()))?;
+        Ok(certificate.valid_dns_names().map(str::to_owned).collect())
+    }
+
+    fn bad_certificate(&self, reason: String) -> ConfigError {
+        ConfigError::Certificate { path: self.certificate.clone(), reason }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
+}

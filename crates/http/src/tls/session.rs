@@ -1,0 +1,508 @@
+//! One TLS connection without sockets: bytes from the peer go in, plaintext and bytes to send come out.
+//!
+//! Call order: [`TlsSession::receive`] with whatever came, its [`Receive::next`] until `None`, then send
+//! [`TlsSession::take_output`]. Plaintext to send is laid out by [`TlsSession::layout`] and sealed in place
+//! by [`TlsSession::seal`]. Everything leaves in the order in which it was sealed.
+
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{AlertDescription, ClientConfig, ContentType, ServerConfig};
+
+use super::control::{Control, ControlReader, alert_message, key_update_message};
+use super::error::TlsError;
+use super::handshake::{Finished, Handshake, KeySchedule, SessionInfo};
+use super::keys::TrafficKeys;
+use super::ktls::CryptoInfo;
+use super::layout::{PLAINTEXT_MAX, RecordLayout};
+use super::open::{Opened, Place, RecordOpener};
+use super::seal::RecordSealer;
+
+/// The most bytes that a peer's part of the handshake may take: a ClientHello with post-quantum key
+/// shares is under 4 KiB.
+pub const HANDSHAKE_LEN_MAX: usize = 64 << 10;
+
+/// What [`Receive::next`] found.
+#[derive(Debug)]
+pub enum TlsEvent<'a> {
+    /// The handshake is done: [`TlsSession::info`] is there and plaintext may be sealed.
+    Established,
+    /// Plaintext from the peer, decrypted in place.
+    Data(&'a mut [u8]),
+    /// The peer has said that it sends no more; what comes after is ignored.
+    PeerClosed,
+}
+
+/// A TLS connection, server or client side.
+///
+/// Small while idle: two AEAD contexts, the key schedule and the counters; no record buffer.
+pub struct TlsSession {
+    state: State,
+    output: Vec<u8>,
+}
+
+enum State {
+    Handshaking(Box<Handshake>),
+    Open(Box<Open>),
+    /// Failed: nothing more comes in or goes out, but for an alert in `output`.
+    Ended,
+}
+
+struct Open {
+    opener: RecordOpener,
+    tx: Tx,
+    schedule: Option<KeySchedule>,
+    control: ControlReader,
+    info: SessionInfo,
+    /// Control messages that kernel TLS has to send.
+    kernel_queue: Vec<KernelControl>,
+    peer_closed: bool,
+    close_sent: bool,
+    /// A KeyUpdate waits unsent: one answer is enough for all requests until it leaves.
+    key_update_waits: bool,
+}
+
+/// Who seals what we send.
+enum Tx {
+    /// Nobody has sealed yet: the keys may still go to the kernel.
+    Undecided(TrafficKeys),
+    User(RecordSealer),
+    Kernel {
+        records_left: u64,
+        can_rekey: bool,
+    },
+}
+
+/// A record of control data that must be sent by sendmsg with a TLS_SET_RECORD_TYPE control message.
+pub struct KernelControl {
+    /// The record's content type.
+    pub record_type: u8,
+    /// The record's plaintext.
+    pub payload: Vec<u8>,
+    /// The key to set with TLS_TX once the record is sent, before anything else is.
+    pub then_rekey: Option<CryptoInfo>,
+}
+
+impl TlsSession {
+    /// The server side of a new connection.
+    pub fn server(config: Arc<ServerConfig>) -> Result<Self, TlsError> {
+        let handshake = Handshake::server(config, HANDSHAKE_LEN_MAX)?;
+        Ok(Self { state: State::Handshaking(Box::new(handshake)), output: Vec::new() })
+    }
+
+    /// The client side of a new connection; its first message waits in [`Self::take_output`].
+    pub fn client(config: Arc<ClientConfig>, server_name: ServerName<'static>) -> Result<Self, TlsError> {
+        let mut output = Vec::new();
+        let handshake = Handshake::client(config, server_name, HANDSHAKE_LEN_MAX, &mut output)?;
+        Ok(Self { state: State::Handshaking(Box::new(handshake)), output })
+    }
+
+    /// What the handshake settled, once it is done.
+    pub fn info(&self) -> Option<&SessionInfo> {
+        self.open().map(|open| &open.info)
+    }
+
+    /// The handshake is still under way: the caller's handshake deadline applies.
+    pub fn is_handshaking(&self) -> bool {
+        matches!(self.state, State::Handshaking(_))
+    }
+
+    /// Bytes of an incomplete record that are held back; zero when the peer is idle between records.
+    pub fn carried_len(&self) -> usize {
+        self.open().map_or(0, |open| open.opener.carried_len())
+    }
+
+    /// Takes bytes from the peer; events come from the returned cursor.
+    ///
+    /// Bytes that the cursor has not [`consumed`](Receive::consumed) when it is dropped must be passed
+    /// again: a caller that has no room for more plaintext simply stops asking.
+    pub fn receive<'a>(&'a mut self, input: &'a mut [u8]) -> Receive<'a> {
+        Receive { session: self, input, consumed: 0 }
+    }
+
+    /// Tells the session that the transport is at its end.
+    ///
+    /// # Errors
+    /// [`TlsError::Truncated`] when the peer did not say so itself: what came last may be cut short.
+    pub fn peer_eof(&mut self) -> Result<(), TlsError> {
+        let result = match &self.state {
+            State::Handshaking(_) => Err(TlsError::ClosedInHandshake),
+            State::Open(open) if !open.peer_closed => Err(TlsError::Truncated),
+            State::Open(_) | State::Ended => Ok(()),
+        };
+        self.state = State::Ended;
+        result
+    }
+
+    /// Bytes wait to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Takes the bytes that must be sent next: handshake messages, alerts, key updates.
+    pub fn take_output(&mut self) -> Vec<u8> {
+        if let State::Open(open) = &mut self.state {
+            open.key_update_waits = false;
+        }
+        std::mem::take(&mut self.output)
+    }
+
+    /// Where plaintext must lie to be sealed; absent before the handshake is done and with kernel TLS.
+    pub fn layout(&self) -> Option<RecordLayout> {
+        match &self.open()?.tx {
+            Tx::Undecided(keys) => Some(keys.form().layout()),
+            Tx::User(sealer) => Some(sealer.layout()),
+            Tx::Kernel { .. } => None,
+        }
+    }
+
+    /// Seals `plain_len` bytes of application data, lying in the slots of [`Self::layout`], in place.
+    ///
+    /// Returns the control bytes that must be sent before `buf`'s first `sealed_len(plain_len)` bytes;
+    /// usually none. Where the key is near its limit, TLS 1.3 changes it here.
+    ///
+    /// # Errors
+    /// [`TlsError::KeyExhausted`] when TLS 1.2 has used up its key: close the connection.
+    /// [`TlsError::NotOpen`] before the handshake is done, after [`Self::close`] and with kernel TLS.
+    ///
+    /// # Panics
+    /// When `buf` is shorter than `layout().sealed_len(plain_len)`.
+    #[must_use = "control bytes must be sent before the sealed ones"]
+    pub fn seal(&mut self, buf: &mut [u8], plain_len: usize) -> Result<Vec<u8>, TlsError> {
+        let State::Open(open) = &mut self.state else {
+            return Err(TlsError::NotOpen);
+        };
+        if open.close_sent {
+            return Err(TlsError::NotOpen);
+        }
+        open.make_room(plain_len, &mut self.output)?;
+        open.user_sealer()?.seal(ContentType::ApplicationData, buf, plain_len)?;
+        Ok(self.take_output())
+    }
+
+    /// Seals a copy of `plain` behind the pending output: for short messages and tests.
+    pub fn write(&mut self, plain: &[u8]) -> Result<(), TlsError> {
+        let layout = self.layout().ok_or(TlsError::NotOpen)?;
+        let mut buf = vec![0; layout.sealed_len(plain.len())];
+        layout.copy_in(&mut buf, 0, plain);
+        let control = self.seal(&mut buf, plain.len())?;
+        self.output.extend_from_slice(&control);
+        self.output.extend_from_slice(&buf);
+        Ok(())
+    }
+
+    /// Changes our sending key, and asks for the peer's to change too if `ask_peer` (RFC 8446 section 4.6.3).
+    ///
+    /// # Errors
+    /// [`TlsError::NotOpen`] in TLS 1.2 and before the handshake is done.
+    pub fn update_key(&mut self, ask_peer: bool) -> Result<(), TlsError> {
+        match &mut self.state {
+            State::Open(open) if open.schedule.is_some() => open.rekey_tx(ask_peer, &mut self.output),
+            _ => Err(TlsError::NotOpen),
+        }
+    }
+
+    /// Says that we send no more: close_notify, once. Data may still be received.
+    pub fn close(&mut self) {
+        if let State::Open(open) = &mut self.state
+            && !open.close_sent
+        {
+            open.send_alert(AlertDescription::CloseNotify, &mut self.output);
+        }
+    }
+
+    /// The sending keys, while they may still be given to the kernel: from [`TlsEvent::Established`]
+    /// until the first [`Self::seal`], and only once all output has been taken.
+    pub fn kernel_tx_keys(&self) -> Option<&TrafficKeys> {
+        match &self.open()?.tx {
+            Tx::Undecided(keys) if self.output.is_empty() => Some(keys),
+            _ => None,
+        }
+    }
+
+    /// Notes that the kernel has taken [`Self::kernel_tx_keys`]: from now on plaintext is written to the
+    /// socket, and control messages come from [`Self::take_kernel_control`].
+    ///
+    /// `can_rekey`: Linux from 6.14 on takes a second TLS_TX key.
+    pub fn use_kernel_tx(&mut self, can_rekey: bool) {
+        if let State::Open(open) = &mut self.state
+            && let Tx::Undecided(keys) = &open.tx
+        {
+            let records_left = keys.record_limit.saturating_sub(keys.seq);
+            open.tx = Tx::Kernel { records_left, can_rekey };
+        }
+    }
+
+    /// Counts plaintext that is about to be handed to a kernel TLS socket in one call.
+    ///
+    /// # Errors
+    /// [`TlsError::KeyExhausted`] when the key is used up and cannot be changed: close the connection.
+    pub fn count_kernel_tx(&mut self, plain_len: u64) -> Result<(), TlsError> {
+        let State::Open(open) = &mut self.state else {
+            return Err(TlsError::NotOpen);
+        };
+        open.count_kernel_tx(plain_len, &mut self.output)
+    }
+
+    /// Takes the control records that must be sent next on a kernel TLS socket.
+    pub fn take_kernel_control(&mut self) -> Vec<KernelControl> {
+        let State::Open(open) = &mut self.state else {
+            return Vec::new();
+        };
+        open.key_update_waits = false;
+        std::mem::take(&mut open.kernel_queue)
+    }
+
+    fn open(&self) -> Option<&Open> {
+        match &self.state {
+            State::Open(open) => Some(open),
+            State::Handshaking(_) | State::Ended => None,
+        }
+    }
+
+    fn step(&mut self, input: &mut [u8]) -> Result<Step, TlsError> {
+        match &mut self.state {
+            State::Handshaking(handshake) => {
+                let (consumed, is_done) = handshake.advance(input, &mut self.output)?;
+                if is_done {
+                    self.establish()?;
+                }
+                Ok(Step { consumed, found: if is_done { Found::Established } else { Found::NeedMore } })
+            }
+            State::Open(open) => open.receive(input, &mut self.output),
+            State::Ended => Err(TlsError::NotOpen),
+        }
+    }
+
+    fn establish(&mut self) -> Result<(), TlsError> {
+        let State::Handshaking(handshake) = std::mem::replace(&mut self.state, State::Ended) else {
+            return Err(TlsError::NotOpen);
+        };
+        let role = handshake.role();
+        let Finished { rx, tx, schedule, info } = handshake.finish()?;
+        self.state = State::Open(Box::new(Open {
+            opener: RecordOpener::new(&rx)?,
+            tx: Tx::Undecided(tx),
+            schedule,
+            control: ControlReader::new(role, info.version),
+            info,
+            kernel_queue: Vec::new(),
+            peer_closed: false,
+            close_sent: false,
+            key_update_waits: false,
+        }));
+        Ok(())
+    }
+
+    /// Ends the session; the alert that belongs to `error` waits in the output.
+    fn fail(&mut self, error: &TlsError) {
+        let alert = error.alert();
+        match (&mut self.state, alert) {
+            (State::Open(open), Some(alert)) => open.send_alert(alert, &mut self.output),
+            (State::Handshaking(handshake), Some(alert)) if !handshake.has_answered() => {
+                self.output.extend_from_slice(&[u8::from(ContentType::Alert), 3, 3, 0, 2]);
+                self.output.extend_from_slice(&alert_message(alert));
+            }
+            _ => {}
+        }
+        // A kernel TLS socket's last alert has to be fetched, so the session stays for that.
+        match &mut self.state {
+            State::Open(open) if !open.kernel_queue.is_empty() => open.peer_closed = true,
+            _ => self.state = State::Ended,
+        }
+    }
+}
+
+/// A cursor over received bytes; see [`TlsSession::receive`].
+pub struct Receive<'a> {
+    session: &'a mut TlsSession,
+    input: &'a mut [u8],
+    consumed: usize,
+}
+
+impl Receive<'_> {
+    /// The next event; `None` when all input is consumed.
+    ///
+    /// # Errors
+    /// The connection is over; an alert may wait in [`TlsSession::take_output`].
+    #[expect(clippy::should_implement_trait, reason = "events borrow from the cursor")]
+    pub fn next(&mut self) -> Result<Option<TlsEvent<'_>>, TlsError> {
+        loop {
+            let start = self.consumed;
+            let step = match self.session.step(&mut self.input[start..]) {
+                Ok(step) => step,
+                Err(error) => {
+                    self.consumed = self.input.len();
+                    self.session.fail(&error);
+                    return Err(error);
+                }
+            };
+            self.consumed += step.consumed;
+            match step.found {
+                Found::Nothing => {}
+                Found::NeedMore => return Ok(None),
+                Found::Established => return Ok(Some(TlsEvent::Established)),
+                Found::PeerClosed => return Ok(Some(TlsEvent::PeerClosed)),
+                Found::Data(Place::Input(plain)) => {
+                    let plain = &mut self.input[start..][plain];
+                    return Ok(Some(TlsEvent::Data(plain)));
+                }
+                Found::Data(Place::Carry(plain)) => {
+                    let State::Open(open) = &mut self.session.state else {
+                        return Err(TlsError::NotOpen);
+                    };
+                    return Ok(Some(TlsEvent::Data(open.opener.carried(plain))));
+                }
+            }
+        }
+    }
+
+    /// Bytes of the input that are done with.
+    pub fn consumed(&self) -> usize {
+        self.consumed
+    }
+}
+
+struct Step {
+    consumed: usize,
+    found: Found,
+}
+
+enum Found {
+    /// A record without an event; there may be more.
+    Nothing,
+    NeedMore,
+    Established,
+    Data(Place),
+    PeerClosed,
+}
+
+impl Open {
+    fn receive(&mut self, input: &mut [u8], output: &mut Vec<u8>) -> Result<Step, TlsError> {
+        // RFC 8446 section 6.1: data after a closure alert is ignored.
+        if self.peer_closed {
+            return Ok(Step { consumed: input.len(), found: Found::NeedMore });
+        }
+        let (consumed, content_type, plain) = match self.opener.open(input)? {
+            Opened::NeedMore => return Ok(Step { consumed: input.len(), found: Found::NeedMore }),
+            Opened::Record { consumed, content_type, plain } => (consumed, content_type, plain),
+        };
+        if content_type == ContentType::ApplicationData {
+            let (Place::Input(range) | Place::Carry(range)) = &plain;
+            self.control.note_application_data(range.len())?;
+            let found = if range.is_empty() { Found::Nothing } else { Found::Data(plain) };
+            return Ok(Step { consumed, found });
+        }
+        let payload = match plain {
+            Place::Input(range) => &input[range],
+            Place::Carry(range) => &*self.opener.carried(range),
+        };
+        for control in self.control.read(content_type, payload)? {
+            self.obey(control, output)?;
+        }
+        let found = if self.peer_closed { Found::PeerClosed } else { Found::Nothing };
+        Ok(Step { consumed, found })
+    }
+
+    fn obey(&mut self, control: Control, output: &mut Vec<u8>) -> Result<(), TlsError> {
+        match control {
+            Control::CloseNotify => self.peer_closed = true,
+            Control::RefuseRenegotiation => self.send_alert(AlertDescription::NoRenegotiation, output),
+            Control::Ticket(ticket) => self.schedule()?.store_ticket(&ticket)?,
+            Control::KeyUpdate { answer } => {
+                let keys = self.schedule()?.next_rx()?;
+                self.opener.rekey(&keys)?;
+                if answer && !self.key_update_waits && !self.close_sent {
+                    self.rekey_tx(false, output)?;
+                    self.key_update_waits = true;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn schedule(&mut self) -> Result<&mut KeySchedule, TlsError> {
+        self.schedule.as_mut().ok_or(TlsError::Unexpected("key message in TLS 1.2"))
+    }
+
+    fn user_sealer(&mut self) -> Result<&mut RecordSealer, TlsError> {
+        if let Tx::Undecided(keys) = &self.tx {
+            self.tx = Tx::User(RecordSealer::new(keys)?);
+        }
+        match &mut self.tx {
+            Tx::User(sealer) => Ok(sealer),
+            Tx::Undecided(_) | Tx::Kernel { .. } => Err(TlsError::NotOpen),
+        }
+    }
+
+    /// Makes sure that the key may protect `plain_len` more bytes and one control record after them.
+    fn make_room(&mut self, plain_len: usize, output: &mut Vec<u8>) -> Result<(), TlsError> {
+        let sealer = self.user_sealer()?;
+        let needed = sealer.layout().records(plain_len) as u64;
+        if sealer.records_left() > needed {
+            return Ok(());
+        }
+        if self.schedule.is_none() {
+            return Err(TlsError::KeyExhausted);
+        }
+        self.rekey_tx(false, output)
+    }
+
+    fn count_kernel_tx(&mut self, plain_len: u64, output: &mut Vec<u8>) -> Result<(), TlsError> {
+        let Tx::Kernel { records_left, can_rekey } = &mut self.tx else {
+            return Err(TlsError::NotOpen);
+        };
+        let records = plain_len.div_ceil(PLAINTEXT_MAX as u64);
+        if *records_left > records {
+            *records_left -= records;
+            return Ok(());
+        }
+        if self.schedule.is_none() || !*can_rekey {
+            return Err(TlsError::KeyExhausted);
+        }
+        self.rekey_tx(false, output)?;
+        self.count_kernel_tx(plain_len, output)
+    }
+
+    /// Sends a KeyUpdate under the old key and goes on with the new one.
+    fn rekey_tx(&mut self, ask_peer: bool, output: &mut Vec<u8>) -> Result<(), TlsError> {
+        if let Tx::Kernel { can_rekey: false, .. } = self.tx {
+            return Err(TlsError::KernelRekey);
+        }
+        let message = key_update_message(ask_peer);
+        if let Tx::Kernel { records_left, .. } = &mut self.tx {
+            let keys = self.schedule.as_mut().ok_or(TlsError::KeyExhausted)?.next_tx()?;
+            *records_left = keys.record_limit;
+            self.kernel_queue.push(KernelControl {
+                record_type: u8::from(ContentType::Handshake),
+                payload: message.to_vec(),
+                then_rekey: Some(CryptoInfo::new(&keys)?),
+            });
+            return Ok(());
+        }
+        self.user_sealer()?.append(ContentType::Handshake, &message, output)?;
+        let keys = self.schedule()?.next_tx()?;
+        self.tx = Tx::User(RecordSealer::new(&keys)?);
+        Ok(())
+    }
+
+    /// Queues an alert. One that cannot be sealed is left out: the connection ends all the same.
+    fn send_alert(&mut self, description: AlertDescription, output: &mut Vec<u8>) {
+        if self.close_sent {
+            return;
+        }
+        self.close_sent = description != AlertDescription::NoRenegotiation;
+        let message = alert_message(description);
+        if let Tx::Kernel { .. } = self.tx {
+            self.kernel_queue.push(KernelControl {
+                record_type: u8::from(ContentType::Alert),
+                payload: message.to_vec(),
+                then_rekey: None,
+            });
+            return;
+        }
+        if let Ok(sealer) = self.user_sealer() {
+            let _ = sealer.append(ContentType::Alert, &message, output);
+        }
+    }
+}

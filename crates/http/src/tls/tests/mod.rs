@@ -1,0 +1,1 @@
+//! Whole sessions against rustls.
