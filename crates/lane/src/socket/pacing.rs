@@ -1,9 +1,33 @@
-//! SO_MAX_PACING_RATE: an upper bound on a socket's sending rate, kept by fq or by TCP itself.
+//! SO_MAX_PACING_RATE: the kernel spreads a connection's packets so that it sends no faster.
+//!
+//! The `fq` queueing discipline paces where it is installed; TCP paces by its own timer elsewhere (socket(7)).
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::AsFd;
 
-/// Bounds the socket's sending rate to `bytes_per_second`; `u64::MAX` takes the bound off.
-pub fn set_max_rate(socket: BorrowedFd<'_>, bytes_per_second: u64) -> io::Result<()> {
-    super::options::set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_second)
+use super::{get_option, set_option};
+
+/// Limits the socket's sending to `bytes_per_second`; `u64::MAX` takes the limit away.
+pub fn set_max_rate(socket: impl AsFd, bytes_per_second: u64) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &bytes_per_second)
+}
+
+/// The limit in bytes per second; `u64::MAX` when there is none.
+pub fn max_rate(socket: impl AsFd) -> io::Result<u64> {
+    get_option(socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Socket, Type};
+
+    use super::*;
+
+    #[test]
+    fn rate_above_32_bits_is_kept() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        assert_eq!(max_rate(&socket).unwrap(), u64::MAX);
+        set_max_rate(&socket, 12_500_000_000).unwrap();
+        assert_eq!(max_rate(&socket).unwrap(), 12_500_000_000);
+    }
 }

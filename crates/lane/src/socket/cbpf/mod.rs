@@ -243,7 +243,7 @@ impl Assembler {
             self.resolve(jump)?;
         }
         let divides_by_zero = |instruction: &Instruction| {
-            matches!(instruction.code & !K, code if code == ALU | DIV || code == ALU | MOD) && instruction.k == 0
+            [ALU | DIV | K, ALU | MOD | K].contains(&instruction.code) && instruction.k == 0
         };
         if let Some(at) = self.instructions.iter().position(divides_by_zero) {
             return Err(AssembleError::DivisionByZero { at });
@@ -275,6 +275,9 @@ impl Assembler {
 
     fn resolve(&mut self, Jump { at, target, kind }: Jump) -> Result<(), AssembleError> {
         let place = self.labels[target.0].ok_or(AssembleError::Unplaced { at })?;
+        if place == self.instructions.len() {
+            return Err(AssembleError::NoReturn);
+        }
         let distance = place.checked_sub(at + 1).ok_or(AssembleError::Backwards { at })?;
         let near = u8::try_from(distance).map_err(|_| AssembleError::TooFar { at, distance });
         let instruction = &mut self.instructions[at];

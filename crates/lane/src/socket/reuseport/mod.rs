@@ -1,0 +1,271 @@
+//! Listener groups: one SO_REUSEPORT socket for each lane on one address, and a classic-BPF program that sends
+//! each new TCP connection and each Rx packet to a lane of the NIC's silo.
+//!
+//! The program names a socket by its position in the kernel's array of the group. That array is in the order the
+//! sockets joined (TCP: `listen`, UDP: `bind`); when one leaves, the last moves into its place. [`Group`] keeps
+//! the same order beside the kernel's and attaches a new program after every change.
+
+mod connection_id;
+mod program;
+mod steering;
+
+use std::fmt;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
+
+pub use connection_id::{LaneConnectionIds, owner_lane};
+pub use program::Slot;
+pub use steering::{LANES_MAX, SteeredSilo, Steering, SteeringError};
+
+use super::cbpf::{AssembleError, Program};
+
+/// What the group's sockets speak; it decides how packets choose a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Listening TCP sockets. A connection goes to a random lane of the silo that serves its NIC; when that silo
+    /// has no listener, or no silo serves the NIC, the kernel's hash chooses among all.
+    Tcp {
+        /// Connections that may wait to be accepted, for each lane; the kernel caps it at `net.core.somaxconn`.
+        backlog: i32,
+    },
+    /// UDP sockets for Rx. A packet goes to the lane that owns its connection (see [`owner_lane`]) when that lane
+    /// is in the silo that serves the NIC or no silo does; otherwise to a fixed lane of the NIC's silo.
+    Rx,
+}
+
+/// What [`Group::open`] needs to know.
+pub struct GroupConfig {
+    /// Address all sockets share. Port 0 lets the kernel choose one port for all.
+    pub address: SocketAddr,
+    /// TCP or Rx.
+    pub transport: Transport,
+    /// Called on each socket before it is bound, for further options.
+    pub prepare: Box<dyn Fn(&Socket) -> io::Result<()> + Send + Sync>,
+}
+
+/// The sockets of one address, one for each lane.
+///
+/// The group keeps a descriptor of every socket, and lanes get duplicates, so a socket leaves the kernel's array
+/// when the group says so and not before. To stop a lane without refusing anyone: [`drain`](Self::drain), let the
+/// lane take what already waits, close the lane's descriptors, [`remove`](Self::remove).
+pub struct Group {
+    config: GroupConfig,
+    steering: Steering,
+    /// In the kernel's order.
+    members: Vec<Member>,
+}
+
+/// Why a group could not be opened or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// Another socket has the address: a second copy of the server, or another program.
+    #[error("{0} is already in use by another socket; stop the other program or choose another address")]
+    InUse(SocketAddr),
+    /// The port needs a privilege.
+    #[error(
+        "{0} needs a privilege: use a port from net.ipv4.ip_unprivileged_port_start up, or CAP_NET_BIND_SERVICE"
+    )]
+    Forbidden(SocketAddr),
+    /// The address is not one of this machine's.
+    #[error("{0} is not an address of this machine")]
+    NotLocal(SocketAddr),
+    /// A socket call failed.
+    #[error("cannot {call} a socket for {address}: {source}")]
+    Socket {
+        /// The call.
+        call: &'static str,
+        /// The group's address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The kernel refused the program.
+    #[error(
+        "cannot attach the selector of {address}: {source}; a large one needs a larger net.core.optmem_max"
+    )]
+    Attach {
+        /// The group's address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The selector would be longer than the kernel allows.
+    #[error("cannot write the selector: {0}")]
+    Program(#[from] AssembleError),
+    /// A lane outside the steering, or without a socket in the group.
+    #[error("lane {0} has no socket in this group")]
+    NoSuchLane(usize),
+    /// The lane has a socket already.
+    #[error("lane {0} has a socket in this group already")]
+    AlreadyThere(usize),
+}
+
+impl Group {
+    /// Opens one socket for every lane of `steering`, in the order of lane ids, and attaches the selector.
+    ///
+    /// Unlike plain SO_REUSEPORT, an address that anyone else holds is refused: two servers would each get half
+    /// of the clients.
+    pub fn open(config: GroupConfig, steering: Steering) -> Result<Self, GroupError> {
+        let mut group = Self { config, steering, members: Vec::new() };
+        for lane in 0..group.steering.lane_count() {
+            group.join(lane)?;
+        }
+        group.attach()?;
+        Ok(group)
+    }
+
+    /// The shared address, with the port the kernel chose.
+    pub fn address(&self) -> SocketAddr {
+        self.config.address
+    }
+
+    /// Lanes in the order of the kernel's array.
+    pub fn order(&self) -> Vec<Slot> {
+        self.members.iter().map(|member| member.slot).collect()
+    }
+
+    /// A descriptor of the lane's socket, for the lane to own.
+    pub fn descriptor(&self, lane: usize) -> Result<OwnedFd, GroupError> {
+        let member = &self.members[self.position(lane)?];
+        let duplicate = member.socket.try_clone().map_err(|source| self.failed("duplicate", source))?;
+        Ok(duplicate.into())
+    }
+
+    /// The program as it is attached now.
+    pub fn program(&self) -> Result<Program, GroupError> {
+        let order = self.order();
+        let program = match self.config.transport {
+            Transport::Tcp { .. } => program::tcp(&self.steering, &order),
+            Transport::Rx => program::rx(&self.steering, &order),
+        };
+        Ok(program?)
+    }
+
+    /// Sends nothing new to a lane. What waits in its socket stays there.
+    pub fn drain(&mut self, lane: usize) -> Result<(), GroupError> {
+        let position = self.position(lane)?;
+        self.members[position].slot.draining = true;
+        self.attach()
+    }
+
+    /// Closes a lane's socket and steers by the new order.
+    ///
+    /// TCP: the listener stops even while the lane still holds its descriptor; connections that wait in it are
+    /// reset. Rx: a UDP socket stays in the kernel's array until its last descriptor is closed, so the lane's
+    /// must be closed (and its ring gone) before.
+    pub fn remove(&mut self, lane: usize) -> Result<(), GroupError> {
+        let position = self.position(lane)?;
+        let member = self.members.swap_remove(position);
+        if matches!(self.config.transport, Transport::Tcp { .. }) {
+            member.socket.shutdown(Shutdown::Both).map_err(|source| self.failed("shut down", source))?;
+        }
+        drop(member);
+        self.attach()
+    }
+
+    /// Opens a socket for a lane that has none, at the end of the kernel's array, or ends its draining.
+    pub fn restore(&mut self, lane: usize) -> Result<(), GroupError> {
+        match self.position(lane) {
+            Ok(position) if self.members[position].slot.draining => {
+                self.members[position].slot.draining = false
+            }
+            Ok(_) => return Err(GroupError::AlreadyThere(lane)),
+            Err(_) if lane < self.steering.lane_count() => self.join(lane)?,
+            Err(error) => return Err(error),
+        }
+        self.attach()
+    }
+
+    /// Replaces which NICs belong to which silo, after a link changed. The lanes must stay the same.
+    pub fn steer(&mut self, steering: Steering) -> Result<(), GroupError> {
+        if let Some(stray) = self.members.iter().find(|member| member.slot.lane >= steering.lane_count()) {
+            return Err(GroupError::NoSuchLane(stray.slot.lane));
+        }
+        self.steering = steering;
+        self.attach()
+    }
+
+    fn position(&self, lane: usize) -> Result<usize, GroupError> {
+        self.members.iter().position(|member| member.slot.lane == lane).ok_or(GroupError::NoSuchLane(lane))
+    }
+
+    fn join(&mut self, lane: usize) -> Result<(), GroupError> {
+        let socket = self.create()?;
+        if self.members.is_empty() {
+            // Bound alone first, so that an address held by others is refused, then opened to the rest.
+            self.bind(&socket)?;
+            socket.set_reuse_port(true).map_err(|source| self.failed("share", source))?;
+            let local = socket.local_addr().map_err(|source| self.failed("name", source))?;
+            self.config.address = local.as_socket().unwrap_or(self.config.address);
+        } else {
+            socket.set_reuse_port(true).map_err(|source| self.failed("share", source))?;
+            self.bind(&socket)?;
+        }
+        if let Transport::Tcp { backlog } = self.config.transport {
+            socket.listen(backlog).map_err(|source| self.failed("listen on", source))?;
+        }
+        self.members.push(Member { slot: Slot { lane, draining: false }, socket });
+        Ok(())
+    }
+
+    fn create(&self) -> Result<Socket, GroupError> {
+        let (kind, protocol) = match self.config.transport {
+            Transport::Tcp { .. } => (Type::STREAM, Protocol::TCP),
+            Transport::Rx => (Type::DGRAM, Protocol::UDP),
+        };
+        let domain = Domain::for_address(self.config.address);
+        let socket = Socket::new(domain, kind.nonblocking(), Some(protocol))
+            .map_err(|source| self.failed("create", source))?;
+        let set_up = || -> io::Result<()> {
+            if kind == Type::STREAM {
+                // Connections of a former run in TIME_WAIT must not keep the port. For UDP it would mean sharing.
+                socket.set_reuse_address(true)?;
+            }
+            if domain == Domain::IPV6 {
+                socket.set_only_v6(true)?;
+            }
+            (self.config.prepare)(&socket)
+        };
+        set_up().map_err(|source| self.failed("set up", source))?;
+        Ok(socket)
+    }
+
+    fn bind(&self, socket: &Socket) -> Result<(), GroupError> {
+        let address = self.config.address;
+        socket.bind(&SockAddr::from(address)).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => GroupError::InUse(address),
+            io::ErrorKind::PermissionDenied => GroupError::Forbidden(address),
+            io::ErrorKind::AddrNotAvailable => GroupError::NotLocal(address),
+            _ => self.failed("bind", source),
+        })
+    }
+
+    fn attach(&self) -> Result<(), GroupError> {
+        let Some(any) = self.members.first() else { return Ok(()) };
+        let address = self.config.address;
+        let attached = self.program()?.attach_to_reuseport_group(&any.socket);
+        attached.map_err(|source| GroupError::Attach { address, source })
+    }
+
+    fn failed(&self, call: &'static str, source: io::Error) -> GroupError {
+        GroupError::Socket { call, address: self.config.address, source }
+    }
+}
+
+impl fmt::Debug for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Group")
+            .field("address", &self.config.address)
+            .field("transport", &self.config.transport)
+            .field("order", &self.order())
+            .finish_non_exhaustive()
+    }
+}
+
+struct Member {
+    slot: Slot,
+    socket: Socket,
+}

@@ -1,0 +1,214 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::socket::cbpf::interpreter::Packet;
+use crate::socket::reuseport::{LANES_MAX, LaneConnectionIds, owner_lane};
+
+const NIC_A: u32 = 5;
+const NIC_B: u32 = 9;
+const NIC_B_VLAN: u32 = 12;
+const NIC_SHARED: u32 = 1;
+
+/// Two lanes for NIC A, three for NIC B and its VLAN.
+fn steering() -> Steering {
+    Steering::new(vec![
+        SteeredSilo { ifindexes: vec![NIC_A], lanes: 0..2 },
+        SteeredSilo { ifindexes: vec![NIC_B, NIC_B_VLAN], lanes: 2..5 },
+    ])
+    .unwrap()
+}
+
+fn order(lanes: &[usize]) -> Vec<Slot> {
+    lanes.iter().map(|&lane| Slot { lane, draining: false }).collect()
+}
+
+fn draining(mut order: Vec<Slot>, lanes: &[usize]) -> Vec<Slot> {
+    order.iter_mut().filter(|slot| lanes.contains(&slot.lane)).for_each(|slot| slot.draining = true);
+    order
+}
+
+/// The lane behind what a program returns; `None` is the kernel's hash.
+fn lane(order: &[Slot], position: u32) -> Option<usize> {
+    order.get(position as usize).map(|slot| slot.lane)
+}
+
+/// How often each lane is chosen for new connections through a NIC.
+fn tcp_shares(order: &[Slot], ifindex: u32) -> BTreeMap<Option<usize>, usize> {
+    let program = tcp(&steering(), order).unwrap();
+    let mut shares = BTreeMap::new();
+    for random in 0..600 {
+        let position = program.run(&Packet { ifindex, random, ..Packet::default() });
+        *shares.entry(lane(order, position)).or_default() += 1;
+    }
+    shares
+}
+
+fn rx_lane(order: &[Slot], ifindex: u32, epoch: u32, cid: u32) -> Option<usize> {
+    let mut payload = [epoch.to_be_bytes(), cid.to_be_bytes()].concat();
+    payload.resize(28, 0);
+    let program = rx(&steering(), order).unwrap();
+    lane(order, program.run(&Packet { payload, ifindex, random: 0 }))
+}
+
+#[test]
+fn tcp_connection_goes_to_an_equal_share_of_the_lanes_of_its_nics_silo() {
+    let order = order(&[0, 1, 2, 3, 4]);
+    assert_eq!(tcp_shares(&order, NIC_A), BTreeMap::from([(Some(0), 300), (Some(1), 300)]));
+    let three = BTreeMap::from([(Some(2), 200), (Some(3), 200), (Some(4), 200)]);
+    assert_eq!(tcp_shares(&order, NIC_B), three);
+    assert_eq!(tcp_shares(&order, NIC_B_VLAN), three);
+}
+
+#[test]
+fn tcp_connection_of_an_unknown_nic_is_left_to_the_hash() {
+    assert_eq!(tcp_shares(&order(&[0, 1, 2, 3, 4]), NIC_SHARED), BTreeMap::from([(None, 600)]));
+}
+
+#[test]
+fn tcp_silo_without_listeners_is_left_to_the_hash_and_the_other_is_untouched() {
+    let order = order(&[4, 3, 2]);
+    assert_eq!(tcp_shares(&order, NIC_A), BTreeMap::from([(None, 600)]));
+    assert_eq!(tcp_shares(&order, NIC_B).keys().flatten().copied().collect::<Vec<_>>(), [2, 3, 4]);
+}
+
+#[test]
+fn tcp_order_after_a_close_is_followed() {
+    let order = order(&[4, 1, 2, 3]);
+    assert_eq!(tcp_shares(&order, NIC_A), BTreeMap::from([(Some(1), 600)]));
+    assert_eq!(tcp_shares(&order, NIC_B).keys().flatten().copied().collect::<Vec<_>>(), [2, 3, 4]);
+}
+
+#[test]
+fn tcp_draining_lane_gets_nothing_from_any_nic() {
+    let order = draining(order(&[0, 1, 2, 3, 4]), &[1, 3]);
+    assert_eq!(tcp_shares(&order, NIC_A), BTreeMap::from([(Some(0), 600)]));
+    assert_eq!(tcp_shares(&order, NIC_B), BTreeMap::from([(Some(2), 300), (Some(4), 300)]));
+    assert_eq!(
+        tcp_shares(&order, NIC_SHARED),
+        BTreeMap::from([(Some(0), 200), (Some(2), 200), (Some(4), 200)]),
+        "the hash would not know that a lane drains"
+    );
+}
+
+#[test]
+fn rx_packet_goes_to_its_owner_through_the_owners_nics_and_through_shared_ones() {
+    for order in [order(&[0, 1, 2, 3, 4]), order(&[3, 1, 4, 0, 2])] {
+        for k in 0..5 {
+            let nics: &[u32] = if k < 2 { &[NIC_A, NIC_SHARED] } else { &[NIC_B, NIC_B_VLAN, NIC_SHARED] };
+            let mut ids = LaneConnectionIds::new(0xa5a5_0001, k, 5, 1000);
+            for cid in (0..50).map(|_| ids.next_id()) {
+                for &nic in nics {
+                    assert_eq!(rx_lane(&order, nic, 0xa5a5_0001, cid | 3), Some(k));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rx_packet_through_another_silos_nic_goes_to_one_fixed_lane_there_in_equal_shares() {
+    let order = order(&[0, 1, 2, 3, 4]);
+    let mut shares = BTreeMap::new();
+    for cid in (0..15_000u32).map(|n| n << 2) {
+        let here = rx_lane(&order, NIC_B, 0, cid).unwrap();
+        if cid < 400 {
+            assert!((0..4).all(|channel| rx_lane(&order, NIC_B, 0, cid | channel) == Some(here)));
+        }
+        if owner_lane(0, cid, 5) >= 2 {
+            assert_eq!(here, owner_lane(0, cid, 5));
+        }
+        *shares.entry(here).or_insert(0usize) += 1;
+    }
+    assert_eq!(shares.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
+    assert!(shares.values().all(|&share| share.abs_diff(5000) < 50), "{shares:?}");
+}
+
+#[test]
+fn rx_packet_too_short_for_a_connection_id_goes_to_lane_0() {
+    let order = order(&[3, 1, 4, 0, 2]);
+    let program = rx(&steering(), &order).unwrap();
+    for length in 0..8 {
+        let packet = Packet { payload: vec![0xff; length], ifindex: NIC_B, random: 0 };
+        assert_eq!(lane(&order, program.run(&packet)), Some(0));
+    }
+}
+
+#[test]
+fn rx_lane_that_is_gone_is_stood_in_for_within_its_silo_and_others_keep_their_connections() {
+    let whole = order(&[0, 1, 2, 3, 4]);
+    let damaged = order(&[0, 1, 4, 3]);
+    for cid in (0..500u32).map(|n| n * 28) {
+        for nic in [NIC_A, NIC_B, NIC_SHARED] {
+            let (before, after) =
+                (rx_lane(&whole, nic, 7, cid).unwrap(), rx_lane(&damaged, nic, 7, cid).unwrap());
+            if before == 2 {
+                assert!([3, 4].contains(&after));
+            } else {
+                assert_eq!(before, after);
+            }
+        }
+    }
+}
+
+#[test]
+fn rx_silo_without_lanes_is_served_by_the_other() {
+    let order = order(&[4, 3, 2]);
+    for cid in (0..500u32).map(|n| n << 2) {
+        let served = rx_lane(&order, NIC_A, 7, cid).unwrap();
+        assert!(served >= 2);
+        if owner_lane(7, cid, 5) >= 2 {
+            assert_eq!(served, owner_lane(7, cid, 5), "a living owner still gets its own");
+        }
+    }
+}
+
+#[test]
+fn table_of_any_permutation_is_looked_up_right_at_the_largest_size() {
+    use rand::prelude::*;
+    let steering = Steering::single_silo(LANES_MAX).unwrap();
+    let mut rng = rand::rngs::StdRng::seed_from_u64(11);
+    for round in 0..50 {
+        let mut lanes: Vec<usize> = (0..LANES_MAX).collect();
+        match round {
+            0 => lanes.reverse(),
+            1 => lanes.rotate_left(100),
+            2 => lanes.chunks_mut(2).for_each(|pair| pair.reverse()),
+            // Pairs that stay together: the longest programs.
+            3 => lanes.rotate_left(2),
+            round => {
+                let mut pairs: Vec<Vec<usize>> = lanes.chunks(1 + round % 4).map(<[usize]>::to_vec).collect();
+                pairs.shuffle(&mut rng);
+                lanes = pairs.concat();
+            }
+        }
+        let order = order(&lanes);
+        let program = rx(&steering, &order).unwrap();
+        for cid in 0..LANES_MAX as u32 {
+            let payload = [0u32.to_be_bytes(), (cid << 2).to_be_bytes()].concat();
+            let position = program.run(&Packet { payload, ..Packet::default() });
+            assert_eq!(lane(&order, position), Some(cid as usize));
+        }
+    }
+}
+
+#[test]
+fn hundreds_of_interfaces_are_told_apart() {
+    let silos = vec![
+        SteeredSilo { ifindexes: (100..500).collect(), lanes: 0..1 },
+        SteeredSilo { ifindexes: (500..900).collect(), lanes: 1..2 },
+    ];
+    let program = tcp(&Steering::new(silos).unwrap(), &order(&[1, 0])).unwrap();
+    let run = |ifindex| program.run(&Packet { ifindex, ..Packet::default() });
+    assert_eq!((run(100), run(499), run(500), run(899), run(99)), (1, 1, 0, 0, HASH));
+}
+
+#[test]
+fn programs_read_as_meant() {
+    let whole = order(&[0, 1, 2, 3, 4]);
+    insta::assert_snapshot!("tcp_two_silos", tcp(&steering(), &whole).unwrap());
+    insta::assert_snapshot!("rx_two_silos", rx(&steering(), &whole).unwrap());
+    insta::assert_snapshot!("rx_two_silos_without_lane_1", rx(&steering(), &order(&[0, 4, 2, 3])).unwrap());
+    let single = Steering::single_silo(4).unwrap();
+    insta::assert_snapshot!("tcp_one_silo", tcp(&single, &order(&[0, 1, 2, 3])).unwrap());
+    insta::assert_snapshot!("rx_one_silo", rx(&single, &order(&[0, 1, 2, 3])).unwrap());
+}
