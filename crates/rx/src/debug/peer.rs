@@ -35,10 +35,6 @@ pub struct DebugPeer {
     pub packets_sent: u32,
     /// Retransmissions.
     pub resends: u32,
-    /// Largest reordering seen from the peer, packets.
-    pub in_packet_skew: u32,
-    /// Largest reordering the peer reports, packets.
-    pub out_packet_skew: u32,
     /// Packets per jumbogram: the peer's limit.
     pub max_dgram_packets: u16,
     /// Packets per jumbogram: what the local interface carries.
@@ -69,8 +65,8 @@ impl DebugPeer {
         let rtt_dev = millis_from_fraction(r.u32(), 4);
         let (seconds, micros) = (r.u32(), r.u32());
         let timeout = Duration::from_secs(seconds.into()) + Duration::from_micros(micros.into());
-        let (packets_sent, resends, in_packet_skew, out_packet_skew) = (r.u32(), r.u32(), r.u32(), r.u32());
-        r.skip(RATE_FLAG_LEN);
+        let (packets_sent, resends) = (r.u32(), r.u32());
+        r.skip(SKEW_LEN);
         Ok(Some(Self {
             host: host.into(),
             port,
@@ -82,8 +78,6 @@ impl DebugPeer {
             timeout,
             packets_sent,
             resends,
-            in_packet_skew,
-            out_packet_skew,
             nat_mtu: r.u16(),
             max_mtu: r.u16(),
             max_dgram_packets: r.u16(),
@@ -114,9 +108,7 @@ impl DebugPeer {
         w.u32(peer.timeout.subsec_micros());
         w.u32(peer.packets_sent);
         w.u32(peer.resends);
-        w.u32(peer.in_packet_skew);
-        w.u32(peer.out_packet_skew);
-        w.zeros(RATE_FLAG_LEN);
+        w.zeros(SKEW_LEN);
         w.u16(peer.nat_mtu);
         w.u16(peer.max_mtu);
         w.u16(peer.max_dgram_packets);
@@ -148,8 +140,6 @@ impl Default for DebugPeer {
             timeout: Duration::ZERO,
             packets_sent: 0,
             resends: 0,
-            in_packet_skew: 0,
-            out_packet_skew: 0,
             max_dgram_packets: 0,
             if_dgram_packets: 0,
             dgram_packets: 0,
@@ -175,7 +165,8 @@ const LEN: usize = 132;
 const MIN_LEN: usize = 92;
 /// `burstSize`, `burst`, `burstWait`: no server has filled them for decades.
 const BURST_LEN: usize = 10;
-const RATE_FLAG_LEN: usize = 4;
+/// Packet skew each way and `rateFlag`. Stock servers leave them 0, and stock clients show them unswapped.
+const SKEW_LEN: usize = 12;
 
 #[cfg(test)]
 mod tests {
@@ -196,8 +187,6 @@ mod tests {
             timeout: Duration::from_micros(1_230_004),
             packets_sent: 11,
             resends: 12,
-            in_packet_skew: 13,
-            out_packet_skew: 14,
             max_dgram_packets: 15,
             if_dgram_packets: 16,
             dgram_packets: 17,
