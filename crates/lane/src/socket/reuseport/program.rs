@@ -93,14 +93,18 @@ fn lane_of_silo(asm: &mut Assembler, silo: &SteeredSilo, lanes: usize) {
     let (elsewhere, done) = (asm.label(), asm.label());
     asm.copy_from_x();
     asm.compute(Arithmetic::Modulo(lanes as u32));
-    asm.jump_unless(Condition::AtLeast(start as u32), elsewhere);
+    if start > 0 {
+        asm.jump_unless(Condition::AtLeast(start as u32), elsewhere);
+    }
     asm.jump_unless(Condition::AtLeast(end as u32), done);
     asm.place(elsewhere);
     // The quotient is independent of the residue that named the owner, so all lanes here get an equal share.
     asm.copy_from_x();
     asm.compute(Arithmetic::Divide(lanes as u32));
     asm.compute(Arithmetic::Modulo((end - start) as u32));
-    asm.compute(Arithmetic::Add(start as u32));
+    if start > 0 {
+        asm.compute(Arithmetic::Add(start as u32));
+    }
     asm.place(done);
 }
 
