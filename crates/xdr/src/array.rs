@@ -85,10 +85,12 @@ impl<'a, T: Decode<'a>, const MAX: usize> Decode<'a> for List<T, MAX> {
         // left, and let what really arrives grow it.
         let capacity = count.min(reader.remaining() / size_of::<T>().max(1));
         let mut elements = Vec::with_capacity(capacity);
-        for _ in 0..count {
-            elements.push(T::decode(reader)?);
-        }
-        Ok(Self(elements))
+        reader.nested(|reader| {
+            for _ in 0..count {
+                elements.push(T::decode(reader)?);
+            }
+            Ok(Self(elements))
+        })
     }
 }
 
@@ -199,5 +201,25 @@ mod tests {
         let shallow = [0, 0, 0, 1, 0, 0, 0, 0];
         assert!(Reader::new(&shallow).with_max_depth(1).value::<Chain>().is_ok());
         assert!(Reader::new(&shallow).with_max_depth(0).value::<Chain>().is_err());
+    }
+
+    #[derive(Debug)]
+    struct Tree {
+        _children: List<Tree>,
+    }
+
+    impl Decode<'_> for Tree {
+        const MIN_SIZE: usize = UNIT;
+
+        fn decode(reader: &mut Reader<'_>) -> Result<Self> {
+            reader.value().map(|_children| Tree { _children })
+        }
+    }
+
+    #[test]
+    fn lists_within_lists_count_as_nesting() {
+        let wire = 1u32.to_be_bytes().repeat(1 << 20);
+        let error = Reader::new(&wire).value::<Tree>().unwrap_err();
+        assert_eq!(error, Error::TooDeep { offset: 4 * (MAX_DEPTH as usize + 1), max: MAX_DEPTH });
     }
 }

@@ -65,8 +65,8 @@ pub enum Error {
         /// Where the first invalid byte stands.
         offset: usize,
     },
-    /// Optional values are nested deeper than the reader allows.
-    #[error("more than {max} nested optional values at byte {offset}")]
+    /// Lists and optional values are nested deeper than the reader allows.
+    #[error("more than {max} lists and optional values inside each other at byte {offset}")]
     TooDeep {
         /// Where the value that goes too deep starts.
         offset: usize,

@@ -2,7 +2,7 @@
 
 use crate::{Decode, Error, Result, UNIT, padding};
 
-/// How deep optional values may nest unless [`Reader::with_max_depth`] says otherwise. Each level is a stack frame.
+/// How deep lists and optional values may nest unless [`Reader::with_max_depth`] says otherwise. Each level is a stack frame.
 pub const MAX_DEPTH: u32 = 256;
 
 /// A cursor over XDR input. Cheap to clone, so a caller can try a decode and come back with more input.
@@ -28,7 +28,7 @@ impl<'a> Reader<'a> {
         Self { lenient: true, ..Self::new(input) }
     }
 
-    /// Changes how deep optional values may nest.
+    /// Changes how deep lists and optional values may nest.
     pub const fn with_max_depth(self, max_depth: u32) -> Self {
         Self { max_depth, ..self }
     }

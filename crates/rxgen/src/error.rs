@@ -1,0 +1,88 @@
+//! Errors of the generator, each with the place in the interface file that causes it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// `core::result::Result` with this crate's [`Error`].
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// A place in an interface file. Prints as `file:line:column`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Location {
+    /// The file as it was named by the caller or the include.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in characters, from 1.
+    pub column: u32,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why an interface could not be compiled.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The text breaks the grammar.
+    #[error("{at}: expected {expected}, found {found}")]
+    Syntax {
+        /// Where `found` stands.
+        at: Location,
+        /// What the grammar wants there.
+        expected: String,
+        /// What stands there.
+        found: String,
+    },
+    /// The text is well-formed but means nothing, or something XDR cannot say.
+    #[error("{at}: {message}")]
+    Meaning {
+        /// The offending name or construct.
+        at: Location,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// A file named on the command line or by an `#include` cannot be read.
+    #[error("{}cannot read {path}: {source}", .included_at.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
+    Read {
+        /// The `#include`, if one named the file.
+        included_at: Option<Location>,
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The generated file cannot be written.
+    #[error("cannot write {path}: {source}", path = .path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub(crate) fn meaning(at: &Location, message: impl Into<String>) -> Self {
+        Self::Meaning { at: at.clone(), message: message.into() }
+    }
+
+    /// Where the interface is wrong, if it is.
+    pub const fn location(&self) -> Option<&Location> {
+        match self {
+            Self::Syntax { at, .. } | Self::Meaning { at, .. } => Some(at),
+            Self::Read { included_at, .. } => included_at.as_ref(),
+            Self::Write { .. } => None,
+        }
+    }
+}
