@@ -225,4 +225,16 @@ mod tests {
         assert_eq!(decode_version(&payload), "x".to_owned() + &"é".repeat(31));
         assert_eq!(decode_version(&[]), "");
     }
+
+    #[test]
+    fn no_payload_panics_a_decoder() {
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let stats = DebugStats::decode(bytes).unwrap_or_default();
+            let _ = DebugConn::decode(bytes, &stats);
+            let _ = DebugPeer::decode(bytes);
+            let _ = RxStats::decode(bytes);
+            let _ = decode_version(bytes);
+            let _ = answer(bytes, &Two);
+        });
+    }
 }
