@@ -11,6 +11,8 @@ pub(super) fn emit(package: &PackageItem, model: &Model, code: &mut Code) {
     let place = Place { model, path: "super::", lifetime: "'a" };
     code.gap();
     code.line(format!("/// Package {}.", origin(&package.name)));
+    // A file is often included in a module that has the package's name too.
+    code.line("#[allow(clippy::module_inception)]");
     code.line(format!("pub mod {} {{", package.module));
     if let Some(index) = package.statindex {
         code.line("/// The number under which stock servers keep this package's call statistics.");

@@ -78,7 +78,7 @@ fn enumeration(rust: &str, members: &[Member], code: &mut Code) {
     code.gap();
     code.line(format!("impl {rust} {{"));
     code.line("/// The member with this value.");
-    code.line("pub const fn from_i32(value: i32) -> Option<Self> {");
+    code.line("pub const fn from_i32(value: i32) -> ::core::option::Option<Self> {");
     code.line("match value {");
     for member in members {
         code.line(format!("{} => Some(Self::{}),", member.value, member.rust));
@@ -245,7 +245,7 @@ fn unaliased<'m>(mut ty: &'m Type, model: &'m Model) -> &'m Type {
 
 fn manual_default(rust: &str, fields: &[Field], borrows: bool, model: &Model, code: &mut Code) {
     code.gap();
-    code.line(format!("impl Default for {rust}{} {{", if borrows { "<'_>" } else { "" }));
+    code.line(format!("impl ::core::default::Default for {rust}{} {{", if borrows { "<'_>" } else { "" }));
     code.line("fn default() -> Self {");
     code.line("Self {");
     for field in fields {

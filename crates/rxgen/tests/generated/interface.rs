@@ -31,7 +31,7 @@ pub enum Colour {
 
 impl Colour {
     /// The member with this value.
-    pub const fn from_i32(value: i32) -> Option<Self> {
+    pub const fn from_i32(value: i32) -> ::core::option::Option<Self> {
         match value {
             0 => Some(Self::None),
             5 => Some(Self::Red),
@@ -237,7 +237,7 @@ pub struct Counters {
     pub shelf: Shelf,
 }
 
-impl Default for Counters {
+impl ::core::default::Default for Counters {
     fn default() -> Self {
         Self {
             lines: ::core::array::from_fn(|_| Default::default()),
@@ -380,6 +380,7 @@ impl ::xdr::Decode<'_> for Maybe {
 }
 
 /// Package `NOTE_` (interface.xg:74).
+#[allow(clippy::module_inception)]
 pub mod note {
     /// The number under which stock servers keep this package's call statistics.
     pub const STATINDEX: u32 = 30;
@@ -749,6 +750,7 @@ pub mod note {
 }
 
 /// Package `DESK_` (interface.xg:116).
+#[allow(clippy::module_inception)]
 pub mod desk {
     /// The number that stands first in a request.
     pub mod opcode {
