@@ -1,1 +1,9 @@
-//! Server.
+//! The server around the protocols: configuration becomes silos and lanes, lanes become services, and
+//! everything they count is told at the admin address. Nothing here is on a data path.
+
+pub mod config;
+pub mod metrics;
+pub mod process;
+pub mod stats;
+
+mod admin;

@@ -1,0 +1,78 @@
+//! The admin address: metrics for Prometheus, health for load balancers, figures for `linerate stat`.
+//! Served by a housekeeping thread, never by a lane.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::SystemTime;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{Html, IntoResponse, Json};
+use axum::routing::get;
+use lane::runtime::LaneInfo;
+
+use crate::metrics::Blocks;
+use crate::stats::Snapshot;
+
+/// What the admin address tells of.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub(crate) blocks: Blocks,
+    pub(crate) lanes: Arc<[LaneInfo]>,
+    pub(crate) started: SystemTime,
+    /// Set when the server begins to drain: health turns to 503 so that no new client is sent here.
+    pub(crate) draining: Arc<AtomicBool>,
+}
+
+/// Serves until the listener fails.
+pub(crate) async fn serve(listener: tokio::net::TcpListener, subject: Subject) -> std::io::Result<()> {
+    axum::serve(listener, router(subject)).await
+}
+
+/// Binds the admin address.
+pub(crate) fn bind(addr: SocketAddr) -> std::io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(addr)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn router(subject: Subject) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/metrics", get(metrics))
+        .route("/health", get(health))
+        .route("/stats.json", get(stats))
+        .with_state(subject)
+}
+
+async fn metrics(State(subject): State<Subject>) -> impl IntoResponse {
+    match subject.blocks.prometheus() {
+        Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+async fn health(State(subject): State<Subject>) -> impl IntoResponse {
+    if subject.draining.load(Ordering::Relaxed) {
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+    }
+    (StatusCode::OK, "ok\n")
+}
+
+async fn stats(State(subject): State<Subject>) -> Json<Snapshot> {
+    Json(Snapshot::take(&subject.blocks, &subject.lanes, subject.started))
+}
+
+async fn index() -> Html<&'static str> {
+    Html(INDEX)
+}
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+const INDEX: &str = "<!doctype html><html lang=en><meta charset=utf-8><title>Linerate</title>\
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:40rem;margin:3rem auto;padding:0 1rem}</style>\
+<h1>Linerate</h1><ul><li><a href=/metrics>metrics</a> for Prometheus\
+<li><a href=/stats.json>stats.json</a>, what <code>linerate stat</code> shows\
+<li><a href=/health>health</a></ul></html>";
