@@ -221,11 +221,7 @@ impl<'b> Seen<'b> {
             14 if is(name, b"content-length") => self.content_length(value)?,
             15 if is(name, b"accept-encoding") => first(&mut self.fields.accept_encoding, value),
             17 if is(name, b"if-modified-since") => once(&mut self.fields.if_modified_since, value)?,
-            17 if is(name, b"transfer-encoding") => {
-                if self.transfer_encoding.replace(value).is_some() {
-                    return Err(Refusal::BodyLength);
-                }
-            }
+            17 if is(name, b"transfer-encoding") => self.transfer_encoding(value)?,
             19 if is(name, b"if-unmodified-since") => once(&mut self.fields.if_unmodified_since, value)?,
             _ => {}
         }
@@ -248,6 +244,10 @@ impl<'b> Seen<'b> {
             }
         }
         Ok(())
+    }
+
+    fn transfer_encoding(&mut self, value: &'b [u8]) -> Result<(), Refusal> {
+        if self.transfer_encoding.replace(value).is_some() { Err(Refusal::BodyLength) } else { Ok(()) }
     }
 
     fn body_length(&self, version: Version) -> Result<BodyLength, Refusal> {

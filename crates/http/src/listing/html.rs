@@ -1,0 +1,235 @@
+//! A listing for people: one page without outside requests, usable by keyboard, phone and screen reader.
+//!
+//! Sorting is done by the server through plain links, so the page works without its script; the script
+//! adds the filter box alone.
+
+use std::fmt::Write;
+use std::sync::LazyLock;
+
+use aws_lc_rs::digest;
+
+use super::{Key, Listing, Order};
+use crate::date::Civil;
+use crate::path;
+
+/// Writes the page.
+pub fn html(listing: &Listing<'_>, out: &mut Vec<u8>) {
+    let mut page = String::with_capacity(STYLE.len() + SCRIPT.len() + 2048 + listing.entries.len() * 320);
+    let title = if listing.path.is_empty() { b"/".to_vec() } else { [b"/", listing.path, b"/"].concat() };
+    page.push_str(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>",
+    );
+    escape(&title, &mut page);
+    page.push_str("</title>\n<style>");
+    page.push_str(STYLE);
+    page.push_str("</style>\n");
+    page.push_str(SYMBOLS);
+    page.push_str("<header>\n");
+    breadcrumb(listing.path, &mut page);
+    page.push_str(FILTER_BOX);
+    page.push_str("</header>\n<main>\n");
+    table(listing, &mut page);
+    summary(listing, &mut page);
+    page.push_str("</main>\n<script>");
+    page.push_str(SCRIPT);
+    page.push_str("</script>\n</html>\n");
+    out.extend_from_slice(page.as_bytes());
+}
+
+/// Content-Security-Policy of the page: its own style, its own script by hash, nothing from anywhere.
+pub fn policy() -> &'static str {
+    static POLICY: LazyLock<String> = LazyLock::new(|| {
+        let hash = digest::digest(&digest::SHA256, SCRIPT.as_bytes());
+        let hash = base64(hash.as_ref());
+        format!(
+            "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{hash}'; \
+             base-uri 'none'; form-action 'none'"
+        )
+    });
+    &POLICY
+}
+
+/// Every directory on the way is a link, so that one click leads up any number of levels.
+fn breadcrumb(path: &[u8], page: &mut String) {
+    page.push_str("<nav aria-label=\"Breadcrumb\"><ol>");
+    let segments: Vec<_> = path.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()).collect();
+    let mut href = String::from("/");
+    for depth in 0..=segments.len() {
+        if depth > 0 {
+            let _ = write!(href, "{}/", path::encode_segment(segments[depth - 1]));
+        }
+        let current = if depth == segments.len() { " aria-current=\"page\"" } else { "" };
+        let _ = write!(page, "<li><a href=\"{href}\"{current}>");
+        match depth.checked_sub(1) {
+            None => page.push_str("<svg aria-hidden=\"true\"><use href=\"#home\"/></svg><span>root</span>"),
+            Some(index) => escape(segments[index], page),
+        }
+        page.push_str("</a></li>");
+    }
+    page.push_str("</ol></nav>\n");
+}
+
+fn table(listing: &Listing<'_>, page: &mut String) {
+    page.push_str("<table>\n<thead><tr>");
+    for (key, label, class) in
+        [(Key::Name, "Name", "name"), (Key::Size, "Size", "size"), (Key::Modified, "Modified", "date")]
+    {
+        column_head(listing.order, key, label, class, page);
+    }
+    page.push_str("</tr></thead>\n<tbody>\n");
+    if !listing.path.is_empty() {
+        page.push_str(PARENT_ROW);
+    }
+    for entry in listing.entries {
+        row(entry, page);
+    }
+    page.push_str("</tbody>\n</table>\n");
+}
+
+/// A head cell links to the order that clicking it should give, and says the present one to readers.
+fn column_head(order: Order, key: Key, label: &str, class: &str, page: &mut String) {
+    let active = order.key == key;
+    let next = if active && !order.descending { "&amp;order=desc" } else { "" };
+    let sorted = match (active, order.descending) {
+        (false, _) => "",
+        (true, false) => " aria-sort=\"ascending\"",
+        (true, true) => " aria-sort=\"descending\"",
+    };
+    let key = key.name();
+    let _ = write!(
+        page,
+        "<th scope=\"col\" class=\"{class}\"{sorted}><a href=\"?sort={key}{next}\">{label}</a></th>"
+    );
+}
+
+fn row(entry: &super::Entry, page: &mut String) {
+    let href = path::encode_segment(&entry.name);
+    let (icon, slash) = if entry.directory { ("folder", "/") } else { (icon(&entry.name), "") };
+    // `./` keeps a name with a colon from reading as a scheme.
+    let _ = write!(
+        page,
+        "<tr class=\"entry\"><td class=\"name\"><a href=\"./{href}{slash}\">\
+         <svg class=\"{icon}\" aria-hidden=\"true\"><use href=\"#{icon}\"/></svg><span>"
+    );
+    escape(&entry.name, page);
+    let _ = write!(page, "{slash}</span></a></td><td class=\"size\"");
+    if entry.directory {
+        page.push_str(">–");
+    } else {
+        let _ = write!(page, " title=\"{} bytes\">", entry.size);
+        size(entry.size, page);
+    }
+    let at = Civil::from_unix(entry.modified_s);
+    let _ = writeln!(
+        page,
+        "</td><td class=\"date\"><time datetime=\"{0:04}-{1:02}-{2:02}T{3:02}:{4:02}:{5:02}Z\">\
+         {0:04}-{1:02}-{2:02} {3:02}:{4:02}</time></td></tr>",
+        at.year, at.month, at.day, at.hour, at.minute, at.second
+    );
+}
+
+fn summary(listing: &Listing<'_>, page: &mut String) {
+    let directories = listing.entries.iter().filter(|entry| entry.directory).count();
+    let files = listing.entries.len() - directories;
+    let bytes = listing.entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.size));
+    page.push_str("<p class=\"summary\" role=\"status\">");
+    if listing.entries.is_empty() {
+        page.push_str("This directory is empty.");
+    } else {
+        let _ = write!(
+            page,
+            "{directories} {}, {files} {}, ",
+            if directories == 1 { "directory" } else { "directories" },
+            if files == 1 { "file" } else { "files" }
+        );
+        size(bytes, page);
+        page.push_str(". Times are UTC.");
+    }
+    if listing.truncated {
+        page.push_str(" <strong>There are more entries than are shown here.</strong>");
+    }
+    page.push_str("</p>\n");
+}
+
+/// Binary units with three digits: `9.8 KiB`, `120 MiB`.
+fn size(bytes: u64, page: &mut String) {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        let _ = write!(page, "{bytes} B");
+        return;
+    }
+    let mut unit = 0;
+    let mut tenths = (u128::from(bytes) * 10).div_ceil(1024);
+    while tenths >= 10_240 {
+        tenths = tenths.div_ceil(1024);
+        unit += 1;
+    }
+    let _ = match tenths {
+        0..1000 => write!(page, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
+        _ => write!(page, "{} {}", tenths / 10, UNITS[unit]),
+    };
+}
+
+fn icon(name: &[u8]) -> &'static str {
+    let media_type = crate::mime::of_name(name);
+    match media_type.split('/').next().unwrap_or_default() {
+        "image" => "image",
+        "audio" | "video" => "media",
+        "text" => "text",
+        _ if ["zip", "gzip", "tar", "zstd", "x-xz", "x-7z", "x-bzip", "x-rar", "x-brotli"]
+            .iter()
+            .any(|archive| media_type.contains(archive)) =>
+        {
+            "archive"
+        }
+        _ if media_type.contains("json") || media_type.contains("xml") || media_type.contains("toml") => {
+            "text"
+        }
+        _ => "file",
+    }
+}
+
+/// Text content or attribute value. Control characters are shown as U+FFFD: HTML has no way to write most
+/// of them, and a line break or a direction override in a file name is there to mislead.
+fn escape(text: &[u8], page: &mut String) {
+    for character in String::from_utf8_lossy(text).chars() {
+        match character {
+            '&' => page.push_str("&amp;"),
+            '<' => page.push_str("&lt;"),
+            '>' => page.push_str("&gt;"),
+            '"' => page.push_str("&quot;"),
+            '\'' => page.push_str("&#39;"),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                page.push('\u{fffd}')
+            }
+            other if other.is_control() => page.push('\u{fffd}'),
+            other => page.push(other),
+        }
+    }
+}
+
+/// RFC 4648 4, for the one hash in the policy.
+pub(super) fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for group in bytes.chunks(3) {
+        let word =
+            group.iter().fold(0u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - group.len()));
+        for position in 0..4 {
+            let digit = ALPHABET[(word >> (18 - 6 * position)) as usize & 63];
+            text.push(if position <= group.len() { char::from(digit) } else { '=' });
+        }
+    }
+    text
+}
+
+const STYLE: &str = include_str!("listing.css");
+const SCRIPT: &str = include_str!("listing.js");
+const SYMBOLS: &str = include_str!("icons.svg");
+const FILTER_BOX: &str = "<input id=\"filter\" type=\"search\" hidden aria-label=\"Filter by name\" \
+    placeholder=\"Filter (press /)\" autocomplete=\"off\" spellcheck=\"false\">\n";
+const PARENT_ROW: &str = "<tr><td class=\"name\"><a href=\"../\"><svg class=\"up\" aria-hidden=\"true\">\
+    <use href=\"#up\"/></svg><span>Parent directory</span></a></td><td class=\"size\"></td>\
+    <td class=\"date\"></td></tr>\n";

@@ -1,0 +1,158 @@
+//! Lines of the access log: the combined format that log tools read, and JSON.
+
+use std::io::Write;
+
+use super::Record;
+use crate::date::{Civil, MONTHS};
+
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `host - - [time] "request" status bytes "referer" "user agent"`, as Apache and nginx write it.
+    #[default]
+    Combined,
+    /// One object a line, with the duration in microseconds.
+    Json,
+}
+
+/// Appends the line of a record. Whatever a client sent, the result is one line of visible ASCII
+/// (combined) or valid JSON in UTF-8.
+pub fn put_line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
+    match format {
+        Format::Combined => combined(record, out),
+        Format::Json => json(record, out),
+    }
+}
+
+fn combined(record: &Record<'_>, out: &mut Vec<u8>) {
+    let at = Civil::from_unix((record.unix_us / 1_000_000) as i64);
+    let month = MONTHS[at.month as usize - 1].escape_ascii();
+    let _ = write!(
+        out,
+        "{} - - [{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000] \"{} ",
+        record.peer,
+        at.day,
+        at.year,
+        at.hour,
+        at.minute,
+        at.second,
+        record.method.name()
+    );
+    put_escaped(record.target, out);
+    let _ = write!(out, " {}\" {} {} \"", record.protocol.name(), record.status, record.body_bytes);
+    put_escaped(or_dash(record.referer), out);
+    out.extend_from_slice(b"\" \"");
+    put_escaped(or_dash(record.user_agent), out);
+    out.extend_from_slice(b"\"\n");
+}
+
+fn json(record: &Record<'_>, out: &mut Vec<u8>) {
+    let at = Civil::from_unix((record.unix_us / 1_000_000) as i64);
+    let _ = write!(
+        out,
+        "{{\"time\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z\",\"peer\":\"{}\",\"tls\":{},\
+         \"protocol\":\"{}\",\"method\":\"{}\",\"status\":{},\"bytes\":{},\"duration_us\":{}",
+        at.year,
+        at.month,
+        at.day,
+        at.hour,
+        at.minute,
+        at.second,
+        record.unix_us % 1_000_000,
+        record.peer,
+        record.tls,
+        record.protocol.name(),
+        record.method.name(),
+        record.status,
+        record.body_bytes,
+        record.duration_us
+    );
+    let texts = [
+        ("host", record.host),
+        ("target", record.target),
+        ("referer", record.referer),
+        ("user_agent", record.user_agent),
+    ];
+    for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
+        let mut value = String::with_capacity(text.len() + 2);
+        crate::listing::put_json_string(&String::from_utf8_lossy(text), &mut value);
+        let _ = write!(out, ",\"{name}\":{value}");
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// Quotes, backslashes and everything outside visible ASCII become `\xHH`, as nginx writes them: no
+/// client can forge a line or send a control sequence to whoever reads the log on a terminal.
+fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        if matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\') {
+            out.push(*byte);
+        } else {
+            let _ = write!(out, "\\x{byte:02X}");
+        }
+    }
+}
+
+fn or_dash(text: &[u8]) -> &[u8] {
+    if text.is_empty() { b"-" } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::Protocol;
+    use crate::request::Method;
+
+    fn record() -> Record<'static> {
+        Record {
+            peer: "192.0.2.1".parse().unwrap(),
+            unix_us: 784_111_777_000_042,
+            duration_us: 1234,
+            status: 200,
+            body_bytes: 2326,
+            method: Method::Get,
+            protocol: Protocol::Http11,
+            tls: false,
+            target: b"/a?b=c",
+            host: b"example.org",
+            referer: b"",
+            user_agent: b"curl/8",
+        }
+    }
+
+    fn line(format: Format, record: &Record<'_>) -> String {
+        let mut out = Vec::new();
+        put_line(format, record, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn combined_line_is_what_log_tools_expect() {
+        assert_eq!(
+            line(Format::Combined, &record()),
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 2326 \"-\" \"curl/8\"\n"
+        );
+    }
+
+    #[test]
+    fn json_line_holds_every_field() {
+        assert_eq!(
+            line(Format::Json, &record()),
+            "{\"time\":\"1994-11-06T08:49:37.000042Z\",\"peer\":\"192.0.2.1\",\"tls\":false,\
+             \"protocol\":\"HTTP/1.1\",\"method\":\"GET\",\"status\":200,\"bytes\":2326,\
+             \"duration_us\":1234,\"host\":\"example.org\",\"target\":\"/a?b=c\",\"user_agent\":\"curl/8\"}\n"
+        );
+    }
+
+    #[test]
+    fn hostile_bytes_cannot_forge_a_line() {
+        let hostile = Record { target: b"/\"\n127.0.0.1 - -", user_agent: b"\x1b[2J\\\"\xff\r", ..record() };
+        let combined = line(Format::Combined, &hostile);
+        assert_eq!(combined.matches('\n').count(), 1);
+        assert!(combined.contains("/\\x22\\x0A127.0.0.1"), "{combined}");
+        assert!(combined.contains("\"\\x1B[2J\\x5C\\x22\\xFF\\x0D\""), "{combined}");
+        let json = line(Format::Json, &hostile);
+        assert_eq!(json.matches('\n').count(), 1);
+        assert!(json.contains("\"user_agent\":\"\\u001b[2J\\\\\\\"\u{fffd}\\r\""), "{json}");
+    }
+}

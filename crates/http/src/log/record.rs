@@ -1,0 +1,192 @@
+//! One request as the log sees it, and its packed form inside a batch.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use crate::request::Method;
+
+/// One served request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'a> {
+    /// The client.
+    pub peer: IpAddr,
+    /// When the response was done, microseconds since 1970.
+    pub unix_us: u64,
+    /// From the end of the request head to the end of the response, microseconds.
+    pub duration_us: u32,
+    /// Status sent.
+    pub status: u16,
+    /// Body bytes sent.
+    pub body_bytes: u64,
+    /// Method.
+    pub method: Method,
+    /// Protocol of the connection.
+    pub protocol: Protocol,
+    /// The request came over TLS.
+    pub tls: bool,
+    /// Request target as sent; for a request that could not be parsed, its first bytes.
+    pub target: &'a [u8],
+    /// Host, empty without one.
+    pub host: &'a [u8],
+    /// Referer, empty without one.
+    pub referer: &'a [u8],
+    /// User-Agent, empty without one.
+    pub user_agent: &'a [u8],
+}
+
+/// Protocol as the log names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+    /// HTTP/2
+    Http2,
+}
+
+impl Protocol {
+    /// Name on the request line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Most bytes a record takes in a batch.
+    pub const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 3 * FIELD_MAX;
+
+    /// Appends the packed form. Texts longer than the log shows are cut.
+    pub fn pack(&self, batch: &mut Vec<u8>) {
+        let texts = [
+            cut(self.target, TARGET_MAX),
+            cut(self.host, FIELD_MAX),
+            cut(self.referer, FIELD_MAX),
+            cut(self.user_agent, FIELD_MAX),
+        ];
+        let address = match self.peer {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        batch.extend_from_slice(&address.octets());
+        batch.extend_from_slice(&self.unix_us.to_le_bytes());
+        batch.extend_from_slice(&self.body_bytes.to_le_bytes());
+        batch.extend_from_slice(&self.duration_us.to_le_bytes());
+        batch.extend_from_slice(&self.status.to_le_bytes());
+        batch.extend_from_slice(&[self.method as u8, self.protocol as u8, u8::from(self.tls)]);
+        for text in texts {
+            batch.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        }
+        for text in texts {
+            batch.extend_from_slice(text);
+        }
+    }
+
+    /// Takes one record off the front of a batch; `None` at its end.
+    pub fn unpack(batch: &mut &'a [u8]) -> Option<Self> {
+        let address = Ipv6Addr::from(take::<16>(batch)?);
+        let unix_us = u64::from_le_bytes(take(batch)?);
+        let body_bytes = u64::from_le_bytes(take(batch)?);
+        let duration_us = u32::from_le_bytes(take(batch)?);
+        let status = u16::from_le_bytes(take(batch)?);
+        let [method, protocol, tls] = take(batch)?;
+        let mut lengths = [0usize; 4];
+        for length in &mut lengths {
+            *length = u16::from_le_bytes(take(batch)?).into();
+        }
+        let mut texts = [&[][..]; 4];
+        for (text, length) in texts.iter_mut().zip(lengths) {
+            (*text, *batch) = batch.split_at_checked(length)?;
+        }
+        let [target, host, referer, user_agent] = texts;
+        Some(Self {
+            peer: IpAddr::V6(address).to_canonical(),
+            unix_us,
+            duration_us,
+            status,
+            body_bytes,
+            method: METHODS.into_iter().find(|known| *known as u8 == method)?,
+            protocol: PROTOCOLS.into_iter().find(|known| *known as u8 == protocol)?,
+            tls: tls != 0,
+            target,
+            host,
+            referer,
+            user_agent,
+        })
+    }
+}
+
+fn take<const N: usize>(batch: &mut &[u8]) -> Option<[u8; N]> {
+    let (head, rest) = batch.split_first_chunk::<N>()?;
+    *batch = rest;
+    Some(*head)
+}
+
+fn cut(text: &[u8], max: usize) -> &[u8] {
+    &text[..text.len().min(max)]
+}
+
+const METHODS: [Method; 4] = [Method::Get, Method::Head, Method::Options, Method::Other];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Http10, Protocol::Http11, Protocol::Http2];
+/// Address, time, length, duration, status, three small enums, four text lengths.
+const FIXED_LEN: usize = 16 + 8 + 8 + 4 + 2 + 3 + 8;
+/// Longest target the log shows.
+const TARGET_MAX: usize = 2048;
+/// Longest Host, Referer or User-Agent the log shows.
+const FIELD_MAX: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_records_come_back_in_order() {
+        let first = Record {
+            peer: "192.0.2.1".parse().unwrap(),
+            unix_us: 1,
+            duration_us: 2,
+            status: 206,
+            body_bytes: u64::MAX,
+            method: Method::Head,
+            protocol: Protocol::Http2,
+            tls: true,
+            target: b"/a?b",
+            host: b"h",
+            referer: b"",
+            user_agent: b"\xff\0",
+        };
+        let second = Record { peer: "2001:db8::1".parse().unwrap(), target: b"", ..first };
+        let mut batch = Vec::new();
+        first.pack(&mut batch);
+        second.pack(&mut batch);
+        let mut rest = &batch[..];
+        assert_eq!(Record::unpack(&mut rest), Some(first));
+        assert_eq!(Record::unpack(&mut rest), Some(second));
+        assert_eq!(Record::unpack(&mut rest), None);
+    }
+
+    #[test]
+    fn no_record_is_longer_than_its_bound() {
+        let long = vec![b'x'; 100_000];
+        let record = Record {
+            peer: "::1".parse().unwrap(),
+            unix_us: 0,
+            duration_us: 0,
+            status: 200,
+            body_bytes: 0,
+            method: Method::Get,
+            protocol: Protocol::Http11,
+            tls: false,
+            target: &long,
+            host: &long,
+            referer: &long,
+            user_agent: &long,
+        };
+        let mut batch = Vec::new();
+        record.pack(&mut batch);
+        assert_eq!(batch.len(), Record::PACKED_MAX);
+    }
+}
