@@ -32,7 +32,16 @@ pub fn client_config(
     versions: Versions,
     alpn: &[Alpn],
 ) -> Result<ClientConfig, ConfigError> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+    client_config_with(aws_lc_rs::default_provider(), trust, versions, alpn)
+}
+
+pub(crate) fn client_config_with(
+    provider: CryptoProvider,
+    trust: &ClientTrust,
+    versions: Versions,
+    alpn: &[Alpn],
+) -> Result<ClientConfig, ConfigError> {
+    let provider = Arc::new(provider);
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(versions.supported())?;
     let mut config = match trust {

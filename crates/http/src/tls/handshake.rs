@@ -18,8 +18,14 @@ use super::keys::{TlsVersion, TrafficKeys};
 use super::layout::{HEADER_LEN, PLAINTEXT_MAX};
 use super::sni;
 
-/// Longest record that a handshake may bring, in bytes (RFC 5246 section 6.2.3, the wider limit).
-const RECORD_LEN_MAX: usize = PLAINTEXT_MAX + 2048;
+/// Longest record that a handshake may bring, in bytes (RFC 8446 section 5.2; AEADs of TLS 1.2 add less).
+const RECORD_LEN_MAX: usize = PLAINTEXT_MAX + 256;
+
+/// A record header whose body never comes: longer than [`RECORD_LEN_MAX`], not too long for rustls.
+const UNFINISHED_HEADER: [u8; HEADER_LEN] = [22, 3, 3, 0x47, 0xff];
+
+/// Steps after an error: more messages than any handshake flight has.
+const LAST_STEPS_MAX: usize = 32;
 
 /// The content types that a TLS record may begin with.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
@@ -257,11 +263,24 @@ impl Handshake {
                 Ok(Next::Input) => return Ok(false),
                 Ok(Next::Done) => return Ok(true),
                 Err(error) => {
-                    // One more step, no further: rustls has at most one alert queued, and after it would
-                    // look at the bad input again.
-                    let _ = self.step(out);
+                    self.flush_after_error(out);
                     return Err(error);
                 }
+            }
+        }
+    }
+
+    /// Takes what rustls has queued before and by an error: perhaps a ServerHello, then the alert.
+    ///
+    /// rustls would also look at the bad record again, and raise a second alert; so the record is made to
+    /// look unfinished. If it was accepted and its content is what was bad, its header is not read again.
+    fn flush_after_error(&mut self, out: &mut Vec<u8>) {
+        if let Some(header) = self.buf.get_mut(self.retained..self.retained + HEADER_LEN) {
+            header.copy_from_slice(&UNFINISHED_HEADER);
+        }
+        for _ in 0..LAST_STEPS_MAX {
+            if !matches!(self.step(out), Ok(Next::Again)) {
+                return;
             }
         }
     }
@@ -278,6 +297,7 @@ impl Handshake {
             Conn::Client(conn) => take_status(conn.process_tls_records(&mut self.buf), out),
         };
         self.buf.drain(..discard);
+        self.retained = self.retained.saturating_sub(discard);
         next
     }
 

@@ -1,6 +1,7 @@
 //! TLS: handshake by rustls, records by our own layer, kernel TLS where there is one.
 //!
-//! Everything here is bytes in, bytes out; sockets and clocks are the caller's. The figures and the design are in `README.md` beside this file.
+//! Everything here is bytes in, bytes out; sockets and clocks are the caller's. Design and figures are in
+//! `README.md` beside this file.
 
 mod client;
 mod config;

@@ -75,6 +75,11 @@ impl RecordOpener {
         if self.carry_delivered { 0 } else { self.carry.len() }
     }
 
+    #[cfg(test)]
+    pub(crate) fn carry_capacity(&self) -> usize {
+        self.carry.capacity()
+    }
+
     /// The plaintext behind a [`Place::Carry`], valid until the next call of [`Self::open`].
     pub(crate) fn carried(&mut self, range: Range<usize>) -> &mut [u8] {
         &mut self.carry[range]

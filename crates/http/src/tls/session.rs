@@ -253,6 +253,23 @@ impl TlsSession {
         std::mem::take(&mut open.kernel_queue)
     }
 
+    /// Lets a test reach the key's limit without 2^24 records.
+    #[cfg(test)]
+    pub(crate) fn set_record_limit(&mut self, limit: u64) {
+        if let State::Open(open) = &mut self.state
+            && let Tx::Undecided(keys) = &mut open.tx
+        {
+            keys.record_limit = limit;
+        }
+    }
+
+    /// Lets a test send what no honest peer would.
+    #[cfg(test)]
+    pub(crate) fn write_record(&mut self, content_type: ContentType, payload: &[u8]) {
+        let State::Open(open) = &mut self.state else { panic!("not established") };
+        open.user_sealer().unwrap().append(content_type, payload, &mut self.output).unwrap();
+    }
+
     fn open(&self) -> Option<&Open> {
         match &self.state {
             State::Open(open) => Some(open),

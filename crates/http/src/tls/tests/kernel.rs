@@ -1,0 +1,169 @@
+//! Kernel TLS with a stand-in for the kernel: it reads the same bytes that setsockopt gets and seals as
+//! Linux' software TLS does.
+
+use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+
+use super::*;
+
+/// The sending half of a TLS_TX socket (Linux, tls_sw): one record per call of at most 16 KiB.
+struct FakeKernel {
+    key: LessSafeKey,
+    /// Salt and IV, the nonce's starting point.
+    iv: [u8; 12],
+    seq: u64,
+    tls12_gcm: bool,
+    tls13: bool,
+}
+
+impl FakeKernel {
+    fn set_tx(info: &CryptoInfo) -> Self {
+        let bytes = info.as_bytes();
+        let number = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
+        let (algorithm, key_len, iv_len) = match number(2) {
+            51 => (&AES_128_GCM, 16, 8),
+            52 => (&AES_256_GCM, 32, 8),
+            54 => (&CHACHA20_POLY1305, 32, 12),
+            other => panic!("cipher {other}"),
+        };
+        let (tail, rest) = bytes[4..].split_at(iv_len);
+        let (key, rest) = rest.split_at(key_len);
+        let (salt, seq) = rest.split_at(12 - iv_len);
+        let tls13 = number(0) == 0x0304;
+        Self {
+            key: LessSafeKey::new(UnboundKey::new(algorithm, key).unwrap()),
+            iv: [salt, tail].concat().try_into().unwrap(),
+            seq: u64::from_be_bytes(seq.try_into().unwrap()),
+            tls12_gcm: !tls13 && iv_len == 8,
+            tls13,
+        }
+    }
+
+    fn send(&mut self, content_type: u8, plain: &[u8]) -> Vec<u8> {
+        plain.chunks(PLAINTEXT_MAX).flat_map(|plain| self.record(content_type, plain)).collect()
+    }
+
+    fn record(&mut self, content_type: u8, plain: &[u8]) -> Vec<u8> {
+        let mut nonce = self.iv;
+        let mut text = plain.to_vec();
+        let mut explicit = Vec::new();
+        if self.tls12_gcm {
+            explicit = nonce[4..].to_vec();
+            let tail = u64::from_be_bytes(nonce[4..].try_into().unwrap()).wrapping_add(1);
+            self.iv[4..].copy_from_slice(&tail.to_be_bytes());
+        } else {
+            nonce[4..].iter_mut().zip(self.seq.to_be_bytes()).for_each(|(byte, seq)| *byte ^= seq);
+        }
+        if self.tls13 {
+            text.push(content_type);
+        }
+        let wire_type = if self.tls13 { 23 } else { content_type };
+        let wire_len = ((explicit.len() + text.len() + 16) as u16).to_be_bytes();
+        let header = [&[wire_type, 3, 3][..], &wire_len].concat();
+        let plain_len = (plain.len() as u16).to_be_bytes();
+        let aad = if self.tls13 {
+            header.clone()
+        } else {
+            [&self.seq.to_be_bytes()[..], &[content_type, 3, 3], &plain_len].concat()
+        };
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(aad), &mut text).unwrap();
+        self.seq += 1;
+        [header, explicit, text, tag.as_ref().to_vec()].concat()
+    }
+}
+
+fn into_kernel(pair: &mut Pair, can_rekey: bool) -> FakeKernel {
+    let kernel = FakeKernel::set_tx(&CryptoInfo::new(pair.server.kernel_tx_keys().unwrap()).unwrap());
+    pair.server.use_kernel_tx(can_rekey);
+    kernel
+}
+
+/// Sends what the session has queued for the kernel, as the connection's code would.
+fn send_control(pair: &mut Pair, kernel: &mut FakeKernel) {
+    for control in pair.server.take_kernel_control() {
+        let bytes = kernel.send(control.record_type, &control.payload);
+        pair.to_client(&bytes).unwrap();
+        if let Some(info) = control.then_rekey {
+            *kernel = FakeKernel::set_tx(&info);
+        }
+    }
+}
+
+#[test]
+fn kernel_goes_on_where_the_handshake_ended_in_every_suite() {
+    for (versions, suite) in SUITES {
+        let mut pair = Pair::new(client_with_suite(versions, suite));
+        let mut kernel = into_kernel(&mut pair, false);
+        assert!(pair.server.layout().is_none());
+        assert!(matches!(pair.server.write(b"user space"), Err(TlsError::NotOpen)));
+        pair.server.count_kernel_tx(100_000).unwrap();
+        let bytes = kernel.send(23, &pattern(100_000));
+        pair.to_client(&bytes).unwrap();
+        assert!(pair.at_client == pattern(100_000), "{suite:?}");
+        pair.client_sends(b"received in user space");
+        assert_eq!(pair.at_server, b"received in user space");
+        pair.server.close();
+        assert!(!pair.server.has_output());
+        send_control(&mut pair, &mut kernel);
+        assert!(pair.client.process_new_packets().unwrap().peer_has_closed());
+    }
+}
+
+#[test]
+fn new_kernel_answers_a_key_update() {
+    let mut pair = Pair::new(any_client(Versions::Tls13Only));
+    let mut kernel = into_kernel(&mut pair, true);
+    for round in 0..3 {
+        pair.client.refresh_traffic_keys().unwrap();
+        pair.client_sends(b"under a new key");
+        send_control(&mut pair, &mut kernel);
+        let bytes = kernel.send(23, b"so am I");
+        pair.to_client(&bytes).unwrap();
+        assert_eq!(pair.at_client, b"so am I".repeat(round + 1));
+    }
+}
+
+#[test]
+fn old_kernel_closes_cleanly_when_the_peer_asks_for_a_new_key() {
+    let mut pair = Pair::new(any_client(Versions::Tls13Only));
+    let mut kernel = into_kernel(&mut pair, false);
+    pair.client.refresh_traffic_keys().unwrap();
+    let upward = pair.client_output();
+    assert!(matches!(pair.to_server(&upward), Err(TlsError::KernelRekey)));
+    send_control(&mut pair, &mut kernel);
+    assert!(pair.client.process_new_packets().unwrap().peer_has_closed());
+}
+
+#[test]
+fn kernel_key_is_changed_or_given_up_at_its_limit() {
+    let mut pair = Pair::new(any_client(Versions::Tls13Only));
+    pair.server.set_record_limit(10);
+    let mut kernel = into_kernel(&mut pair, true);
+    let mut rekeyed_at = Vec::new();
+    for _ in 0..40 {
+        let seq = kernel.seq;
+        pair.server.count_kernel_tx(7).unwrap();
+        send_control(&mut pair, &mut kernel);
+        if kernel.seq < seq {
+            rekeyed_at.push(seq);
+        }
+        let bytes = kernel.send(23, b"7 bytes");
+        pair.to_client(&bytes).unwrap();
+    }
+    assert_eq!(rekeyed_at, [9], "record ten of ten is the KeyUpdate");
+    let mut pair = Pair::new(any_client(Versions::Tls12Only));
+    pair.server.set_record_limit(3);
+    into_kernel(&mut pair, true);
+    pair.server.count_kernel_tx(1).unwrap();
+    assert!(matches!(pair.server.count_kernel_tx(1), Err(TlsError::KeyExhausted)));
+}
+
+#[test]
+fn keys_are_not_offered_while_output_waits_nor_after_user_space_began() {
+    let mut pair = Pair::new(any_client(Versions::Tls13Only));
+    assert!(pair.server.kernel_tx_keys().is_some());
+    pair.server.write(b"sealed here").unwrap();
+    assert!(pair.server.kernel_tx_keys().is_none());
+    pair.pump();
+    assert!(pair.server.kernel_tx_keys().is_none());
+}
