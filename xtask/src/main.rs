@@ -1,1 +1,50 @@
-fn main() {}
+//! Tasks of this repository: `cargo xtask test`, `cargo xtask ci`, `cargo xtask compare http`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod ci;
+mod compare;
+mod cpu;
+mod idle;
+mod packages;
+mod process;
+mod server;
+mod tests;
+
+/// Tasks of the Linerate repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Install the Debian packages the tests use, then run every test
+    Test(tests::Args),
+    /// What must hold before a change lands: format, lints, licences, docs, tests
+    Ci,
+    /// Measure Linerate and a peer side by side
+    Compare(compare::Args),
+    /// Measure what an idle keep-alive connection costs in memory
+    Idle(idle::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().task {
+        Task::Test(args) => tests::run(&args),
+        Task::Ci => ci::run(),
+        Task::Compare(args) => compare::run(&args),
+        Task::Idle(args) => idle::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! `linerate stat`: one line a second of what a running server does.
+
+use std::io::{IsTerminal, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use server::stats::{LaneSnapshot, Snapshot};
+
+use crate::output::{bit_rate, rate};
+
+/// Flags of `linerate stat`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Admin address of the server
+    #[arg(default_value = "127.0.0.1:8090")]
+    server: SocketAddr,
+    /// One line for each silo besides the sum
+    #[arg(short, long)]
+    silos: bool,
+    /// Seconds between two lines
+    #[arg(short, long, default_value_t = 1.0, value_parser = parse_interval)]
+    interval: f64,
+    /// End after this many lines; without it, when you press Ctrl-C
+    #[arg(short = 'n', long)]
+    count: Option<u64>,
+    /// One JSON object a line
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut before = fetch(args.server)?;
+    let mut out = std::io::stdout().lock();
+    for line in 0.. {
+        if args.count.is_some_and(|count| line >= count) {
+            break;
+        }
+        std::thread::sleep(Duration::from_secs_f64(args.interval));
+        let now = fetch(args.server)?;
+        let rates = Rates::between(&before, &now);
+        if args.json {
+            writeln!(out, "{}", serde_json::to_string(&rates)?)?;
+        } else {
+            if line % HEADER_EVERY == 0 && (line == 0 || std::io::stdout().is_terminal()) {
+                writeln!(out, "{HEADER}")?;
+            }
+            writeln!(out, "{}", rates.total.line("all"))?;
+            for (silo, part) in rates.silos.iter().filter(|_| args.silos) {
+                writeln!(out, "{}", part.line(&format!("silo {silo}")))?;
+            }
+        }
+        out.flush()?;
+        before = now;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What happened between two snapshots.
+#[derive(Debug, serde::Serialize)]
+struct Rates {
+    time_ms: u64,
+    resident_bytes: u64,
+    total: Part,
+    silos: std::collections::BTreeMap<u16, Part>,
+}
+
+/// Rates of the whole or of one silo; connections are a level.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize)]
+struct Part {
+    bits_in_per_second: f64,
+    bits_out_per_second: f64,
+    connections: u64,
+    requests_per_second: f64,
+    cpu_percent: f64,
+    syscalls_per_second: f64,
+    context_switches_per_second: f64,
+    refusals_per_second: f64,
+}
+
+impl Rates {
+    fn between(before: &Snapshot, now: &Snapshot) -> Self {
+        let seconds = now.time_ms.saturating_sub(before.time_ms).max(1) as f64 / 1000.0;
+        let mut silos = std::collections::BTreeMap::<u16, Part>::new();
+        let mut total = Part::default();
+        for lane in &now.lanes {
+            let Some(earlier) = before.lanes.iter().find(|earlier| earlier.id == lane.id) else { continue };
+            let part = Part::of_lane(earlier, lane, seconds);
+            total.add(&part);
+            silos.entry(lane.silo).or_default().add(&part);
+        }
+        // The whole process counts here: helpers and housekeeping cost CPU too.
+        total.cpu_percent = (now.cpu_seconds - before.cpu_seconds) / seconds * 100.0;
+        let switches = now.context_switches.saturating_sub(before.context_switches);
+        total.context_switches_per_second = switches as f64 / seconds;
+        Self { time_ms: now.time_ms, resident_bytes: now.resident_bytes, total, silos }
+    }
+}
+
+impl Part {
+    fn of_lane(before: &LaneSnapshot, now: &LaneSnapshot, seconds: f64) -> Self {
+        let per_second = |area: &str, name: &str| {
+            now.counter(area, name).saturating_sub(before.counter(area, name)) as f64 / seconds
+        };
+        let switches = now.context_switches.saturating_sub(before.context_switches);
+        Self {
+            bits_in_per_second: per_second("lane", "bytes_in") * 8.0,
+            bits_out_per_second: per_second("lane", "bytes_out") * 8.0,
+            connections: now.counter("http", "connections"),
+            requests_per_second: per_second("http", "requests"),
+            cpu_percent: (now.cpu_seconds - before.cpu_seconds) / seconds * 100.0,
+            syscalls_per_second: per_second("lane", "syscalls"),
+            context_switches_per_second: switches as f64 / seconds,
+            refusals_per_second: per_second("http", "refused"),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.bits_in_per_second += other.bits_in_per_second;
+        self.bits_out_per_second += other.bits_out_per_second;
+        self.connections += other.connections;
+        self.requests_per_second += other.requests_per_second;
+        self.cpu_percent += other.cpu_percent;
+        self.syscalls_per_second += other.syscalls_per_second;
+        self.context_switches_per_second += other.context_switches_per_second;
+        self.refusals_per_second += other.refusals_per_second;
+    }
+
+    fn line(&self, name: &str) -> String {
+        format!(
+            "{name:<8} {:>12} {:>12} {:>7} {:>9} {:>6.1} {:>10} {:>9} {:>8}",
+            bit_rate(self.bits_in_per_second),
+            bit_rate(self.bits_out_per_second),
+            self.connections,
+            rate(self.requests_per_second),
+            self.cpu_percent,
+            rate(self.syscalls_per_second),
+            rate(self.context_switches_per_second),
+            rate(self.refusals_per_second),
+        )
+    }
+}
+
+/// One GET, answered and closed: a client library would be larger than all of this file.
+fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
+    let mut stream = TcpStream::connect_timeout(&server, TIMEOUT).with_context(|| {
+        format!("no server answers at {server}; is it running, and is this its admin address ([admin] listen)?")
+    })?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    write!(stream, "GET /stats.json HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
+    let text = String::from_utf8_lossy(&answer);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else { bail!("{server} does not speak HTTP") };
+    if !head.starts_with("HTTP/1.1 200") {
+        bail!("{server} answered {:?}: not a Linerate admin address", head.lines().next().unwrap_or(""));
+    }
+    serde_json::from_str(body).with_context(|| format!("{server} is not a Linerate admin address"))
+}
+
+fn parse_interval(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.1..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("give seconds from 0.1 to 3600".to_owned()),
+    }
+}
+
+const HEADER: &str =
+    "                   in          out   conns     req/s   cpu%  syscalls/s    ctxsw/s  refused/s";
+const HEADER_EVERY: u64 = 20;
+const TIMEOUT: Duration = Duration::from_secs(5);
+const ANSWER_MAX: u64 = 64 << 20;

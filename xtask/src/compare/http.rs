@@ -1,0 +1,161 @@
+//! HTTP and HTTPS against nginx: small and large bodies, plain and TLS.
+
+use std::path::Path;
+
+use anyhow::ensure;
+
+use super::median;
+use super::wrk::{self, Run};
+use crate::server::{self, Subject};
+use crate::{packages, process};
+
+/// Flags of `cargo xtask compare http`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Seconds of each run
+    #[arg(long, default_value_t = 5)]
+    seconds: u32,
+    /// Runs of each server and load
+    #[arg(long, default_value_t = 5)]
+    pairs: u32,
+    /// Only loads whose name contains this
+    #[arg(long)]
+    load: Option<String>,
+}
+
+/// A body, a transport, and what the ratios must reach.
+struct Load {
+    name: &'static str,
+    file: &'static str,
+    body: u64,
+    tls: bool,
+    throughput_least: f64,
+    cpu_most: f64,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    ensure!(args.pairs > 0 && args.seconds > 0, "give at least one pair of one second");
+    packages::install(packages::COMPARE)?;
+    // Files in memory: the network path is what is compared.
+    let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;
+    let tree = work.path().join("tree");
+    std::fs::create_dir(&tree)?;
+    for load in LOADS {
+        write_random(&tree.join(load.file), load.body)?;
+    }
+    let (cert, key) = server::make_certificate(work.path())?;
+    let linerate = server::linerate(work.path(), &tree, &cert, &key)?;
+    let peer = server::nginx(work.path(), &tree, &cert, &key)?;
+    for load in LOADS.iter().filter(|load| args.load.as_ref().is_none_or(|part| load.name.contains(part))) {
+        for subject in [&linerate, &peer] {
+            check_body(subject, load, &tree)?;
+        }
+        println!("{}", serde_json::to_string(&compare(load, args, &linerate, &peer)?)?);
+    }
+    Ok(())
+}
+
+/// One load's JSON line.
+#[derive(serde::Serialize)]
+struct Line {
+    load: &'static str,
+    linerate: Run,
+    peer: Run,
+    peer_name: &'static str,
+    pairs: u32,
+    ratio_throughput: f64,
+    ratio_cpu: f64,
+    wanted_throughput: f64,
+    wanted_cpu: f64,
+    reached: bool,
+}
+
+fn compare(load: &Load, args: &Args, linerate: &Subject, peer: &Subject) -> anyhow::Result<Line> {
+    let measure = |subject: &Subject, seconds| {
+        wrk::run(subject, &subject.url(load.tls, load.file), CONNECTIONS, seconds, load.body)
+    };
+    // Warm-up: page cache, connection tables, the frequency governor.
+    measure(linerate, 1)?;
+    measure(peer, 1)?;
+    let mut pairs = Vec::new();
+    for pair in 0..args.pairs {
+        let ours = measure(linerate, args.seconds)?;
+        let theirs = measure(peer, args.seconds)?;
+        eprintln!(
+            "{} {}/{}: linerate {:.0} req/s {:.2} us CPU, {} {:.0} req/s {:.2} us CPU",
+            load.name,
+            pair + 1,
+            args.pairs,
+            ours.requests_per_second,
+            ours.cpu_us_per_request,
+            peer.name,
+            theirs.requests_per_second,
+            theirs.cpu_us_per_request,
+        );
+        pairs.push((ours, theirs));
+    }
+    let ratio_throughput = median(pairs.iter().map(|(a, b)| a.requests_per_second / b.requests_per_second));
+    let ratio_cpu = median(pairs.iter().map(|(a, b)| a.cpu_us_per_request / b.cpu_us_per_request));
+    Ok(Line {
+        load: load.name,
+        linerate: medians(pairs.iter().map(|pair| pair.0)),
+        peer: medians(pairs.iter().map(|pair| pair.1)),
+        peer_name: peer.name,
+        pairs: args.pairs,
+        ratio_throughput: rounded(ratio_throughput),
+        ratio_cpu: rounded(ratio_cpu),
+        wanted_throughput: load.throughput_least,
+        wanted_cpu: load.cpu_most,
+        reached: ratio_throughput >= load.throughput_least && ratio_cpu <= load.cpu_most,
+    })
+}
+
+fn medians(runs: impl Iterator<Item = Run> + Clone) -> Run {
+    let of = |field: fn(&Run) -> f64| rounded(median(runs.clone().map(|run| field(&run))));
+    Run {
+        requests_per_second: of(|run| run.requests_per_second),
+        gbit_per_second: of(|run| run.gbit_per_second),
+        cpu_us_per_request: of(|run| run.cpu_us_per_request),
+        cpu_s_per_gib: of(|run| run.cpu_s_per_gib),
+    }
+}
+
+/// Both must serve the same bytes, else there is nothing to compare.
+fn check_body(subject: &Subject, load: &Load, tree: &Path) -> anyhow::Result<()> {
+    let copy = tree.with_file_name("copy");
+    let url = subject.url(load.tls, load.file);
+    let args = ["--silent", "--show-error", "--fail", "--insecure", "--output"];
+    let mut args: Vec<&Path> = args.iter().map(Path::new).collect();
+    args.extend([copy.as_path(), Path::new(&url)]);
+    process::output("curl", &args)?;
+    let same = std::fs::read(&copy)? == std::fs::read(tree.join(load.file))?;
+    ensure!(same, "{} served other bytes than the file's for {url}", subject.name);
+    Ok(())
+}
+
+fn write_random(path: &Path, len: u64) -> anyhow::Result<()> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    std::fs::File::open("/dev/urandom")?.take(len).read_to_end(&mut bytes)?;
+    Ok(std::fs::write(path, bytes)?)
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+const CONNECTIONS: u32 = 100;
+
+const LOADS: &[Load] = &[
+    Load { name: "1 MiB plain", file: "1m", body: 1 << 20, tls: false, throughput_least: 1.0, cpu_most: 1.0 },
+    Load {
+        name: "1 KiB plain",
+        file: "1k",
+        body: 1 << 10,
+        tls: false,
+        throughput_least: 1.15,
+        cpu_most: 0.75,
+    },
+    Load { name: "1 MiB TLS", file: "1m", body: 1 << 20, tls: true, throughput_least: 1.2, cpu_most: 0.7 },
+    Load { name: "1 KiB TLS", file: "1k", body: 1 << 10, tls: true, throughput_least: 1.1, cpu_most: 0.8 },
+];

@@ -1,0 +1,46 @@
+//! The Debian packages that tests and comparisons start real programs from.
+
+use std::process::{Command, Stdio};
+
+use anyhow::bail;
+
+use crate::process;
+
+/// For the tests: real clients and a real browser.
+pub(crate) const TESTS: &[&str] = &[
+    "curl",
+    "openssl",
+    "chromium",
+    "chromium-driver",
+    "iproute2",
+    "tshark",
+    "openafs-client",
+    "nghttp2-client",
+];
+
+/// For `cargo xtask compare`: the peers and the load generators.
+pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "openssl"];
+
+/// Installs those of `packages` that are missing.
+pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
+    let missing: Vec<&str> = packages.iter().copied().filter(|package| !is_installed(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    if !rustix::process::geteuid().is_root() {
+        bail!("these Debian packages are missing: run `sudo apt-get install {}` first", missing.join(" "));
+    }
+    process::run("apt-get", &["update", "-q"])?;
+    let mut args =
+        vec!["DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-qy", "--no-install-recommends"];
+    args.extend(missing);
+    process::run("env", &args)
+}
+
+fn is_installed(package: &str) -> bool {
+    Command::new("dpkg-query")
+        .args(["--show", "--showformat=${db:Status-Abbrev}", package])
+        .stderr(Stdio::null())
+        .output()
+        .is_ok_and(|output| output.stdout.starts_with(b"ii"))
+}

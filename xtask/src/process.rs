@@ -1,0 +1,101 @@
+//! Running other programs: loudly when they are the task, and never left behind when they are servers.
+
+use std::ffi::OsStr;
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+/// Runs a program in the repository's root with our output; its failure is ours.
+pub(crate) fn run(program: &str, args: &[&str]) -> anyhow::Result<()> {
+    eprintln!("$ {program} {}", args.join(" "));
+    let status = Command::new(program)
+        .args(args)
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("cannot start {program}"))?;
+    if !status.success() {
+        bail!("{program} {} failed: {status}", args.join(" "));
+    }
+    Ok(())
+}
+
+/// Runs a program and gives what it printed.
+pub(crate) fn output(program: &str, args: &[impl AsRef<OsStr>]) -> anyhow::Result<String> {
+    let output =
+        Command::new(program).args(args).output().with_context(|| format!("cannot start {program}"))?;
+    if !output.status.success() {
+        bail!("{program} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The repository.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
+}
+
+/// Builds the release binary and says where it is.
+pub(crate) fn release_binary() -> anyhow::Result<PathBuf> {
+    run("cargo", &["build", "--release", "--package", "linerate"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    Ok(root().join(target).join("release/linerate"))
+}
+
+/// A server that is killed when its owner goes.
+pub(crate) struct Server {
+    name: &'static str,
+    child: Child,
+}
+
+impl Server {
+    /// Starts `command` and waits until something accepts at each of `addresses`.
+    pub(crate) fn start(
+        name: &'static str,
+        mut command: Command,
+        addresses: &[SocketAddr],
+    ) -> anyhow::Result<Self> {
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        let mut server = Self { name, child };
+        let give_up = Instant::now() + START_TIMEOUT;
+        for &address in addresses {
+            while TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_err() {
+                if let Some(status) = server.child.try_wait()? {
+                    bail!("{name} ended before it listened at {address}: {status}");
+                }
+                if Instant::now() > give_up {
+                    bail!("{name} does not listen at {address} after {START_TIMEOUT:?}");
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(server)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        // It may be gone already; then there is nothing to stop.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let give_up = Instant::now() + STOP_TIMEOUT;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > give_up {
+                eprintln!("{} does not stop; killing it", self.name);
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+const START_TIMEOUT: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
