@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
+use super::control::{ControlFull, ControlWriter};
 use super::set_option_bytes;
 
 /// Hands the sending of TLS records on a connected TCP socket to the kernel.
@@ -22,6 +23,12 @@ pub fn enable_transmit(socket: impl AsFd, crypto_info: &[u8]) -> io::Result<()> 
         Err(error) => return Err(explain_protocol(error)),
     }
     set_option_bytes(socket, libc::SOL_TLS, libc::TLS_TX, crypto_info).map_err(explain_cipher)
+}
+
+/// Gives the next record a type other than application data: 21 for an alert, 22 for a handshake message
+/// (RFC 8446 5.1). Goes with a sendmsg of the message's bytes.
+pub fn push_record_type(control: &mut ControlWriter<'_>, record_type: u8) -> Result<(), ControlFull> {
+    control.push(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE, &[record_type])
 }
 
 /// Whether this kernel has TLS at all; loads its module when it may. Asks a connection of its own on loopback.

@@ -1,9 +1,15 @@
 //! Socket features of the kernel, one file per feature.
 
 pub mod cbpf;
+pub mod control;
+pub mod gro;
+pub mod gso;
 pub mod ktls;
+pub mod options;
 pub mod pacing;
+pub mod pktinfo;
 pub mod reuseport;
+pub mod udp;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -1,26 +1,128 @@
-//! Plain socket options, set by value or by bytes.
+//! Options of TCP and UDP sockets that are not worth a file of their own.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::AsFd;
+use std::time::Duration;
 
-/// Sets an option whose value is a plain integer.
-pub(crate) fn set<T: Integer>(fd: RawFd, level: i32, name: i32, value: &T) -> io::Result<()> {
-    // SAFETY: an integer is `size_of::<T>()` initialised bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast::<u8>(), size_of::<T>()) };
-    set_bytes(fd, level, name, bytes)
+use socket2::SockRef;
+
+use super::{get_option, set_option};
+
+/// A kernel buffer size after asking for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferSize {
+    /// Payload bytes the kernel grants. It books twice that, for its own overhead.
+    pub granted_bytes: usize,
+    /// Whether `net.core.rmem_max` or `wmem_max` kept it below what was asked for.
+    pub limited: bool,
 }
 
-/// Sets an option whose value is a string of bytes.
-pub(crate) fn set_bytes(fd: RawFd, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-    let len = libc::socklen_t::try_from(value.len()).map_err(io::Error::other)?;
-    // SAFETY: the kernel reads `len` bytes at the pointer, all of them `value`'s.
-    let result = unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), len) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// Sends small writes at once in place of waiting for acknowledgements (TCP_NODELAY).
+pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
+    SockRef::from(&socket).set_tcp_nodelay(on)
 }
 
-/// Integers the kernel takes as option values.
-pub(crate) trait Integer: Copy {}
+/// Holds partial segments back until switched off, so that a header and a file share packets (TCP_CORK).
+pub fn set_cork(socket: impl AsFd, on: bool) -> io::Result<()> {
+    SockRef::from(&socket).set_tcp_cork(on)
+}
 
-impl Integer for i32 {}
-impl Integer for u32 {}
-impl Integer for u64 {}
+/// Asks for a receive buffer: past `net.core.rmem_max` with CAP_NET_ADMIN (SO_RCVBUFFORCE), up to it without.
+/// A buffer set by hand ends the kernel's own tuning of it.
+pub fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<BufferSize> {
+    set_buffer(socket, bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
+}
+
+/// Asks for a send buffer, as [`set_receive_buffer`] with `net.core.wmem_max`.
+pub fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<BufferSize> {
+    set_buffer(socket, bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
+}
+
+/// CPU on which the kernel last handled a packet of this socket.
+pub fn incoming_cpu(socket: impl AsFd) -> io::Result<Option<u32>> {
+    // -1 before any packet.
+    Ok(u32::try_from(get_option::<i32>(socket, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
+}
+
+/// NAPI instance, hence NIC queue, of the last packet: the slave's even behind a bond. `None` for loopback and
+/// other traffic without one.
+pub fn incoming_napi_id(socket: impl AsFd) -> io::Result<Option<u32>> {
+    Ok(Some(get_option(socket, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?).filter(|&id| id != 0))
+}
+
+/// Lets a listener's connections wait in the kernel until data arrives, at most about this long (TCP_DEFER_ACCEPT).
+/// Zero switches it off.
+pub fn set_defer_accept(listener: impl AsFd, patience: Duration) -> io::Result<()> {
+    let seconds = i32::try_from(patience.as_secs()).unwrap_or(i32::MAX);
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)
+}
+
+/// Accepts data in the first packet of up to `pending` unfinished handshakes (TCP_FASTOPEN, RFC 7413). Needs bit 1
+/// of `net.ipv4.tcp_fastopen`.
+pub fn set_fast_open(listener: impl AsFd, pending: u32) -> io::Result<()> {
+    let pending = i32::try_from(pending).unwrap_or(i32::MAX);
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, &pending)
+}
+
+fn set_buffer(socket: impl AsFd, bytes: usize, forced: i32, capped: i32) -> io::Result<BufferSize> {
+    // The kernel doubles it into an int.
+    let wanted = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
+    match set_option(&socket, libc::SOL_SOCKET, forced, &wanted) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            set_option(&socket, libc::SOL_SOCKET, capped, &wanted)?;
+        }
+        other => other?,
+    }
+    let booked: i32 = get_option(&socket, libc::SOL_SOCKET, capped)?;
+    let granted_bytes = usize::try_from(booked / 2).unwrap_or(0);
+    Ok(BufferSize { granted_bytes, limited: granted_bytes < bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+
+    use super::*;
+
+    #[test]
+    fn buffer_is_granted_or_said_to_be_limited() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let both: [fn(&UdpSocket, usize) -> io::Result<BufferSize>; 2] = [
+            |socket, bytes| set_receive_buffer(socket, bytes),
+            |socket, bytes| set_send_buffer(socket, bytes),
+        ];
+        for set in both {
+            let size = set(&socket, 64 << 20).unwrap();
+            assert_eq!(size.limited, size.granted_bytes < 64 << 20);
+            assert!(!set(&socket, 64 << 10).unwrap().limited);
+        }
+        assert!(set_receive_buffer(&socket, usize::MAX).unwrap().limited);
+    }
+
+    #[test]
+    fn accepted_connection_tells_its_cpu_and_no_napi_on_loopback() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let cpus = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
+        let cpus: crate::topology::CpuSet = cpus.parse().unwrap();
+        assert!(incoming_cpu(&accepted).unwrap().is_some_and(|cpu| cpus.contains(cpu)));
+        assert_eq!(incoming_napi_id(&accepted).unwrap(), None);
+    }
+
+    #[test]
+    fn tcp_options_are_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        set_defer_accept(&listener, Duration::from_secs(3)).unwrap();
+        let seconds: i32 = get_option(&listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT).unwrap();
+        assert!(seconds >= 3, "the kernel rounds up to its retransmission times: {seconds}");
+        set_fast_open(&listener, 64).unwrap();
+        let pending: i32 = get_option(&listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN).unwrap();
+        assert_eq!(pending, 64);
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        set_no_delay(&client, true).unwrap();
+        assert!(client.nodelay().unwrap());
+        set_cork(&client, true).unwrap();
+        assert_eq!(get_option::<i32>(&client, libc::IPPROTO_TCP, libc::TCP_CORK).unwrap(), 1);
+    }
+}

@@ -2,3 +2,4 @@
 
 mod group;
 mod netns;
+mod udp;

@@ -43,8 +43,11 @@ pub struct GroupConfig {
     /// TCP or Rx.
     pub transport: Transport,
     /// Called on each socket before it is bound, for further options.
-    pub prepare: Box<dyn Fn(&Socket) -> io::Result<()> + Send + Sync>,
+    pub prepare: Prepare,
 }
+
+/// Sets options on a socket before it is bound.
+pub type Prepare = Box<dyn Fn(&Socket) -> io::Result<()> + Send + Sync>;
 
 /// The sockets of one address, one for each lane.
 ///
