@@ -8,16 +8,16 @@ use crate::conditional::Validators;
 use crate::date;
 use crate::range::ByteRange;
 
-/// No head the server writes is longer, redirects apart, which are bounded by the request's target.
+/// No head is longer, not counting Location and configured fields.
 pub const HEAD_BYTES_MAX: usize = 1024;
 
 /// Everything a response head says, less the date and the state of the connection.
 #[derive(Clone, Debug, Default)]
-pub struct Answer<'a> {
+pub struct Answer {
     /// Status code.
     pub status: StatusCode,
     /// Media type of the body.
-    pub content_type: Option<&'a str>,
+    pub content_type: Option<&'static str>,
     /// Length of the body that GET gives; `None` writes no Content-Length (204, 304).
     pub content_length: Option<u64>,
     /// Content-Range.
@@ -25,23 +25,21 @@ pub struct Answer<'a> {
     /// `br`, `zstd` or `gzip`.
     pub content_encoding: Option<&'static str>,
     /// ETag and Last-Modified.
-    pub validators: Option<&'a Validators>,
+    pub validators: Option<Validators>,
     /// The file may be asked for in ranges.
     pub accept_ranges: bool,
     /// Request field that chose among variants.
     pub vary: Option<&'static str>,
     /// Where to go instead.
-    pub location: Option<&'a [u8]>,
+    pub location: Option<Vec<u8>>,
     /// The methods offered here.
     pub allow: bool,
     /// Cache-Control.
-    pub cache_control: Option<&'a str>,
+    pub cache_control: Option<&'static str>,
     /// Content-Security-Policy.
-    pub content_security_policy: Option<&'a str>,
+    pub content_security_policy: Option<&'static str>,
     /// Seconds the client should wait.
     pub retry_after_s: Option<u32>,
-    /// Fields from the configuration, such as Strict-Transport-Security.
-    pub extra: &'a [(String, String)],
 }
 
 /// Content-Range (RFC 9110 14.4).
@@ -64,7 +62,7 @@ pub enum Persistence {
     Close,
 }
 
-impl Answer<'_> {
+impl Answer {
     /// Calls `each` with every field but Date, Server and Connection.
     #[inline]
     pub fn each_field(&self, mut each: impl FnMut(&'static str, &[u8])) {
@@ -83,7 +81,7 @@ impl Answer<'_> {
         if let Some(coding) = self.content_encoding {
             each("Content-Encoding", coding.as_bytes());
         }
-        if let Some(validators) = self.validators {
+        if let Some(validators) = &self.validators {
             each("Last-Modified", &date::imf_fixdate(validators.modified_s));
             each("ETag", validators.etag.as_bytes());
         }
@@ -93,7 +91,7 @@ impl Answer<'_> {
         if let Some(field) = self.vary {
             each("Vary", field.as_bytes());
         }
-        if let Some(location) = self.location {
+        if let Some(location) = &self.location {
             each("Location", location);
         }
         if self.allow {
@@ -113,21 +111,31 @@ impl Answer<'_> {
         }
     }
 
-    /// Writes the HTTP/1.1 head, with the empty line that ends it.
-    pub fn put_http1(&self, date: &[u8; date::LEN], persistence: Persistence, out: &mut Writer<'_>) {
+    /// Writes the HTTP/1.1 head, with the empty line that ends it. `extra` are the configured fields,
+    /// such as Strict-Transport-Security, as whole lines.
+    pub fn put_http1(
+        &self,
+        date: &[u8; date::LEN],
+        extra: &[u8],
+        persistence: Persistence,
+        out: &mut Writer<'_>,
+    ) {
         out.status_line(self.status);
         out.field("Server", SERVER.as_bytes());
         out.field("Date", date);
         self.each_field(|name, value| out.field(name, value));
-        for (name, value) in self.extra {
-            out.field(name, value.as_bytes());
-        }
+        out.put(extra);
         match persistence {
             Persistence::KeepAlive => {}
             Persistence::KeepAliveSaid => out.put(b"Connection: keep-alive\r\n"),
             Persistence::Close => out.put(b"Connection: close\r\n"),
         }
         out.put(b"\r\n");
+    }
+
+    /// More bytes than [`Answer::put_http1`] writes.
+    pub fn http1_len_max(&self, extra: &[u8]) -> usize {
+        HEAD_BYTES_MAX + extra.len() + self.location.as_ref().map_or(0, Vec::len)
     }
 }
 
@@ -259,10 +267,10 @@ mod tests {
     use super::*;
     use crate::etag::ETag;
 
-    fn head(answer: &Answer<'_>, persistence: Persistence) -> String {
+    fn head(answer: &Answer, persistence: Persistence) -> String {
         let mut buffer = [0; HEAD_BYTES_MAX];
         let mut out = Writer::new(&mut buffer);
-        answer.put_http1(&date::imf_fixdate(784_111_777), persistence, &mut out);
+        answer.put_http1(&date::imf_fixdate(784_111_777), b"X-A: b\r\n", persistence, &mut out);
         String::from_utf8(out.written().to_vec()).unwrap()
     }
 
@@ -275,10 +283,9 @@ mod tests {
             content_length: Some(3),
             content_range: Some(ContentRange::Part(ByteRange { start: 0, end: 3 }, u64::MAX)),
             content_encoding: Some("gzip"),
-            validators: Some(&validators),
+            validators: Some(validators),
             accept_ranges: true,
             vary: Some("Accept-Encoding"),
-            extra: &[("X-A".into(), "b".into())],
             ..Answer::default()
         };
         insta::assert_snapshot!(head(&answer, Persistence::KeepAlive).replace('\r', ""));
@@ -294,7 +301,7 @@ mod tests {
         let text = head(&answer, Persistence::Close);
         assert!(text.starts_with("HTTP/1.1 416 Range Not Satisfiable\r\n"), "{text}");
         assert!(text.contains("\r\nContent-Range: bytes */47\r\n"), "{text}");
-        assert!(text.ends_with("\r\nConnection: close\r\n\r\n"), "{text}");
+        assert!(text.ends_with("\r\nX-A: b\r\nConnection: close\r\n\r\n"), "{text}");
     }
 
     #[test]
