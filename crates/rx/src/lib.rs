@@ -1,5 +1,6 @@
 //! Rx.
 
 pub mod congestion;
+pub mod perf;
 pub mod pmtud;
 pub mod rtt;
