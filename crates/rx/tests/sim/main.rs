@@ -1,7 +1,13 @@
 //! Whole Rx endpoints over a simulated network: seeded, deterministic, in virtual time.
 //!
-//! `RX_SIM_SEED=n cargo test -p rx --test sim seeds` runs one seed again.
+//! `RX_SIM_SEED=n cargo test -p rx --test sim one_seed` runs one scenario again.
 
+mod host;
+mod ideal;
+mod links;
 mod network;
+mod pattern;
+mod scenario;
+mod seeds;
 mod wiretap;
 mod world;

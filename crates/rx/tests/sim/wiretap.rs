@@ -1,6 +1,7 @@
 //! A witness on the wire: tells needed retransmissions from needless ones without asking the sender.
 
 use std::collections::HashMap;
+use std::ops::Sub;
 
 use rx::header::{Header, PacketType};
 
@@ -31,6 +32,19 @@ struct Key {
     call: u32,
     seq: u32,
     from_client: bool,
+}
+
+impl Sub for Counts {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            data_sent: self.data_sent - earlier.data_sent,
+            resent: self.resent - earlier.resent,
+            spurious: self.spurious - earlier.spurious,
+            control_sent: self.control_sent - earlier.control_sent,
+        }
+    }
 }
 
 impl Wiretap {

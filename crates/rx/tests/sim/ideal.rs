@@ -1,0 +1,46 @@
+//! What a congestion controller does on an ideal transport: every loss known one round trip later, nothing
+//! resent in vain, no timer. The figure that the real transport is held against.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rx::congestion::Controller;
+use rx::rtt::RttEstimator;
+
+/// Packets per second that `controller` gets through a path of fixed `rtt` that loses each packet with chance
+/// `loss`, over `rounds` round trips.
+pub(crate) fn packets_per_second(
+    mut controller: Box<dyn Controller>,
+    rtt: Duration,
+    loss: f64,
+    rounds: u32,
+) -> f64 {
+    let mut rng = SmallRng::seed_from_u64(1);
+    let mut estimator = RttEstimator::new();
+    let mut now = Instant::now();
+    let mut delivered = 0u64;
+    for round in 0..rounds {
+        let window = controller.window();
+        controller.on_sent(now, window);
+        let lost = (0..window).filter(|_| rng.random_bool(loss)).count() as u32;
+        let sent_at = now;
+        now += rtt;
+        estimator.update(rtt);
+        if lost > 0 {
+            controller.on_loss(now, sent_at, window - lost);
+        }
+        if lost < window {
+            controller.on_ack(now, window - lost, &estimator, false);
+        }
+        if round >= rounds / 4 {
+            delivered += u64::from(window - lost);
+        }
+    }
+    delivered as f64 / (rtt * (rounds - rounds / 4)).as_secs_f64()
+}
+
+/// Mathis et al. (1997): NewReno's mean window under periodic loss, per round trip.
+pub(crate) fn mathis_packets_per_second(rtt: Duration, loss: f64) -> f64 {
+    (1.5 / loss).sqrt() / rtt.as_secs_f64()
+}
