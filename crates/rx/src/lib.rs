@@ -1,6 +1,43 @@
-//! Rx.
+//! Rx, the RPC transport of AFS over UDP: client and server, wire-compatible with OpenAFS, AuriStorFS and
+//! Linux.
+//!
+//! The core is sans-IO: [`Endpoint`] takes datagrams and times, gives datagrams, events and the next timeout,
+//! and holds no socket, clock or thread. `docs/rx.md` explains the state machines, timers and extensions.
 
+pub mod abort;
+pub mod ack;
+mod call;
+mod config;
 pub mod congestion;
+mod connection;
+pub mod debug;
+mod endpoint;
+mod event;
+pub mod header;
+pub mod jumbo;
+pub mod packet;
+mod peer;
 pub mod perf;
 pub mod pmtud;
+mod receive;
+mod recovery;
 pub mod rtt;
+pub mod security;
+mod shared;
+mod stats;
+mod transmit;
+mod window;
+
+#[cfg(test)]
+mod tests;
+
+pub use call::{WriteBatch, WriteError};
+pub use config::EndpointConfig;
+pub use endpoint::{
+    CallMut, CallView, ConnectError, ConnectionView, Endpoint, OpenError, ReadError, Route, Service,
+};
+pub use event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
+pub use packet::PacketPool;
+pub use peer::{Peer, PeerCounters};
+pub use stats::EndpointStats;
+pub use transmit::{BURST_BYTES_MAX, SEGMENTS_MAX, Transmit};

@@ -1,0 +1,377 @@
+//! One call: a byte stream each way on one channel of a connection.
+//!
+//! This file holds the call's state and its write and read halves as the application sees them; what packets
+//! do to it is in `call/input.rs`, what it sends in `call/output.rs`.
+
+mod ack_policy;
+mod input;
+mod output;
+
+use std::time::Instant;
+
+use crate::connection::Core;
+use crate::event::{CallHandle, Event, Side};
+use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
+use crate::packet::{LentBuffer, Packet, PacketPool};
+use crate::receive::ReceiveWindow;
+use crate::recovery::Recovery;
+use crate::security::PacketContext;
+use crate::shared::Shared;
+use crate::window::SendWindow;
+
+pub(crate) use ack_policy::AckPolicy;
+pub(crate) use input::DataOutcome;
+pub(crate) use output::TimerOutcome;
+
+/// Where a server call stands before the application sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// Waits for the client's address or identity to be proved.
+    Held,
+    /// The application has its handle.
+    Delivered,
+}
+
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) handle: CallHandle,
+    pub(crate) side: Side,
+    pub(crate) delivery: Delivery,
+    pub(crate) tx: SendWindow,
+    pub(crate) recovery: Recovery,
+    /// One past the highest packet the peer's window takes.
+    pub(crate) edge: u32,
+    /// The packet that the application is filling.
+    filling: Option<Filling>,
+    /// The application has written its last byte.
+    pub(crate) finished_writing: bool,
+    write_refused: bool,
+    pub(crate) rx: ReceiveWindow,
+    pub(crate) acks: AckPolicy,
+    readable_told: bool,
+    /// Header serial of the latest ACK applied.
+    newest_ack: Option<u32>,
+    /// DATA packets sent since one asked for an ACK.
+    since_request: u32,
+    /// The congestion window, not the application, ended the last burst.
+    pub(crate) window_limited: bool,
+    pub(crate) ping_due: bool,
+    pub(crate) pinged: Option<(u32, Instant)>,
+    pub(crate) started_at: Instant,
+    pub(crate) heard_at: Instant,
+    pub(crate) progress_at: Instant,
+    pub(crate) last_ping_at: Instant,
+    /// Serials of the latest resends, to recognise in DUPLICATE ACKs.
+    resent: [u32; RESENT_REMEMBERED],
+    resent_at: usize,
+}
+
+#[derive(Debug)]
+struct Filling {
+    packet: Packet,
+    used: usize,
+    /// Data bytes this packet takes.
+    capacity: usize,
+}
+
+/// Payload buffers of consecutive packets, lent out to be filled outside the endpoint, for instance by a read
+/// from a file straight into them. Give it back with `CallMut::commit_batch`; it counts as in use till then.
+#[derive(Debug, Default)]
+#[must_use = "buffers that do not come back are leaked"]
+pub struct WriteBatch {
+    pub(crate) buffers: Vec<LentBuffer>,
+}
+
+impl WriteBatch {
+    /// The payload rooms, in order, each to be filled whole before the next is begun.
+    pub fn rooms(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.buffers.iter_mut().map(LentBuffer::room)
+    }
+
+    /// Bytes of room in all.
+    pub fn len(&self) -> usize {
+        self.buffers.iter().map(|buffer| buffer.end - buffer.start).sum()
+    }
+
+    /// Whether there is no room at all.
+    pub fn is_empty(&self) -> bool {
+        self.buffers.is_empty()
+    }
+}
+
+/// Why a call takes no bytes now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WriteError {
+    /// The call has as much queued as it may; [`Event::Writable`] follows.
+    #[error("no room to write now")]
+    Blocked,
+    /// The writing half was finished.
+    #[error("the call's writing half is finished")]
+    Finished,
+    /// The security class refused a packet; the call is aborted with this code.
+    #[error("security class refused a packet with code {0}")]
+    Security(i32),
+}
+
+impl Call {
+    pub(crate) fn new(handle: CallHandle, side: Side, core: &Core, shared: &Shared, now: Instant) -> Self {
+        let peer = &shared.peers[core.peer];
+        let large = peer.takes_large_windows();
+        let offered = shared.config.receive_window;
+        let window = if large { offered } else { offered.min(CLASSIC_WINDOW_MAX) };
+        let edge = 1 + if peer.extended { peer.window } else { peer.window.min(INITIAL_SEND_WINDOW) };
+        let delivery = if side == Side::Client { Delivery::Delivered } else { Delivery::Held };
+        Self {
+            handle,
+            side,
+            delivery,
+            tx: SendWindow::new(),
+            recovery: Recovery::new(),
+            edge,
+            filling: None,
+            finished_writing: false,
+            write_refused: false,
+            rx: ReceiveWindow::new(window),
+            acks: AckPolicy::new(large),
+            readable_told: false,
+            newest_ack: None,
+            since_request: 0,
+            window_limited: false,
+            ping_due: false,
+            pinged: None,
+            started_at: now,
+            heard_at: now,
+            progress_at: now,
+            last_ping_at: now,
+            resent: [0; RESENT_REMEMBERED],
+            resent_at: 0,
+        }
+    }
+
+    /// Room in the packet being filled, at least one byte.
+    pub(crate) fn reserve<'s>(
+        &mut self,
+        core: &mut Core,
+        shared: &'s mut Shared,
+        send_limit: u32,
+    ) -> Result<&'s mut [u8], WriteError> {
+        self.refuse_if_finished()?;
+        if self.filling.as_ref().is_some_and(|filling| filling.used == filling.capacity) {
+            self.queue_filling(core, shared, false)?;
+        }
+        if self.filling.is_none() {
+            self.filling = Some(self.start_packet(core, shared, send_limit)?);
+        }
+        let Some(filling) = &self.filling else { return Err(WriteError::Blocked) };
+        let room = core.security.header_room();
+        let range = room + filling.used..room + filling.capacity;
+        Ok(&mut shared.pool.payload_room(&filling.packet)[range])
+    }
+
+    /// Says that `count` bytes of the reserved room are filled.
+    pub(crate) fn commit(&mut self, count: usize) {
+        if let Some(filling) = &mut self.filling {
+            assert!(count <= filling.capacity - filling.used, "commit at most what was reserved");
+            filling.used += count;
+        }
+    }
+
+    /// Lends whole packets' rooms for about `len` bytes, at least one packet.
+    pub(crate) fn lend(
+        &mut self,
+        len: usize,
+        core: &mut Core,
+        shared: &mut Shared,
+        send_limit: u32,
+    ) -> Result<WriteBatch, WriteError> {
+        self.refuse_if_finished()?;
+        if self.filling.is_some() {
+            self.queue_filling(core, shared, false)?;
+        }
+        let header_room = core.security.header_room();
+        let mut batch = WriteBatch::default();
+        let mut granted = 0;
+        while granted < len {
+            let ahead = batch.buffers.len() as u32;
+            let filling = match self.start_packet(core, shared, send_limit.saturating_sub(ahead)) {
+                Ok(filling) => filling,
+                Err(error) if batch.buffers.is_empty() => return Err(error),
+                Err(_) => break,
+            };
+            let end = header_room + filling.capacity.min(len - granted);
+            granted += end - header_room;
+            batch.buffers.push(shared.pool.lend(filling.packet, header_room, end));
+        }
+        Ok(batch)
+    }
+
+    /// Takes a lent batch back with its first `filled` bytes written; rooms beyond are freed.
+    pub(crate) fn commit_batch(
+        &mut self,
+        batch: WriteBatch,
+        mut filled: usize,
+        core: &mut Core,
+        shared: &mut Shared,
+    ) -> Result<(), WriteError> {
+        let mut outcome = self.refuse_if_finished();
+        for lent in batch.buffers {
+            let room = lent.end - lent.start;
+            let packet = shared.pool.restore(lent);
+            let used = room.min(filled);
+            filled -= used;
+            if used == 0 || outcome.is_err() {
+                shared.pool.free(packet);
+                continue;
+            }
+            if self.filling.is_some() {
+                outcome = self.queue_filling(core, shared, false);
+            }
+            self.filling = Some(Filling { packet, used, capacity: room });
+        }
+        outcome
+    }
+
+    /// Queues the packet being filled, as the last one if the writing half is finished with it.
+    pub(crate) fn flush(&mut self, core: &mut Core, shared: &mut Shared) -> Result<(), WriteError> {
+        if self.filling.as_ref().is_some_and(|filling| filling.used > 0) {
+            self.queue_filling(core, shared, false)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the writing half: everything written so far goes out, the last packet marked as such.
+    pub(crate) fn finish(&mut self, core: &mut Core, shared: &mut Shared) -> Result<(), WriteError> {
+        self.refuse_if_finished()?;
+        if self.filling.is_none() {
+            let packet = shared.pool.alloc().ok_or_else(|| self.refuse_write(shared))?;
+            self.filling = Some(Filling { packet, used: 0, capacity: 0 });
+        }
+        self.queue_filling(core, shared, true)?;
+        self.finished_writing = true;
+        Ok(())
+    }
+
+    fn refuse_if_finished(&self) -> Result<(), WriteError> {
+        if self.finished_writing { Err(WriteError::Finished) } else { Ok(()) }
+    }
+
+    fn refuse_write(&mut self, shared: &mut Shared) -> WriteError {
+        self.write_refused = true;
+        shared.waiting_for_packets.push_back(self.handle);
+        WriteError::Blocked
+    }
+
+    fn start_packet(
+        &mut self,
+        core: &Core,
+        shared: &mut Shared,
+        send_limit: u32,
+    ) -> Result<Filling, WriteError> {
+        if self.tx.held() >= send_limit {
+            self.write_refused = true;
+            return Err(WriteError::Blocked);
+        }
+        if shared.pool.free_count() <= shared.reserved_from_writers {
+            return Err(self.refuse_write(shared));
+        }
+        let Some(packet) = shared.pool.alloc() else { return Err(self.refuse_write(shared)) };
+        let size = shared.peers[core.peer].packet_size().min(HEADER_LEN + shared.pool.payload_max());
+        let rooms = core.security.header_room() + core.security.trailer_room();
+        Ok(Filling { packet, used: 0, capacity: size - HEADER_LEN - rooms })
+    }
+
+    /// Seals the packet being filled, writes its header and puts it on the send window.
+    fn queue_filling(&mut self, core: &mut Core, shared: &mut Shared, last: bool) -> Result<(), WriteError> {
+        let Some(filling) = self.filling.take() else { return Ok(()) };
+        let seq = self.tx.end();
+        let cid = core.cid | u32::from(self.handle.channel);
+        let from_client = self.side == Side::Client;
+        let context = PacketContext { epoch: core.epoch, cid, call: self.handle.number, seq, from_client };
+        let room = core.security.header_room() + filling.used + core.security.trailer_room();
+        let payload = &mut shared.pool.payload_room(&filling.packet)[..room];
+        let sealed = match core.security.seal(&context, payload, filling.used) {
+            Ok(sealed) => sealed,
+            Err(error) => {
+                shared.pool.free(filling.packet);
+                return Err(WriteError::Security(error.code));
+            }
+        };
+        shared.pool.set_payload_len(&filling.packet, sealed.len);
+        let upgrade = from_client && seq == 1 && core.wants_upgrade;
+        let header = Header {
+            epoch: core.epoch,
+            cid,
+            call: self.handle.number,
+            seq,
+            serial: 0,
+            kind: PacketType::Data,
+            flags: core.side_flag() | if last { flags::LAST_PACKET } else { 0 },
+            user_status: if upgrade { SERVICE_UPGRADE } else { 0 },
+            security: core.security_index,
+            checksum: sealed.checksum,
+            service: core.service,
+        };
+        let buffer = shared.pool.buffer_mut(&filling.packet);
+        header.encode(buffer.first_chunk_mut().expect("a buffer holds a header"));
+        self.tx.queue(filling.packet, last);
+        Ok(())
+    }
+
+    /// Tells the application that it may write again, if it was refused and there is now a fair amount of room.
+    pub(crate) fn tell_writable(&mut self, send_limit: u32, shared: &mut Shared) {
+        if self.write_refused && !self.finished_writing && self.tx.held() <= send_limit * 3 / 4 {
+            self.write_refused = false;
+            shared.events.push_back(Event::Writable(self.handle));
+        }
+    }
+
+    /// Tells the application once that there is something to read.
+    pub(crate) fn tell_readable(&mut self, shared: &mut Shared) {
+        if self.readable_told || self.delivery == Delivery::Held {
+            return;
+        }
+        if self.rx.is_readable() || self.rx.is_complete() {
+            self.readable_told = true;
+            shared.events.push_back(Event::Readable(self.handle));
+        }
+    }
+
+    /// Marks `count` bytes as read. Returns false if there were not that many.
+    pub(crate) fn consume(&mut self, count: usize, now: Instant, core: &Core, shared: &mut Shared) -> bool {
+        let missing = self.rx.consume(count, &mut shared.pool);
+        if !self.rx.is_readable() {
+            self.readable_told = false;
+        }
+        let peer = &shared.peers[core.peer];
+        self.acks.on_consumed(now, &self.rx, self.side, peer.modern, &shared.config);
+        missing == 0
+    }
+
+    /// The reader found nothing: tell it when there is something again.
+    pub(crate) fn blocked_reading(&mut self) {
+        self.readable_told = self.rx.is_complete();
+    }
+
+    /// Frees every packet the call holds.
+    pub(crate) fn clear(&mut self, pool: &mut PacketPool) {
+        self.tx.clear(pool);
+        self.rx.clear(pool);
+        if let Some(filling) = self.filling.take() {
+            pool.free(filling.packet);
+        }
+    }
+
+    /// Whether a client call has nothing left to do.
+    pub(crate) fn is_over(&self) -> bool {
+        match self.side {
+            Side::Client => self.rx.is_consumed(),
+            Side::Server => self.finished_writing && self.tx.outstanding() == 0 && self.tx.unsent() == 0,
+        }
+    }
+}
+
+/// Windows above this are offered only to peers known to take them (the soft-ACK table's size).
+const CLASSIC_WINDOW_MAX: u32 = 255;
+/// Packets sent on a new call before the peer's window for it is known.
+const INITIAL_SEND_WINDOW: u32 = 16;
+const RESENT_REMEMBERED: usize = 16;

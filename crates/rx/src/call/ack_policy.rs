@@ -1,0 +1,165 @@
+//! When a call acknowledges what it received (OpenAFS `rxi_ReceiveDataPacket`; `docs/rx.md`, "ACK frequency").
+
+use std::time::Instant;
+
+use crate::ack::AckReason;
+use crate::config::EndpointConfig;
+use crate::event::Side;
+use crate::header::serial_after;
+use crate::receive::ReceiveWindow;
+
+/// What ACKs a call owes. At most one ordinary ACK and one ping answer go out in a transmit pass, however many
+/// packets the batch before it held.
+#[derive(Debug)]
+pub(crate) struct AckPolicy {
+    due: Option<AckReason>,
+    at: Option<Instant>,
+    /// Serial to name in the next ACK.
+    prompt: u32,
+    /// A ping to answer, by its serial.
+    ping: Option<u32>,
+    unacked: u32,
+    /// `base` and window edge as last stated.
+    stated_base: u32,
+    stated_edge: u32,
+    /// Hard-acknowledge on receipt; see `ReceiveWindow::hard_ack`.
+    pub(crate) on_receipt: bool,
+}
+
+impl AckPolicy {
+    pub(crate) fn new(on_receipt: bool) -> Self {
+        Self {
+            due: None,
+            at: None,
+            prompt: 0,
+            ping: None,
+            unacked: 0,
+            stated_base: 1,
+            stated_edge: 0,
+            on_receipt,
+        }
+    }
+
+    /// An in-order packet came. Stock peers get an ACK for every second packet; modern ones ask for theirs.
+    pub(crate) fn on_in_order(
+        &mut self,
+        now: Instant,
+        serial: u32,
+        wants_ack: bool,
+        modern: bool,
+        config: &EndpointConfig,
+    ) {
+        self.name(serial);
+        self.unacked += 1;
+        let stride = if modern { MODERN_STRIDE } else { STOCK_STRIDE };
+        if wants_ack {
+            self.due = Some(AckReason::Requested);
+        } else if self.unacked >= stride {
+            self.due.get_or_insert(AckReason::Idle);
+        } else {
+            self.at.get_or_insert(now + config.ack_delay);
+        }
+    }
+
+    /// A packet came that must be answered at once: out of order, twice, or beyond the window.
+    pub(crate) fn on_oddity(&mut self, serial: u32, reason: AckReason) {
+        if reason == AckReason::Duplicate && self.due.is_none() {
+            self.prompt = serial;
+        } else {
+            self.name(serial);
+        }
+        if reason != AckReason::Duplicate || self.due.is_none() {
+            self.due = Some(reason);
+        }
+    }
+
+    pub(crate) fn on_ping(&mut self, serial: u32) {
+        self.ping = Some(serial);
+    }
+
+    /// The reader used up packets: tell the peer once a fair part of the window has opened.
+    pub(crate) fn on_consumed(
+        &mut self,
+        now: Instant,
+        rx: &ReceiveWindow,
+        side: Side,
+        modern: bool,
+        config: &EndpointConfig,
+    ) {
+        if rx.is_complete() && side == Side::Server {
+            return;
+        }
+        let opened = if self.on_receipt {
+            rx.edge().saturating_sub(self.stated_edge)
+        } else {
+            rx.base() - self.stated_base
+        };
+        let enough = if modern { (rx.window() / 4).max(2) } else { STOCK_HARD_ACK };
+        if opened >= enough && self.stated_edge > 0 || !modern && opened >= enough {
+            self.due.get_or_insert(AckReason::Idle);
+        } else if opened > 0 {
+            self.at.get_or_insert(now + config.ack_delay);
+        }
+    }
+
+    fn name(&mut self, serial: u32) {
+        if self.due.is_none() && self.unacked == 0 || serial_after(serial, self.prompt) {
+            self.prompt = serial;
+        }
+    }
+
+    /// The ACK to send now: its reason and the serial to name.
+    pub(crate) fn take(&mut self, now: Instant) -> Option<(AckReason, u32)> {
+        if let Some(serial) = self.ping.take() {
+            return Some((AckReason::PingResponse, serial));
+        }
+        if let Some(reason) = self.due.take() {
+            return Some((reason, self.prompt));
+        }
+        if self.at.is_some_and(|at| now >= at) {
+            return Some((AckReason::Delay, self.prompt));
+        }
+        None
+    }
+
+    /// Whether [`take`](Self::take) would return one.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.ping.is_some() || self.due.is_some() || self.at.is_some_and(|at| now >= at)
+    }
+
+    /// Whether a ping waits for its answer.
+    pub(crate) fn owes_ping_answer(&self) -> bool {
+        self.ping.is_some()
+    }
+
+    /// An ACK with this `base` and window edge was built.
+    pub(crate) fn on_stated(&mut self, base: u32, edge: u32) {
+        self.stated_base = base;
+        self.stated_edge = edge;
+        self.unacked = 0;
+        self.due = None;
+        self.at = None;
+    }
+
+    /// DATA in the other direction has said it all: drop what was only delayed.
+    pub(crate) fn on_implied(&mut self) {
+        self.unacked = 0;
+        self.due = None;
+        self.at = None;
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.at
+    }
+
+    pub(crate) fn prompt(&self) -> u32 {
+        self.prompt
+    }
+}
+
+/// Packets that a stock peer sends before it expects an ACK.
+const STOCK_STRIDE: u32 = 2;
+/// The same for peers that set REQUEST_ACK where they want one; a bound for those that forget.
+const MODERN_STRIDE: u32 = 64;
+/// Packets used up before a stock peer is told.
+const STOCK_HARD_ACK: u32 = 3;

@@ -1,0 +1,295 @@
+//! What received packets do to a call. Nothing is sent from here: the next transmit pass does that.
+
+use std::time::Instant;
+
+use super::{Call, Delivery};
+use crate::ack::{Ack, AckReason};
+use crate::congestion::Controller;
+use crate::connection::Core;
+use crate::event::Side;
+use crate::header::{HEADER_LEN, Header};
+use crate::jumbo::SubPackets;
+use crate::receive::{Chunk, Verdict};
+use crate::security::PacketContext;
+use crate::shared::Shared;
+use crate::window::{AckOutcome, AckRefusal};
+
+/// What a DATA datagram led to beyond the call's own state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DataOutcome {
+    /// Taken or dropped; nothing else to do.
+    Done,
+    /// The call must be aborted with this code.
+    Abort(i32),
+}
+
+impl Call {
+    /// Takes the DATA packets of one datagram.
+    pub(crate) fn on_data(
+        &mut self,
+        now: Instant,
+        header: Header,
+        payload: &[u8],
+        core: &mut Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) -> DataOutcome {
+        if self.side == Side::Client {
+            self.on_reply_begun(now, core, controller, shared);
+        }
+        for part in SubPackets::new(header, payload) {
+            let Ok((part, bytes)) = part else {
+                shared.stats.bad_jumbograms += 1;
+                break;
+            };
+            shared.stats.data_received += 1;
+            if let DataOutcome::Abort(code) = self.on_data_packet(now, &part, bytes, core, shared) {
+                return DataOutcome::Abort(code);
+            }
+        }
+        self.rx.drop_used(&mut shared.pool);
+        self.tell_readable(shared);
+        DataOutcome::Done
+    }
+
+    fn on_data_packet(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        bytes: &[u8],
+        core: &mut Core,
+        shared: &mut Shared,
+    ) -> DataOutcome {
+        if header.seq == 0 || header.seq > SEQ_MAX || bytes.len() > shared.pool.payload_max() {
+            shared.stats.bad_data += 1;
+            return DataOutcome::Done;
+        }
+        let peer = &shared.peers[core.peer];
+        if !self.acks.on_receipt && peer.takes_large_windows() {
+            self.acks.on_receipt = true;
+            self.rx.set_window(shared.config.receive_window);
+        }
+        let modern = peer.modern || peer.extended;
+        let verdict = self.rx.classify(header.seq, header.is_last());
+        match verdict {
+            Verdict::AfterLast => {
+                shared.stats.bad_data += 1;
+                return DataOutcome::Done;
+            }
+            Verdict::Duplicate => {
+                shared.stats.duplicates += 1;
+                self.acks.on_oddity(header.serial, AckReason::Duplicate);
+                return DataOutcome::Done;
+            }
+            Verdict::BeyondWindow => {
+                shared.stats.beyond_window += 1;
+                self.acks.on_oddity(header.serial, AckReason::ExceedsWindow);
+                return DataOutcome::Done;
+            }
+            Verdict::InOrder | Verdict::Ahead => {}
+        }
+        if !core.may_hold(self.rx.held()) || shared.pool.free_count() <= shared.reserved_from_readers {
+            shared.stats.no_buffers += 1;
+            return DataOutcome::Done;
+        }
+        let Some(packet) = shared.pool.alloc() else {
+            shared.stats.no_buffers += 1;
+            return DataOutcome::Done;
+        };
+        shared.pool.payload_room(&packet)[..bytes.len()].copy_from_slice(bytes);
+        shared.pool.set_payload_len(&packet, bytes.len());
+        let mut chunk = Chunk { packet, start: 0, end: bytes.len() as u32, sealed: Some(header.checksum) };
+        if core.is_authentic()
+            && let Err(code) = open(&mut chunk, header.seq, self.context(core), core, shared)
+        {
+            shared.pool.free(chunk.packet);
+            return DataOutcome::Abort(code);
+        }
+        let had_gap = self.rx.has_gap();
+        self.rx.store(header.seq, header.is_last(), chunk);
+        self.progress_at = now;
+        if verdict == Verdict::Ahead || had_gap {
+            self.acks.on_oddity(header.serial, AckReason::OutOfSequence);
+        } else {
+            self.acks.on_in_order(now, header.serial, header.wants_ack(), modern, &shared.config);
+        }
+        DataOutcome::Done
+    }
+
+    fn context(&self, core: &Core) -> PacketContext {
+        PacketContext {
+            epoch: core.epoch,
+            cid: core.cid | u32::from(self.handle.channel),
+            call: self.handle.number,
+            seq: 0,
+            from_client: self.side == Side::Server,
+        }
+    }
+
+    /// Opens the packets that came before the client had proved itself.
+    pub(crate) fn open_held(&mut self, core: &mut Core, shared: &mut Shared) -> Result<(), i32> {
+        let context = self.context(core);
+        for (seq, chunk) in self.rx.held_mut() {
+            open(chunk, seq, context, core, shared)?;
+        }
+        Ok(())
+    }
+
+    /// A reply to a finished request shows that all of the request arrived.
+    fn on_reply_begun(
+        &mut self,
+        now: Instant,
+        core: &Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) {
+        if self.finished_writing && self.tx.unsent() == 0 && !self.tx.is_empty() {
+            self.on_ack_all(now, core, controller, shared);
+        }
+    }
+
+    /// Everything sent has arrived.
+    pub(crate) fn on_ack_all(
+        &mut self,
+        now: Instant,
+        core: &Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) {
+        let in_flight = self.tx.in_flight();
+        let serial = core.serial;
+        let outcome = self.tx.on_ack_all(&mut shared.pool);
+        self.recovery.on_ack(now, serial, &AckOutcome { delivered: None, ..outcome }, self.tx.base());
+        if outcome.newly_acked > 0 {
+            self.progress_at = now;
+            let rtt = &shared.peers[core.peer].rtt;
+            let limited = self.was_window_limited(in_flight, controller);
+            controller.on_ack(now, outcome.newly_acked, rtt, !limited);
+        }
+    }
+
+    /// Applies an ACK packet.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        ack: &Ack<'_>,
+        core: &Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) {
+        match self.tx.check(ack) {
+            Ok(()) => {}
+            Err(AckRefusal::Stale) => {
+                shared.stats.acks_stale += 1;
+                return;
+            }
+            Err(AckRefusal::NeverSent) => {
+                shared.stats.acks_never_sent += 1;
+                return;
+            }
+        }
+        let newest = self.newest_ack.is_none_or(|serial| crate::header::serial_after(header.serial, serial));
+        if newest {
+            self.newest_ack = Some(header.serial);
+        }
+        let peer = &mut shared.peers[core.peer];
+        if newest || ack.first > self.tx.base() {
+            let window = ack.trailer.map_or(crate::ack::WINDOW_WITHOUT_TRAILER, |trailer| trailer.window);
+            let window = window.clamp(1, crate::congestion::MAXIMUM_WINDOW);
+            self.edge = ack.first.saturating_add(window);
+        }
+        let in_flight = self.tx.in_flight();
+        let outcome = self.tx.on_ack(ack, newest, &mut shared.pool);
+        if let Some((serial, sent_at)) = self.pinged
+            && ack.reason == AckReason::PingResponse
+            && ack.serial == serial
+        {
+            self.pinged = None;
+            peer.rtt.update(now.saturating_duration_since(sent_at));
+            self.recovery.note_delivered(now, serial, sent_at);
+        }
+        if let Some(sent_at) = outcome.prompted_by.filter(|_| ack.reason != AckReason::Delay) {
+            peer.rtt.update(now.saturating_duration_since(sent_at));
+        }
+        let mut undo = self.recovery.on_ack(now, ack.serial, &outcome, self.tx.base());
+        shared.stats.resends_spurious += u64::from(outcome.spurious);
+        if ack.reason == AckReason::Duplicate && self.forget_resent(ack.serial) {
+            shared.stats.resends_spurious += 1;
+            undo |= self.recovery.note_spurious(1);
+        }
+        if undo {
+            controller.on_spurious_loss(now);
+        }
+        if outcome.newly_acked > 0 {
+            self.progress_at = now;
+            let limited = self.was_window_limited(in_flight, controller);
+            controller.on_ack(now, outcome.newly_acked, &peer.rtt, !limited);
+        }
+        self.look_for_losses(now, core, controller, shared);
+    }
+
+    /// Whether the window, not the application, bounded what was in flight before an ACK.
+    fn was_window_limited(&self, in_flight: u32, controller: &dyn Controller) -> bool {
+        self.window_limited || in_flight >= controller.window()
+    }
+
+    /// Marks losses and tells the controller of a new episode.
+    pub(crate) fn look_for_losses(
+        &mut self,
+        now: Instant,
+        core: &Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) {
+        let episode = self.recovery.detect(now, &mut self.tx, &shared.peers[core.peer].rtt);
+        if let Some(sent_at) = episode {
+            controller.on_loss(now, sent_at, self.tx.in_flight());
+        }
+    }
+
+    pub(super) fn remember_resent(&mut self, serial: u32) {
+        self.resent[self.resent_at] = serial;
+        self.resent_at = (self.resent_at + 1) % self.resent.len();
+    }
+
+    /// Whether `serial` was a resend not yet known as needless; forgets it. Its packet may have been counted
+    /// by the ACK table already, which removes nothing here, so both ways of counting exclude each other by
+    /// the receiver's order: the table speaks first only if the resend had not arrived.
+    fn forget_resent(&mut self, serial: u32) -> bool {
+        let found = self.resent.iter_mut().find(|known| **known == serial && serial != 0);
+        found.map(|known| *known = 0).is_some()
+    }
+
+    /// Lets the application see the call, once its connection is proved and its first bytes are there.
+    pub(crate) fn may_deliver(&self) -> bool {
+        self.side == Side::Server && self.delivery == Delivery::Held && self.rx.next() > 1
+    }
+}
+
+fn open(
+    chunk: &mut Chunk,
+    seq: u32,
+    context: PacketContext,
+    core: &mut Core,
+    shared: &mut Shared,
+) -> Result<(), i32> {
+    let Some(checksum) = chunk.sealed.take() else { return Ok(()) };
+    let len = shared.pool.len(&chunk.packet) - HEADER_LEN;
+    let payload = &mut shared.pool.payload_room(&chunk.packet)[..len];
+    match core.security.open(&PacketContext { seq, ..context }, checksum, payload) {
+        Ok(data) if data.start <= data.end && data.end <= len => {
+            chunk.start = data.start as u32;
+            chunk.end = data.end as u32;
+            Ok(())
+        }
+        Ok(_) => Err(crate::abort::PROTOCOL_ERROR),
+        Err(error) => {
+            shared.stats.security_refusals += 1;
+            Err(error.code)
+        }
+    }
+}
+
+/// Sequence numbers end well before they wrap; a stream that long is not a call.
+const SEQ_MAX: u32 = 0xffff_0000;

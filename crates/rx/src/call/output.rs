@@ -1,0 +1,338 @@
+//! What a call sends in a transmit pass: ACKs it owes, pings, and DATA as far as the windows allow.
+
+use std::time::Instant;
+
+use super::Call;
+use crate::ack::{self, AckFields, AckReason, Trailer};
+use crate::congestion::Controller;
+use crate::connection::Core;
+use crate::event::{DeadReason, Side};
+use crate::header::{HEADER_LEN, Header, PacketType, flags, restamp};
+use crate::packet::{Packet, PacketRef};
+use crate::recovery::Timeout;
+use crate::shared::Shared;
+
+/// What a call's timers led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimerOutcome {
+    /// The call goes on; it may have something to send.
+    Alive,
+    /// The call is over.
+    Dead(DeadReason),
+}
+
+impl Call {
+    /// The next packet to send, pinned; `None` when there is nothing more now.
+    pub(crate) fn next_packet(
+        &mut self,
+        now: Instant,
+        core: &mut Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) -> Option<PacketRef> {
+        if self.ack_is_wanted(now, controller)
+            && let Some((reason, serial)) = self.acks.take(now)
+        {
+            return self.build_ack(reason, serial, 0, core, shared);
+        }
+        if std::mem::take(&mut self.ping_due) {
+            return self.send_ping(now, core, shared);
+        }
+        self.next_data(now, core, controller, shared)
+    }
+
+    /// A server whose reply is about to begin needs no ACK for the request: the reply says it all.
+    fn ack_is_wanted(&mut self, now: Instant, controller: &dyn Controller) -> bool {
+        if !self.acks.is_due(now) {
+            return false;
+        }
+        let reply_implies = self.side == Side::Server
+            && self.rx.is_complete()
+            && self.tx.next() == 1
+            && self.tx.in_flight() < controller.window()
+            && self.tx.peek(self.edge).is_some();
+        !reply_implies || self.acks.owes_ping_answer()
+    }
+
+    fn next_data(
+        &mut self,
+        now: Instant,
+        core: &mut Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) -> Option<PacketRef> {
+        let in_flight = self.tx.in_flight();
+        let window = controller.window();
+        if in_flight >= window {
+            self.window_limited = self.tx.has_lost() || self.tx.unsent() > 0;
+            return None;
+        }
+        let edge = self.edge;
+        let outgoing = self.tx.peek(edge)?;
+        if !core.may_send(shared.pool.len(outgoing.packet), shared) {
+            return None;
+        }
+        let (seq, last, resent) = (outgoing.seq, outgoing.last, outgoing.resent);
+        // A transmit in progress reads the buffer: send a copy, so that its bytes do not change under it.
+        let copy =
+            if shared.pool.is_pinned(outgoing.packet) { Some(shared.copy(outgoing.packet)?) } else { None };
+        let serial = core.next_serial();
+        let more = in_flight + 1 < window && seq + 1 < edge && self.tx.unsent() > u32::from(!resent);
+        let wants_ack = self.wants_ack(now, last, resent, more, window, core, shared);
+        let bits = core.side_flag()
+            | if last { flags::LAST_PACKET } else { 0 }
+            | if wants_ack { flags::REQUEST_ACK } else { 0 }
+            | if more { flags::MORE_PACKETS } else { 0 };
+        let reference = match copy {
+            Some(copy) => {
+                restamp(shared.pool.buffer_mut(&copy), serial, bits);
+                shared.pin_once(copy)
+            }
+            None => {
+                let packet = self.tx.peek(edge)?.packet;
+                restamp(shared.pool.buffer_mut(packet), serial, bits);
+                shared.pool.pin(packet)
+            }
+        };
+        self.tx.sent(seq, serial, now);
+        self.recovery.on_sent(now, serial, wants_ack, in_flight == 0, resent);
+        controller.on_sent(now, in_flight + 1);
+        self.window_limited = false;
+        self.since_request = if wants_ack { 0 } else { self.since_request + 1 };
+        if seq == 1 && self.side == Side::Server {
+            self.acks.on_implied();
+        }
+        shared.stats.data_sent += 1;
+        if resent {
+            self.remember_resent(serial);
+            shared.stats.resends += 1;
+            shared.peers[core.peer].counters.resends += 1;
+        } else {
+            self.progress_at = now;
+        }
+        Some(reference)
+    }
+
+    /// Asks for an ACK often enough to keep the sender's clock running and no more: every quarter of the
+    /// congestion window up to 64 packets, at the end of a burst if no ACK is on its way, with every resend,
+    /// and once a second for the round trip. Never on the last packet of a reply: OpenAFS would answer with
+    /// soft ACKs and forget the hard one.
+    #[allow(clippy::too_many_arguments)]
+    fn wants_ack(
+        &self,
+        now: Instant,
+        last: bool,
+        resent: bool,
+        more: bool,
+        window: u32,
+        core: &Core,
+        shared: &mut Shared,
+    ) -> bool {
+        if last && self.side == Side::Server {
+            return false;
+        }
+        let stride = (window / 4).clamp(1, REQUEST_STRIDE_MAX);
+        let peer = &mut shared.peers[core.peer];
+        let stale = peer.rtt_asked_at.is_none_or(|at| now.saturating_duration_since(at) >= RTT_REFRESH);
+        let burst_ends = !more && !last && !self.recovery.awaits_ack();
+        let asks = resent || stale || burst_ends || self.since_request + 1 >= stride && !last;
+        if asks {
+            peer.rtt_asked_at = Some(now);
+        }
+        asks
+    }
+
+    /// Builds and pins an ACK packet. `padded_to` is the size of a path-MTU probe, or 0.
+    pub(crate) fn build_ack(
+        &mut self,
+        reason: AckReason,
+        prompt: u32,
+        padded_to: usize,
+        core: &mut Core,
+        shared: &mut Shared,
+    ) -> Option<PacketRef> {
+        let first = self.rx.hard_ack(self.acks.on_receipt);
+        let fields = AckFields {
+            first,
+            previous: self.rx.highest(),
+            serial: prompt,
+            reason,
+            trailer: Trailer { window: self.rx.window_from(first), ..shared.trailer(core.peer) },
+            extended: shared.config.extensions,
+        };
+        let packet = shared.alloc_control()?;
+        let mut runs = self.rx.runs_from(first + ack::ACKS_MAX as u32);
+        let room = shared.pool.payload_room(&packet);
+        let len = ack::encode(room, &fields, |table| self.rx.fill_table(first, table), || runs.next());
+        drop(runs);
+        let padded = padded_to.saturating_sub(HEADER_LEN).clamp(len, room.len());
+        room[len..padded].fill(0);
+        shared.pool.set_payload_len(&packet, padded);
+        if !core.may_send(HEADER_LEN + padded, shared) {
+            shared.pool.free(packet);
+            return None;
+        }
+        let ping = reason == AckReason::Ping;
+        let bits = flags::SLOW_START_OK | if ping { flags::REQUEST_ACK } else { 0 };
+        let header = self.header(PacketType::Ack, bits, core);
+        header.encode(shared.pool.buffer_mut(&packet).first_chunk_mut().expect("a buffer holds a header"));
+        self.acks.on_stated(self.rx.base(), self.rx.edge());
+        shared.stats.acks_sent += 1;
+        Some(shared.pin_once(packet))
+    }
+
+    fn send_ping(&mut self, now: Instant, core: &mut Core, shared: &mut Shared) -> Option<PacketRef> {
+        self.last_ping_at = now;
+        let reference = self.build_ack(AckReason::Ping, self.acks.prompt(), 0, core, shared)?;
+        self.pinged = Some((core.serial, now));
+        shared.stats.pings_sent += 1;
+        Some(reference)
+    }
+
+    /// A header for a packet of this call; takes the next serial.
+    pub(crate) fn header(&self, kind: PacketType, bits: u8, core: &mut Core) -> Header {
+        Header {
+            epoch: core.epoch,
+            cid: core.cid | u32::from(self.handle.channel),
+            call: self.handle.number,
+            seq: 0,
+            serial: core.next_serial(),
+            kind,
+            flags: core.side_flag() | bits,
+            user_status: 0,
+            security: core.security_index,
+            checksum: 0,
+            service: core.service,
+        }
+    }
+
+    /// When [`on_timer`](Self::on_timer) should run next.
+    pub(crate) fn deadline(&self, core: &Core, shared: &Shared) -> Instant {
+        let config = &shared.config;
+        let mut earliest = self.keepalive_at(shared).min(self.heard_at + config.dead_time);
+        if let Some(idle) = config.idle_time.filter(|_| self.waits_for_peer()) {
+            earliest = earliest.min(self.progress_at + idle);
+        }
+        if let Some(hard) = config.hard_time {
+            earliest = earliest.min(self.started_at + hard);
+        }
+        let rtt = &shared.peers[core.peer].rtt;
+        let send = self.recovery.deadline(&self.tx, rtt);
+        let blocked = self.window_probe_at(core, shared);
+        [self.acks.deadline(), send, blocked].into_iter().flatten().fold(earliest, Instant::min)
+    }
+
+    /// Runs whatever timers are due.
+    pub(crate) fn on_timer(
+        &mut self,
+        now: Instant,
+        core: &mut Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) -> TimerOutcome {
+        if let Some(reason) = self.dead_reason(now, shared) {
+            return TimerOutcome::Dead(reason);
+        }
+        if now >= self.keepalive_at(shared) {
+            self.ping_due = true;
+            self.last_ping_at = now;
+        }
+        if self.window_probe_at(core, shared).is_some_and(|at| now >= at) {
+            self.ping_due = true;
+            self.last_ping_at = now;
+        }
+        match self.recovery.on_timeout(now, &self.tx, &shared.peers[core.peer].rtt) {
+            Timeout::None => {}
+            Timeout::Reorder => self.look_for_losses(now, core, controller, shared),
+            Timeout::Probe => {
+                self.ping_due = true;
+                shared.stats.tail_probes += 1;
+            }
+            Timeout::Resend => {
+                shared.stats.timeouts += 1;
+                if self.recovery.on_rto(now, &mut self.tx) {
+                    controller.on_rto(now);
+                    self.note_black_hole(now, core, shared);
+                }
+            }
+        }
+        TimerOutcome::Alive
+    }
+
+    /// Timeouts in a row with large packets: the path may have stopped carrying them.
+    fn note_black_hole(&mut self, now: Instant, core: &Core, shared: &mut Shared) {
+        if self.recovery.backoff() == BLACK_HOLE_TIMEOUTS {
+            shared.peers[core.peer].mtu.on_black_hole(now);
+        }
+    }
+
+    fn dead_reason(&self, now: Instant, shared: &Shared) -> Option<DeadReason> {
+        let config = &shared.config;
+        if now >= self.heard_at + config.dead_time {
+            return Some(DeadReason::Silent);
+        }
+        if config.hard_time.is_some_and(|hard| now >= self.started_at + hard) {
+            return Some(DeadReason::HardLimit);
+        }
+        let idle = config.idle_time.is_some_and(|idle| now >= self.progress_at + idle);
+        (idle && self.waits_for_peer()).then_some(DeadReason::Idle)
+    }
+
+    /// Whether the next move is the peer's: the idle limit does not punish a slow application on our side.
+    fn waits_for_peer(&self) -> bool {
+        let peer_sends = !self.rx.is_complete() && !self.rx.is_readable();
+        let peer_acks = self.tx.outstanding() > 0;
+        match self.side {
+            Side::Client => self.finished_writing && peer_sends || peer_acks,
+            Side::Server => peer_sends || peer_acks,
+        }
+    }
+
+    fn keepalive_at(&self, shared: &Shared) -> Instant {
+        self.heard_at.max(self.last_ping_at) + shared.config.dead_time / KEEPALIVES_PER_DEAD_TIME
+    }
+
+    /// All that was sent has arrived, more is waiting, and the peer's window is shut: the ACK that opens it
+    /// may be lost, so ask.
+    fn window_probe_at(&self, core: &Core, shared: &Shared) -> Option<Instant> {
+        let shut = self.tx.outstanding() == 0 && self.tx.unsent() > 0 && self.tx.next() >= self.edge;
+        let wait = shared.peers[core.peer].rtt.rto();
+        shut.then(|| self.heard_at.max(self.last_ping_at) + wait)
+    }
+}
+
+impl Shared {
+    /// A buffer for a packet that lives only until it is sent.
+    pub(crate) fn alloc_control(&mut self) -> Option<Packet> {
+        let packet = self.pool.alloc();
+        if packet.is_none() {
+            self.stats.transmit_starved += 1;
+        }
+        packet
+    }
+
+    /// Pins a packet for one transmit and gives it back with that.
+    pub(crate) fn pin_once(&mut self, packet: Packet) -> PacketRef {
+        let reference = self.pool.pin(&packet);
+        self.pool.free(packet);
+        reference
+    }
+
+    fn copy(&mut self, packet: &Packet) -> Option<Packet> {
+        let copy = self.alloc_control()?;
+        let len = self.pool.len(packet);
+        self.scratch[..len].copy_from_slice(self.pool.bytes(packet));
+        self.pool.buffer_mut(&copy)[..len].copy_from_slice(&self.scratch[..len]);
+        self.pool.set_payload_len(&copy, len - HEADER_LEN);
+        Some(copy)
+    }
+}
+
+/// Most DATA packets between two that ask for an ACK.
+const REQUEST_STRIDE_MAX: u32 = 64;
+/// How old the last request for an ACK may be before the next DATA packet asks, for the round trip's sake.
+const RTT_REFRESH: std::time::Duration = std::time::Duration::from_secs(1);
+/// Pings within one dead time (OpenAFS: deadtime / 6).
+const KEEPALIVES_PER_DEAD_TIME: u32 = 6;
+/// Timeouts in a row that count as a black hole.
+const BLACK_HOLE_TIMEOUTS: u32 = 3;

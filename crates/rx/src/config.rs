@@ -1,0 +1,81 @@
+//! Limits and timers of an endpoint.
+
+use std::time::Duration;
+
+use crate::congestion::Algorithm;
+
+/// What an endpoint may use and how long it waits. The defaults suit a server of many clients.
+#[derive(Clone, Debug)]
+pub struct EndpointConfig {
+    /// Packet buffers in the pool.
+    pub packets: usize,
+    /// Largest datagram payload sent or buffered, bytes: Rx header and data. Bounds path-MTU discovery.
+    pub packet_size_max: u16,
+    /// Datagram payload to start with on an unknown path, bytes (stock Rx: 1444).
+    pub packet_size_initial: u16,
+    /// Receive window of a call towards peers that take windows over 255, packets.
+    pub receive_window: u32,
+    /// Packets that one call may have queued and unacknowledged.
+    pub send_window: u32,
+    /// Connections, both sides together.
+    pub connections_max: usize,
+    /// Server connections whose client's address is not yet proved; the oldest gives way to the newest.
+    pub unproved_max: usize,
+    /// Congestion controller of new calls.
+    pub congestion: Algorithm,
+    /// Check that a client answers at its address before its first call is delivered.
+    pub check_reach: bool,
+    /// Advertise and understand our ACK extension, and do path-MTU discovery.
+    pub extensions: bool,
+    /// A call dies when its peer is silent this long.
+    pub dead_time: Duration,
+    /// A call dies when it makes no progress this long, `None` for never.
+    pub idle_time: Option<Duration>,
+    /// A call dies at this age, `None` for never.
+    pub hard_time: Option<Duration>,
+    /// A connection without calls is removed after this.
+    pub reap_time: Duration,
+    /// A proof of an address holds this long after its last packet.
+    pub reach_time: Duration,
+    /// An in-order packet is acknowledged after this at the latest.
+    pub ack_delay: Duration,
+    /// The end of a reply is acknowledged after this, unless the next call on the channel does it.
+    pub final_ack_delay: Duration,
+    /// ABORT packets to one source, a second.
+    pub aborts_per_second: u32,
+    /// This lane among those that share the server's address: connection ids opened here are congruent to
+    /// `lane` modulo `lanes` once shifted right by the two channel bits.
+    pub lane: u32,
+    /// See [`lane`](Self::lane).
+    pub lanes: u32,
+    /// Answer to VERSION requests; cut to 64 bytes.
+    pub version: String,
+}
+
+impl Default for EndpointConfig {
+    fn default() -> Self {
+        Self {
+            packets: 32 * 1024,
+            packet_size_max: 1444,
+            packet_size_initial: 1444,
+            receive_window: 12 * 1024,
+            send_window: 12 * 1024,
+            connections_max: 64 * 1024,
+            unproved_max: 4096,
+            congestion: Algorithm::NewReno,
+            check_reach: true,
+            extensions: true,
+            dead_time: Duration::from_secs(12),
+            idle_time: Some(Duration::from_secs(60)),
+            hard_time: None,
+            reap_time: Duration::from_secs(700),
+            reach_time: Duration::from_secs(60),
+            ack_delay: Duration::from_millis(100),
+            final_ack_delay: Duration::from_millis(50),
+            aborts_per_second: 20,
+            lane: 0,
+            lanes: 1,
+            version: concat!("linerate ", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}

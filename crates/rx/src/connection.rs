@@ -1,0 +1,465 @@
+//! One connection: four channels of calls between one client and one service, under one security class.
+
+mod channel;
+mod server;
+mod transmit;
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+
+use crate::abort;
+use crate::ack::Ack;
+use crate::call::{Call, DataOutcome};
+use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
+use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
+use crate::security::{ConnectionContext, Security};
+use crate::shared::Shared;
+
+pub(crate) use channel::{Channel, Done};
+pub(crate) use server::Proof;
+
+/// A connection as seen from outside: identity and state, no calls.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+    pub(crate) side: Side,
+    pub(crate) epoch: u32,
+    /// Without channel bits.
+    pub(crate) cid: u32,
+    pub(crate) peer: usize,
+    pub(crate) remote: SocketAddr,
+    pub(crate) local_ip: Option<IpAddr>,
+    pub(crate) service: u16,
+    pub(crate) security_index: u8,
+    pub(crate) security: Box<dyn Security>,
+    /// Client: ask for the service's newer version on the first packet.
+    pub(crate) wants_upgrade: bool,
+    /// Last serial used.
+    pub(crate) serial: u32,
+    /// Highest serial received.
+    pub(crate) heard_serial: u32,
+    pub(crate) proof: Proof,
+    pub(crate) error: Option<i32>,
+    pub(crate) active_at: Instant,
+    /// Stands in `Shared::ready`.
+    pub(crate) queued: bool,
+    /// Earliest wake-up set for it.
+    pub(crate) armed: Option<Instant>,
+}
+
+/// A packet of the connection itself, or the last word about a call.
+#[derive(Debug)]
+pub(crate) enum Control {
+    Abort { channel: u8, call: u32, code: i32 },
+    Busy { channel: u8, call: u32 },
+    Challenge,
+    Response(Vec<u8>),
+    ReachProbe,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) core: Core,
+    pub(crate) channels: [Channel; CHANNELS],
+    pub(crate) control: SmallVec<[Control; 2]>,
+    /// A client was refused a channel and waits for one.
+    pub(crate) channel_wanted: bool,
+    /// Where the transmit pass goes on among the channels.
+    turn: usize,
+}
+
+/// Who is at the other end of a new connection.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+    pub(crate) side: Side,
+    pub(crate) epoch: u32,
+    pub(crate) cid: u32,
+    pub(crate) remote: SocketAddr,
+    pub(crate) local_ip: Option<IpAddr>,
+    pub(crate) service: u16,
+    pub(crate) security_index: u8,
+    pub(crate) wants_upgrade: bool,
+}
+
+impl Core {
+    pub(crate) fn handle(&self) -> ConnectionHandle {
+        ConnectionHandle { index: self.index, generation: self.generation }
+    }
+
+    /// The header flag that says which side we are.
+    pub(crate) fn side_flag(&self) -> u8 {
+        if self.side == Side::Client { flags::CLIENT_INITIATED } else { 0 }
+    }
+
+    pub(crate) fn next_serial(&mut self) -> u32 {
+        self.serial = self.serial.wrapping_add(1);
+        self.serial
+    }
+
+    /// Whether received packets may be opened and calls delivered, as far as the security class goes.
+    pub(crate) fn is_authentic(&self) -> bool {
+        self.side == Side::Client || self.proof.authentic
+    }
+
+    /// Whether a call may hold one more received packet. Until its client is proved a connection holds only
+    /// what a first burst brings.
+    pub(crate) fn may_hold(&self, held: u32) -> bool {
+        self.side == Side::Client || self.proof.reached || held < HELD_UNPROVED
+    }
+
+    /// Takes `len` bytes from what an unproved address may be sent: no more than it has sent us.
+    pub(crate) fn may_send(&mut self, len: usize, shared: &mut Shared) -> bool {
+        if self.side == Side::Client || self.proof.reached {
+            return true;
+        }
+        let Some(left) = self.proof.budget.checked_sub(len as u64) else {
+            shared.stats.amplification_limited += 1;
+            self.proof.wanted = true;
+            return false;
+        };
+        self.proof.budget = left;
+        true
+    }
+}
+
+impl Connection {
+    pub(crate) fn new(
+        identity: Identity,
+        security: Box<dyn Security>,
+        peer: usize,
+        serial: u32,
+        now: Instant,
+        shared: &mut Shared,
+    ) -> Self {
+        let reached =
+            identity.side == Side::Client || shared.peers[peer].is_proved(now, shared.config.reach_time);
+        shared.peers[peer].connections += 1;
+        let proof = Proof::new(serial, reached, !security.needs_challenge());
+        Self {
+            core: Core {
+                index: identity.index,
+                generation: identity.generation,
+                side: identity.side,
+                epoch: identity.epoch,
+                cid: identity.cid,
+                peer,
+                remote: identity.remote,
+                local_ip: identity.local_ip,
+                service: identity.service,
+                security_index: identity.security_index,
+                security,
+                wants_upgrade: identity.wants_upgrade,
+                serial,
+                heard_serial: 0,
+                proof,
+                error: None,
+                active_at: now,
+                queued: false,
+                armed: None,
+            },
+            channels: std::array::from_fn(|_| Channel::default()),
+            control: SmallVec::new(),
+            channel_wanted: false,
+            turn: 0,
+        }
+    }
+
+    /// Takes one packet that belongs to this connection.
+    pub(crate) fn on_packet(&mut self, now: Instant, header: &Header, payload: &[u8], shared: &mut Shared) {
+        self.core.active_at = now;
+        if serial_after(header.serial, self.core.heard_serial) {
+            self.core.heard_serial = header.serial;
+        }
+        if let Some(code) = self.core.error {
+            if header.kind != PacketType::Abort && self.may_abort(now, shared) {
+                self.queue_control(Control::Abort { channel: 0, call: 0, code }, shared);
+            }
+            return;
+        }
+        if header.call == 0 {
+            self.on_connection_packet(now, header, payload, shared);
+            return;
+        }
+        if !self.route_to_call(now, header, shared) {
+            return;
+        }
+        match header.kind {
+            PacketType::Data => self.on_data(now, header, payload, shared),
+            PacketType::Ack => self.on_ack(now, header, payload, shared),
+            PacketType::AckAll => {
+                self.with_call(header.channel(), shared, |call, core, controller, shared| {
+                    call.heard_at = now;
+                    call.on_ack_all(now, core, controller, shared);
+                })
+            }
+            PacketType::Abort => self.on_abort(header, payload, shared),
+            PacketType::Busy => {
+                shared.stats.busies_received += 1;
+                self.with_call(header.channel(), shared, |call, _, _, _| call.heard_at = now);
+            }
+            _ => shared.stats.misplaced += 1,
+        }
+        self.settle(header.channel(), shared);
+    }
+
+    fn on_connection_packet(&mut self, now: Instant, header: &Header, payload: &[u8], shared: &mut Shared) {
+        match (header.kind, self.core.side) {
+            (PacketType::Abort, _) => {
+                shared.stats.aborts_received += 1;
+                self.fail(abort_code(payload), shared);
+            }
+            (PacketType::Challenge, Side::Client) => self.on_challenge(payload, shared),
+            (PacketType::Response, Side::Server) => self.on_response(now, payload, shared),
+            _ => shared.stats.misplaced += 1,
+        }
+    }
+
+    fn on_data(&mut self, now: Instant, header: &Header, payload: &[u8], shared: &mut Shared) {
+        let mut outcome = DataOutcome::Done;
+        if self.core.side == Side::Client && header.service != self.core.service && self.core.wants_upgrade {
+            self.core.service = header.service;
+        }
+        self.core.wants_upgrade &= self.core.side == Side::Server;
+        self.with_call(header.channel(), shared, |call, core, controller, shared| {
+            call.heard_at = now;
+            outcome = call.on_data(now, *header, payload, core, controller, shared);
+        });
+        if let DataOutcome::Abort(code) = outcome {
+            self.abort_call(header.channel(), code, true, shared);
+        }
+        if self.core.side == Side::Server {
+            self.try_deliver(now, shared);
+        }
+    }
+
+    fn on_ack(&mut self, now: Instant, header: &Header, payload: &[u8], shared: &mut Shared) {
+        shared.stats.acks_received += 1;
+        let ack = match Ack::parse(payload) {
+            Ok(ack) => ack,
+            Err(_) => {
+                shared.stats.bad_acks += 1;
+                return;
+            }
+        };
+        self.note_proof(now, ack.serial, shared);
+        shared.peers[self.core.peer].note_trailer(ack.trailer.as_ref(), ack.is_extended());
+        self.note_mtu_answer(&ack, shared);
+        self.with_call(header.channel(), shared, |call, core, controller, shared| {
+            call.heard_at = now;
+            if header.wants_ack() {
+                call.acks.on_ping(header.serial);
+            }
+            call.on_ack(now, header, &ack, core, controller, shared);
+        });
+        if self.core.side == Side::Server {
+            self.try_deliver(now, shared);
+        }
+    }
+
+    fn on_abort(&mut self, header: &Header, payload: &[u8], shared: &mut Shared) {
+        shared.stats.aborts_received += 1;
+        let Some(mut call) = self.channels[header.channel()].call.take() else { return };
+        call.clear(&mut shared.pool);
+        shared.stats.calls_aborted += 1;
+        self.end_channel(header.channel(), None, shared);
+        if call.is_delivered() {
+            shared.events.push_back(Event::Aborted { call: call.handle, code: abort_code(payload) });
+        }
+    }
+
+    /// Answers a challenge at once: it repeats until an answer arrives, so nothing is remembered.
+    fn on_challenge(&mut self, payload: &[u8], shared: &mut Shared) {
+        let mut response = Vec::new();
+        let context = self.context();
+        match self.core.security.respond(&context, payload, &mut response) {
+            Ok(()) => {
+                self.control.retain(|control| !matches!(control, Control::Response(_)));
+                self.queue_control(Control::Response(response), shared);
+            }
+            Err(error) => {
+                shared.stats.security_refusals += 1;
+                if error.code != abort::PROTOCOL_ERROR {
+                    self.fail(error.code, shared);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn context(&self) -> ConnectionContext {
+        ConnectionContext {
+            epoch: self.core.epoch,
+            cid: self.core.cid,
+            security: self.core.security_index,
+            calls: std::array::from_fn(|channel| self.channels[channel].number),
+        }
+    }
+
+    /// Ends a call that has nothing left to do, and says what changed for its application.
+    pub(crate) fn settle(&mut self, channel: usize, shared: &mut Shared) {
+        let Some(call) = &mut self.channels[channel].call else { return };
+        if call.is_over() && call.is_delivered() {
+            self.finish_call(channel, shared);
+            return;
+        }
+        let limit = self.channels[channel].send_limit(&shared.config);
+        if let Some(call) = &mut self.channels[channel].call {
+            call.tell_writable(limit, shared);
+        }
+    }
+
+    pub(crate) fn finish_call(&mut self, channel: usize, shared: &mut Shared) {
+        let Some(mut call) = self.channels[channel].call.take() else { return };
+        shared.stats.calls_finished += 1;
+        shared.events.push_back(Event::Finished(call.handle));
+        let done = match call.side {
+            Side::Client => Some(Done { next: call.rx.next(), prompt: call.acks.prompt(), due: Due::Later }),
+            Side::Server => None,
+        };
+        call.clear(&mut shared.pool);
+        self.end_channel(channel, done, shared);
+    }
+
+    /// Ends a call from our side: frees it, tells the peer, and the application if `tell`.
+    pub(crate) fn abort_call(&mut self, channel: usize, code: i32, tell: bool, shared: &mut Shared) {
+        let Some(mut call) = self.channels[channel].call.take() else { return };
+        call.clear(&mut shared.pool);
+        shared.stats.calls_aborted += 1;
+        if tell && call.is_delivered() {
+            shared.events.push_back(Event::Aborted { call: call.handle, code });
+        }
+        self.end_channel(channel, None, shared);
+        self.channels[channel].aborted = Some(code);
+        let number = call.handle.number;
+        self.queue_control(Control::Abort { channel: channel as u8, call: number, code }, shared);
+    }
+
+    pub(crate) fn kill_call(&mut self, channel: usize, reason: DeadReason, shared: &mut Shared) {
+        let Some(mut call) = self.channels[channel].call.take() else { return };
+        call.clear(&mut shared.pool);
+        shared.stats.calls_dead += 1;
+        if call.is_delivered() {
+            shared.events.push_back(Event::Dead { call: call.handle, reason });
+        }
+        self.end_channel(channel, None, shared);
+        let number = call.handle.number;
+        if matches!(reason, DeadReason::Idle | DeadReason::HardLimit) {
+            self.channels[channel].aborted = Some(abort::CALL_TIMEOUT);
+            let code = abort::CALL_TIMEOUT;
+            self.queue_control(Control::Abort { channel: channel as u8, call: number, code }, shared);
+        }
+    }
+
+    /// Fails the whole connection: every call ends with `code`.
+    pub(crate) fn fail(&mut self, code: i32, shared: &mut Shared) {
+        self.core.error = Some(code);
+        self.control.clear();
+        for channel in 0..CHANNELS {
+            self.channels[channel].done = None;
+            let Some(mut call) = self.channels[channel].call.take() else { continue };
+            call.clear(&mut shared.pool);
+            shared.stats.calls_aborted += 1;
+            if call.is_delivered() {
+                shared.events.push_back(Event::Aborted { call: call.handle, code });
+            }
+        }
+        let connection = self.core.handle();
+        shared.events.push_back(Event::ConnectionAborted { connection, code });
+    }
+
+    fn end_channel(&mut self, channel: usize, done: Option<Done>, shared: &mut Shared) {
+        self.channels[channel].done = done;
+        if std::mem::take(&mut self.channel_wanted) {
+            shared.events.push_back(Event::ChannelFree(self.core.handle()));
+        }
+        shared.mark_ready(&mut self.core);
+    }
+
+    /// Runs `body` on the channel's call, if there is one.
+    pub(crate) fn with_call(
+        &mut self,
+        channel: usize,
+        shared: &mut Shared,
+        body: impl FnOnce(&mut Call, &mut Core, &mut dyn crate::congestion::Controller, &mut Shared),
+    ) {
+        let Channel { call, controller, .. } = &mut self.channels[channel];
+        let Some(call) = call else { return };
+        let controller = controller.get_or_insert_with(|| shared.config.congestion.build());
+        body(call, &mut self.core, &mut **controller, shared);
+    }
+
+    /// Queues a packet of the connection's own; at most a few wait.
+    pub(crate) fn queue_control(&mut self, control: Control, shared: &mut Shared) {
+        if self.control.len() < CONTROL_MAX {
+            self.control.push(control);
+        }
+        shared.mark_ready(&mut self.core);
+    }
+
+    pub(crate) fn may_abort(&self, now: Instant, shared: &mut Shared) -> bool {
+        let allowed = shared.peers[self.core.peer].abort_tokens.take(now);
+        shared.stats.aborts_limited += u64::from(!allowed);
+        allowed
+    }
+
+    pub(crate) fn has_calls(&self) -> bool {
+        self.channels.iter().any(|channel| channel.call.is_some())
+    }
+
+    /// Opens a call on a free channel.
+    pub(crate) fn open_call(&mut self, now: Instant, shared: &mut Shared) -> Option<CallHandle> {
+        let free = (0..CHANNELS).find(|&channel| self.channels[channel].call.is_none())?;
+        let number = self.channels[free].number + 1;
+        let handle = CallHandle { connection: self.core.handle(), channel: free as u8, number };
+        self.core.active_at = now;
+        let call = Call::new(handle, Side::Client, &self.core, shared, now);
+        let channel = &mut self.channels[free];
+        channel.number = number;
+        channel.aborted = None;
+        channel.call = Some(Box::new(call));
+        // The new call's first packet tells the server that the last reply has arrived.
+        if let Some(done) = &mut channel.done {
+            done.due = Due::Implied;
+        }
+        shared.stats.calls_opened += 1;
+        shared.mark_ready(&mut self.core);
+        Some(handle)
+    }
+
+    /// Frees every packet, without events.
+    pub(crate) fn clear(&mut self, shared: &mut Shared) {
+        for channel in &mut self.channels {
+            if let Some(mut call) = channel.call.take() {
+                call.clear(&mut shared.pool);
+            }
+        }
+    }
+}
+
+/// When the ACK for a finished client call goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// Set its timer in the next pass.
+    Later,
+    /// At this time.
+    At(Instant),
+    /// In the next pass: the server asked.
+    Now,
+    /// Not at all unless asked.
+    Implied,
+}
+
+pub(crate) fn abort_code(payload: &[u8]) -> i32 {
+    payload.first_chunk().map_or(abort::PROTOCOL_ERROR, |bytes| i32::from_be_bytes(*bytes))
+}
+
+/// Packets that a call may hold before its client's address is proved.
+const HELD_UNPROVED: u32 = 16;
+/// Control packets waiting on one connection.
+const CONTROL_MAX: usize = 8;
+/// Time between reachability probes, and between challenges (OpenAFS).
+pub(crate) const PROOF_RETRY: Duration = Duration::from_secs(2);

@@ -1,0 +1,40 @@
+//! A channel: where calls of a connection follow each other, one at a time, with rising numbers.
+
+use crate::call::Call;
+use crate::config::EndpointConfig;
+use crate::congestion::{Controller, INITIAL_WINDOW};
+use crate::connection::Due;
+
+#[derive(Debug, Default)]
+pub(crate) struct Channel {
+    /// Number of the current or last call.
+    pub(crate) number: u32,
+    pub(crate) call: Option<Box<Call>>,
+    /// Kept from call to call: the path is the same.
+    pub(crate) controller: Option<Box<dyn Controller>>,
+    /// Client: what to tell a server that still waits for the end of the last call.
+    pub(crate) done: Option<Done>,
+    /// How we ended the last call, for peers that go on sending.
+    pub(crate) aborted: Option<i32>,
+}
+
+/// The last client call of a channel, over but perhaps not yet acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Done {
+    /// One past its last packet.
+    pub(crate) next: u32,
+    /// Serial to name in the ACK.
+    pub(crate) prompt: u32,
+    pub(crate) due: Due,
+}
+
+impl Channel {
+    /// Packets that its call may hold: enough to refill the window while ACKs come back.
+    pub(crate) fn send_limit(&self, config: &EndpointConfig) -> u32 {
+        let window = self.controller.as_ref().map_or(INITIAL_WINDOW, |controller| controller.window());
+        config.send_window.min(window.saturating_mul(2).saturating_add(SEND_SLACK))
+    }
+}
+
+/// Packets queued beyond twice the congestion window: one GSO burst.
+const SEND_SLACK: u32 = 64;

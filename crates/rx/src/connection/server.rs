@@ -1,0 +1,283 @@
+//! The server's side of a connection: which call a packet is for, and when the client counts as proved.
+//!
+//! A new address may be spoofed. Until it has answered something only its owner can have seen, a connection
+//! sends it no more bytes than it sent us, and (with `check_reach`) delivers none of its calls.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use super::{Connection, Control, Due, PROOF_RETRY};
+use crate::abort;
+use crate::call::{Call, Delivery};
+use crate::event::{CallHandle, DeadReason, Event, Side};
+use crate::header::{CHANNELS, Header, PacketType, serial_after};
+use crate::shared::Shared;
+
+/// What is known of the client.
+#[derive(Debug)]
+pub(crate) struct Proof {
+    /// The address has answered.
+    pub(crate) reached: bool,
+    /// The security class is satisfied.
+    pub(crate) authentic: bool,
+    /// Bytes that may still be sent to an address that has not answered.
+    pub(crate) budget: u64,
+    /// Something waits for the address to be proved.
+    pub(crate) wanted: bool,
+    /// An answer must name a serial after this one: those before went to another address, or nowhere.
+    pub(crate) serial_floor: u32,
+    /// Call number of our VERSION probe, which the answer repeats.
+    pub(crate) nonce: u32,
+    pub(crate) probe_at: Option<Instant>,
+    pub(crate) challenge_at: Option<Instant>,
+    pub(crate) challenges: u32,
+}
+
+impl Proof {
+    pub(crate) fn new(serial_floor: u32, reached: bool, authentic: bool) -> Self {
+        Self {
+            reached,
+            authentic,
+            budget: 0,
+            wanted: false,
+            serial_floor,
+            nonce: 0,
+            probe_at: None,
+            challenge_at: None,
+            challenges: 0,
+        }
+    }
+}
+
+impl Connection {
+    /// Finds or makes the call a packet is for. False when the packet has been dealt with.
+    pub(super) fn route_to_call(&mut self, now: Instant, header: &Header, shared: &mut Shared) -> bool {
+        let channel = &mut self.channels[header.channel()];
+        if header.call == channel.number && channel.call.is_some() {
+            return true;
+        }
+        match self.core.side {
+            Side::Client => {
+                self.on_packet_after_reply(header, shared);
+                false
+            }
+            Side::Server => self.route_to_server_call(now, header, shared),
+        }
+    }
+
+    /// The server missed our last ACK and asks or sends again.
+    fn on_packet_after_reply(&mut self, header: &Header, shared: &mut Shared) {
+        let channel = &mut self.channels[header.channel()];
+        shared.stats.old_calls += 1;
+        let asks = header.kind == PacketType::Data || header.kind == PacketType::Ack && header.wants_ack();
+        if let Some(done) = &mut channel.done
+            && header.call == channel.number
+            && asks
+        {
+            done.prompt = header.serial;
+            done.due = Due::Now;
+            shared.mark_ready(&mut self.core);
+        }
+    }
+
+    fn route_to_server_call(&mut self, now: Instant, header: &Header, shared: &mut Shared) -> bool {
+        let index = header.channel();
+        let channel = &mut self.channels[index];
+        if header.call < channel.number {
+            shared.stats.old_calls += 1;
+            return false;
+        }
+        if header.call == channel.number {
+            return self.on_packet_for_ended_call(now, header, shared);
+        }
+        // Only DATA near the start makes a call: anything else belongs to one from before we were started.
+        if header.kind != PacketType::Data || header.seq == 0 || header.seq > NEW_CALL_SEQ_MAX {
+            shared.stats.unknown_calls += 1;
+            return false;
+        }
+        if let Some(call) = &channel.call {
+            if !(call.finished_writing && call.is_delivered()) {
+                self.kill_call(index, DeadReason::Replaced, shared);
+                self.queue_control(Control::Busy { channel: index as u8, call: header.call }, shared);
+                return false;
+            }
+            // A client that goes on to its next call has the reply to this one.
+            self.finish_call(index, shared);
+        }
+        let handle = CallHandle { connection: self.core.handle(), channel: index as u8, number: header.call };
+        let call = Call::new(handle, Side::Server, &self.core, shared, now);
+        let channel = &mut self.channels[index];
+        channel.number = header.call;
+        channel.aborted = None;
+        channel.call = Some(Box::new(call));
+        shared.stats.calls_accepted += 1;
+        true
+    }
+
+    fn on_packet_for_ended_call(&mut self, now: Instant, header: &Header, shared: &mut Shared) -> bool {
+        shared.stats.old_calls += 1;
+        if let Some(code) = self.channels[header.channel()].aborted
+            && header.kind != PacketType::Abort
+            && self.may_abort(now, shared)
+        {
+            let channel = header.channel() as u8;
+            self.queue_control(Control::Abort { channel, call: header.call, code }, shared);
+        }
+        false
+    }
+
+    /// An ACK named a serial: if only we and the client's address can know it, the address is proved.
+    pub(super) fn note_proof(&mut self, now: Instant, serial: u32, shared: &mut Shared) {
+        let proof = &self.core.proof;
+        let sent = serial_after(serial, proof.serial_floor) && !serial_after(serial, self.core.serial);
+        if self.core.side == Side::Server && sent {
+            self.on_reached(now, shared);
+        }
+    }
+
+    /// A VERSION answer came with this call number.
+    pub(crate) fn on_version_answer(&mut self, now: Instant, nonce: u32, shared: &mut Shared) {
+        if self.core.proof.nonce != 0 && nonce == self.core.proof.nonce {
+            self.on_reached(now, shared);
+            self.try_deliver(now, shared);
+            shared.mark_ready(&mut self.core);
+        }
+    }
+
+    fn on_reached(&mut self, now: Instant, shared: &mut Shared) {
+        shared.peers[self.core.peer].proved_at = Some(now);
+        self.core.proof.reached = true;
+        self.core.proof.wanted = false;
+        self.core.proof.probe_at = None;
+        self.core.proof.nonce = 0;
+    }
+
+    pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
+        if self.core.proof.authentic || self.core.proof.challenges == 0 {
+            shared.stats.misplaced += 1;
+            return;
+        }
+        let context = self.context();
+        match self.core.security.check_response(&context, payload) {
+            Ok(calls) => {
+                for (channel, number) in self.channels.iter_mut().zip(calls) {
+                    channel.number = channel.number.max(number);
+                }
+                self.core.proof.authentic = true;
+                self.core.proof.challenge_at = None;
+                self.on_reached(now, shared);
+                self.open_held_calls(shared);
+                self.try_deliver(now, shared);
+            }
+            Err(error) => {
+                shared.stats.bad_responses += 1;
+                self.fail(error.code, shared);
+                self.queue_control(Control::Abort { channel: 0, call: 0, code: error.code }, shared);
+            }
+        }
+        shared.mark_ready(&mut self.core);
+    }
+
+    fn open_held_calls(&mut self, shared: &mut Shared) {
+        for channel in 0..CHANNELS {
+            let mut opened = Ok(());
+            self.with_call(channel, shared, |call, core, _, shared| opened = call.open_held(core, shared));
+            if let Err(code) = opened {
+                self.abort_call(channel, code, false, shared);
+            }
+        }
+    }
+
+    /// Delivers calls whose client is proved, or sets about proving it.
+    pub(super) fn try_deliver(&mut self, now: Instant, shared: &mut Shared) {
+        if !self.channels.iter().flat_map(|channel| &channel.call).any(|call| call.may_deliver()) {
+            return;
+        }
+        if !self.core.proof.authentic {
+            self.core.proof.challenge_at.get_or_insert(now);
+        }
+        if !self.core.proof.reached && shared.config.check_reach {
+            self.core.proof.wanted = true;
+        }
+        if self.core.proof.wanted {
+            self.core.proof.probe_at.get_or_insert(now);
+        }
+        if !self.core.proof.authentic || !self.core.proof.reached && shared.config.check_reach {
+            return;
+        }
+        for channel in &mut self.channels {
+            let Some(call) = channel.call.as_mut().filter(|call| call.may_deliver()) else { continue };
+            call.delivery = Delivery::Delivered;
+            shared.events.push_back(Event::NewCall { call: call.handle, service: self.core.service });
+            call.tell_readable(shared);
+        }
+    }
+
+    /// Queues the probes and challenges that are due.
+    pub(super) fn on_proof_timer(&mut self, now: Instant, shared: &mut Shared) {
+        let proof = &mut self.core.proof;
+        if proof.wanted && proof.probe_at.is_none_or(|at| now >= at) {
+            proof.probe_at = Some(now + PROOF_RETRY);
+            self.queue_control(Control::ReachProbe, shared);
+        }
+        let proof = &mut self.core.proof;
+        if proof.challenge_at.is_some_and(|at| now >= at) {
+            proof.challenge_at = Some(now + PROOF_RETRY);
+            proof.challenges += 1;
+            if proof.challenges > CHALLENGES_MAX {
+                self.fail(abort::CALL_DEAD, shared);
+            } else {
+                self.queue_control(Control::Challenge, shared);
+            }
+        }
+    }
+
+    /// A packet came from an address other than the known one: the client's NAT has moved it, or somebody
+    /// guessed the ids. Newer packets win, and the new address has to prove itself like any other.
+    pub(crate) fn on_other_address(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        local_ip: Option<IpAddr>,
+        serial: u32,
+        shared: &mut Shared,
+    ) -> bool {
+        if self.core.side == Side::Client {
+            return remote.port() == self.core.remote.port();
+        }
+        if !serial_after(serial, self.core.heard_serial) {
+            return true;
+        }
+        let peer = shared.peers.find_or_add(remote, now, &shared.config);
+        let old = std::mem::replace(&mut self.core.peer, peer);
+        shared.peers[old].connections -= 1;
+        shared.peers[old].idle_since = now;
+        shared.peers[peer].connections += 1;
+        let (extended, modern, window) = {
+            let old = &shared.peers[old];
+            (old.extended, old.modern, old.window)
+        };
+        let new = &mut shared.peers[peer];
+        (new.extended, new.modern, new.window) = (extended, modern, window);
+        self.core.remote = remote;
+        self.core.local_ip = local_ip;
+        self.core.proof.reached = new.is_proved(now, shared.config.reach_time);
+        self.core.proof.serial_floor = self.core.serial;
+        self.core.proof.budget = 0;
+        self.core.proof.wanted = !self.core.proof.reached;
+        self.core.proof.probe_at = None;
+        shared.stats.connections_rebound += 1;
+        true
+    }
+}
+
+impl Call {
+    pub(crate) fn is_delivered(&self) -> bool {
+        self.delivery == Delivery::Delivered
+    }
+}
+
+/// Highest sequence number that may begin a call: a peer cannot know a larger window yet.
+const NEW_CALL_SEQ_MAX: u32 = 64;
+/// Unanswered challenges before the connection is given up (OpenAFS).
+const CHALLENGES_MAX: u32 = 50;

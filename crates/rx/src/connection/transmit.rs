@@ -1,0 +1,280 @@
+//! What a connection sends in a transmit pass, and when it wants the next one.
+
+use std::time::Instant;
+
+use rand::Rng;
+
+use super::{Connection, Control, Done, Due};
+use crate::abort;
+use crate::ack::{self, Ack, AckFields, AckReason};
+use crate::call::TimerOutcome;
+use crate::event::Side;
+use crate::header::{CHANNELS, HEADER_LEN, Header, PacketType, flags};
+use crate::packet::PacketRef;
+use crate::peer::MtuProbe;
+use crate::shared::Shared;
+
+/// One packet ready to go, pinned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prepared {
+    pub(crate) packet: PacketRef,
+    /// It probes the path's MTU, so it must not be fragmented.
+    pub(crate) probe: bool,
+}
+
+impl Connection {
+    /// The next packet to send; `None` ends the connection's turn.
+    pub(crate) fn next_packet(&mut self, now: Instant, shared: &mut Shared) -> Option<Prepared> {
+        self.on_proof_timer(now, shared);
+        while !self.control.is_empty() {
+            let control = self.control.remove(0);
+            if let Some(packet) = self.build_control(now, control, shared) {
+                return Some(Prepared { packet, probe: false });
+            }
+        }
+        for _ in 0..CHANNELS {
+            if let Some(prepared) = self.next_channel_packet(now, self.turn, shared) {
+                return Some(prepared);
+            }
+            self.turn = (self.turn + 1) % CHANNELS;
+        }
+        None
+    }
+
+    fn next_channel_packet(&mut self, now: Instant, index: usize, shared: &mut Shared) -> Option<Prepared> {
+        let channel = &mut self.channels[index];
+        if let Some(call) = &mut channel.call {
+            let controller = channel.controller.get_or_insert_with(|| shared.config.congestion.build());
+            let packet = call.next_packet(now, &mut self.core, &mut **controller, shared);
+            if let Some(packet) = packet {
+                return Some(Prepared { packet, probe: false });
+            }
+            // A reply may have become complete by its last packet being sent after all ACKs: nothing to settle
+            // here. A call that sends in bulk also looks for a larger packet size.
+            return if call.tx.in_flight() >= MTU_PROBE_IN_FLIGHT {
+                self.probe_mtu(now, index, shared)
+            } else {
+                None
+            };
+        }
+        match channel.done {
+            Some(done) if matches!(done.due, Due::Now) || matches!(done.due, Due::At(at) if now >= at) => {
+                channel.done = Some(Done { due: Due::Implied, ..done });
+                let packet = self.final_ack(index, done, shared)?;
+                Some(Prepared { packet, probe: false })
+            }
+            _ => None,
+        }
+    }
+
+    /// Tells the server that the whole reply has arrived.
+    fn final_ack(&mut self, index: usize, done: Done, shared: &mut Shared) -> Option<PacketRef> {
+        let fields = AckFields {
+            first: done.next,
+            previous: done.next.saturating_sub(1),
+            serial: done.prompt,
+            reason: AckReason::Delay,
+            trailer: ack::Trailer { window: shared.config.receive_window.min(255), ..shared.trailer(0) },
+            extended: shared.config.extensions,
+        };
+        let packet = shared.alloc_control()?;
+        let len = ack::encode(shared.pool.payload_room(&packet), &fields, |_| 0, || None);
+        shared.pool.set_payload_len(&packet, len);
+        let call = self.channels[index].number;
+        let header = self.header(index as u8, call, PacketType::Ack, flags::SLOW_START_OK);
+        header.encode(shared.pool.buffer_mut(&packet).first_chunk_mut().expect("a buffer holds a header"));
+        shared.stats.acks_sent += 1;
+        Some(shared.pin_once(packet))
+    }
+
+    fn probe_mtu(&mut self, now: Instant, index: usize, shared: &mut Shared) -> Option<Prepared> {
+        let peer = &mut shared.peers[self.core.peer];
+        if !peer.modern || peer.probe.is_some() || !shared.config.extensions {
+            return None;
+        }
+        let size = usize::from(peer.mtu.poll_probe(now)?);
+        let call = self.channels[index].call.as_mut()?;
+        let prompt = call.acks.prompt();
+        let packet = call.build_ack(AckReason::Ping, prompt, size, &mut self.core, shared)?;
+        let probe = MtuProbe { connection: self.core.index, serial: self.core.serial, sent_at: now };
+        shared.peers[self.core.peer].probe = Some(probe);
+        shared.stats.pings_sent += 1;
+        Some(Prepared { packet, probe: true })
+    }
+
+    /// An ACK may answer the path-MTU probe.
+    pub(super) fn note_mtu_answer(&mut self, ack: &Ack<'_>, shared: &mut Shared) {
+        let peer = &mut shared.peers[self.core.peer];
+        if let Some(probe) = peer.probe
+            && probe.connection == self.core.index
+            && probe.serial == ack.serial
+            && ack.reason == AckReason::PingResponse
+        {
+            peer.probe = None;
+            peer.mtu.on_probe_acked();
+        }
+    }
+
+    fn mtu_probe_expires(&self, shared: &Shared) -> Option<Instant> {
+        let peer = &shared.peers[self.core.peer];
+        let probe = peer.probe.filter(|probe| probe.connection == self.core.index)?;
+        Some(probe.sent_at + peer.rtt.rto())
+    }
+
+    fn build_control(&mut self, now: Instant, control: Control, shared: &mut Shared) -> Option<PacketRef> {
+        let mut payload = std::mem::take(&mut shared.scratch);
+        let room = payload.len();
+        payload.clear();
+        let built = self.encode_control(&control, &mut payload, shared);
+        let packet = built.and_then(|header| self.control_packet(&header, &payload, shared));
+        payload.clear();
+        payload.resize(room, 0);
+        shared.scratch = payload;
+        if packet.is_some() {
+            self.count_control(&control, now, shared);
+        }
+        packet
+    }
+
+    fn encode_control(
+        &mut self,
+        control: &Control,
+        out: &mut Vec<u8>,
+        shared: &mut Shared,
+    ) -> Option<Header> {
+        Some(match *control {
+            Control::Abort { channel, call, code } => {
+                out.extend(code.to_be_bytes());
+                self.header(channel, call, PacketType::Abort, 0)
+            }
+            Control::Busy { channel, call } => self.header(channel, call, PacketType::Busy, 0),
+            Control::Challenge => {
+                self.core.security.challenge(out);
+                self.header(0, 0, PacketType::Challenge, 0)
+            }
+            Control::Response(ref response) => {
+                out.extend_from_slice(response);
+                self.header(0, 0, PacketType::Response, 0)
+            }
+            Control::ReachProbe => return self.reach_probe(out, shared),
+        })
+    }
+
+    /// Asks the client's address for a sign of life: a PING ACK if it has sent us as many bytes as that takes,
+    /// else a VERSION request, one byte longer than a header, whose answer repeats our nonce.
+    fn reach_probe(&mut self, out: &mut Vec<u8>, shared: &mut Shared) -> Option<Header> {
+        if self.core.proof.reached {
+            return None;
+        }
+        let held = self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()).next();
+        if let Some(call) = held
+            && self.core.proof.budget >= PING_LEN_MAX
+        {
+            call.ping_due = true;
+            return None;
+        }
+        if self.core.proof.nonce == 0 {
+            self.core.proof.nonce = shared.rng.random_range(1..u32::MAX);
+        }
+        out.push(0);
+        let mut header = self.header(0, self.core.proof.nonce, PacketType::Version, flags::CLIENT_INITIATED);
+        header.security = 0;
+        Some(header)
+    }
+
+    fn control_packet(&mut self, header: &Header, payload: &[u8], shared: &mut Shared) -> Option<PacketRef> {
+        if payload.len() > shared.pool.payload_max()
+            || !self.core.may_send(HEADER_LEN + payload.len(), shared)
+        {
+            return None;
+        }
+        let packet = shared.alloc_control()?;
+        shared.pool.set_payload_len(&packet, payload.len());
+        shared.pool.payload_room(&packet)[..payload.len()].copy_from_slice(payload);
+        header.encode(shared.pool.buffer_mut(&packet).first_chunk_mut().expect("a buffer holds a header"));
+        Some(shared.pin_once(packet))
+    }
+
+    fn count_control(&self, control: &Control, _now: Instant, shared: &mut Shared) {
+        let stats = &mut shared.stats;
+        match control {
+            Control::Abort { .. } => stats.aborts_sent += 1,
+            Control::Busy { .. } => stats.busies_sent += 1,
+            Control::Challenge => stats.challenges_sent += 1,
+            Control::Response(_) => stats.responses_sent += 1,
+            Control::ReachProbe => stats.pings_sent += 1,
+        }
+    }
+
+    fn header(&mut self, channel: u8, call: u32, kind: PacketType, bits: u8) -> Header {
+        Header {
+            epoch: self.core.epoch,
+            cid: self.core.cid | u32::from(channel),
+            call,
+            seq: 0,
+            serial: self.core.next_serial(),
+            kind,
+            flags: self.core.side_flag() | bits,
+            user_status: 0,
+            security: self.core.security_index,
+            checksum: 0,
+            service: self.core.service,
+        }
+    }
+
+    /// Runs the timers that are due; the next transmit pass sends what they ask for.
+    pub(crate) fn on_timer(&mut self, now: Instant, shared: &mut Shared) {
+        if self.mtu_probe_expires(shared).is_some_and(|at| now >= at) {
+            let peer = &mut shared.peers[self.core.peer];
+            peer.probe = None;
+            peer.mtu.on_probe_lost();
+        }
+        for channel in 0..CHANNELS {
+            let mut outcome = TimerOutcome::Alive;
+            self.with_call(channel, shared, |call, core, controller, shared| {
+                outcome = call.on_timer(now, core, controller, shared);
+            });
+            if let TimerOutcome::Dead(reason) = outcome {
+                self.kill_call(channel, reason, shared);
+            }
+        }
+    }
+
+    /// The end of a turn: sets the timers that follow from what was sent and received.
+    pub(crate) fn deadline(&mut self, now: Instant, shared: &Shared) -> Instant {
+        let mut earliest = self.reap_at(shared);
+        for channel in &mut self.channels {
+            if let Some(call) = &channel.call {
+                earliest = earliest.min(call.deadline(&self.core, shared));
+            } else if let Some(done) = &mut channel.done {
+                if done.due == Due::Later {
+                    done.due = Due::At(now + shared.config.final_ack_delay);
+                }
+                if let Due::At(at) = done.due {
+                    earliest = earliest.min(at);
+                }
+            }
+        }
+        let proof = &self.core.proof;
+        let waits =
+            [proof.probe_at.filter(|_| proof.wanted), proof.challenge_at, self.mtu_probe_expires(shared)];
+        waits.into_iter().flatten().fold(earliest, Instant::min)
+    }
+
+    /// When the connection may be removed if it stays as it is.
+    pub(crate) fn reap_at(&self, shared: &Shared) -> Instant {
+        let unproved = self.core.side == Side::Server && !self.core.proof.reached;
+        let failed = self.core.error.is_some_and(|code| code != abort::CALL_DEAD);
+        let wait = match (unproved, failed && self.core.side == Side::Server) {
+            (true, _) => shared.config.dead_time,
+            (_, true) => shared.config.reach_time,
+            _ => shared.config.reap_time,
+        };
+        self.core.active_at + wait
+    }
+}
+
+/// Packets in flight that make a call worth a path-MTU probe.
+const MTU_PROBE_IN_FLIGHT: u32 = 8;
+/// Longest PING ACK of a call that has received only its first burst, bytes.
+const PING_LEN_MAX: u64 = (ack::packet_len(16) + 8) as u64;

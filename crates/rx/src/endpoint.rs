@@ -1,0 +1,415 @@
+//! An Rx endpoint: everything behind one UDP socket, without the socket.
+//!
+//! [`Endpoint`] has four families of functions, as quinn-proto's types have:
+//! - getters;
+//! - `handle_datagram` and `handle_timeout`, which take what happened;
+//! - mutators (`connect`, `open_call`, and those of [`CallMut`]), which take what the application wants;
+//! - `poll_transmit`, `poll_event` and `poll_timeout`, which give what follows from it.
+//!
+//! The order in a driver's loop: `handle_datagram` for each datagram of a received batch, `handle_timeout` if
+//! its time has come, `poll_event` until empty (the application reads and writes), `poll_transmit` until empty
+//! (each burst goes to one `sendmsg`, then back by `transmit_done`), and then sleep until `poll_timeout`.
+//! Nothing is sent from inside the handling of a packet, so a batch of ACKs causes one transmit pass.
+
+mod call_mut;
+mod demux;
+mod introspect;
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+use crate::config::EndpointConfig;
+use crate::connection::{Connection, Control, Identity};
+use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
+use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS};
+use crate::packet::PacketRef;
+use crate::peer::TokenBucket;
+use crate::security::{Security, SecurityFactory};
+use crate::shared::Shared;
+use crate::transmit::{SEGMENTS_MAX, Transmit};
+
+pub use call_mut::{CallMut, ReadError};
+pub use demux::Route;
+pub use introspect::{CallView, ConnectionView};
+
+use demux::{ConnectionKey, KeyedState};
+
+/// The protocol state behind one UDP socket, client and server at once.
+#[derive(Debug)]
+pub struct Endpoint {
+    shared: Shared,
+    connections: slab::Slab<Connection>,
+    by_key: HashMap<ConnectionKey, u32, KeyedState>,
+    /// Connection of the last datagram: the next of a batch is mostly its neighbour.
+    last_found: Option<(ConnectionKey, u32)>,
+    generation: u32,
+    /// Server connections whose client was unproved when they came, oldest first.
+    unproved: VecDeque<ConnectionHandle>,
+    services: HashMap<u16, Service>,
+    factories: Vec<Box<dyn SecurityFactory>>,
+    epoch: u32,
+    next_cid: u32,
+    /// Answers that belong to no connection.
+    loose: VecDeque<Loose>,
+    /// A packet that did not fit the burst before it.
+    carried: Option<Carried>,
+    abort_buckets: Box<[TokenBucket]>,
+    answer_bucket: TokenBucket,
+    segments_max: usize,
+    next_sweep: Instant,
+}
+
+/// How a service is offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Service {
+    /// Service that a client is moved to when its first packet asks for an upgrade.
+    pub upgrade_to: Option<u16>,
+}
+
+/// Why no call was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The connection does not exist any more.
+    #[error("the connection is gone")]
+    Gone,
+    /// All four channels are in use; [`Event::ChannelFree`] follows.
+    #[error("all four channels of the connection are in use")]
+    Busy,
+    /// The connection has failed with this abort code.
+    #[error("the connection was aborted with code {0}")]
+    Aborted(i32),
+}
+
+/// The endpoint has as many connections as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the endpoint has its limit of {limit} connections")]
+pub struct ConnectError {
+    /// `connections_max` of the configuration.
+    pub limit: usize,
+}
+
+#[derive(Debug)]
+struct Loose {
+    destination: SocketAddr,
+    src_ip: Option<IpAddr>,
+    packet: PacketRef,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Carried {
+    destination: SocketAddr,
+    src_ip: Option<IpAddr>,
+    packet: PacketRef,
+    probe: bool,
+}
+
+impl Endpoint {
+    /// Makes an endpoint. Everything random in it (epoch, ids, hash keys) comes from `seed`, so equal seeds and
+    /// equal inputs give equal outputs; outside of tests the seed must be secret.
+    pub fn new(now: Instant, config: EndpointConfig, seed: [u8; 32]) -> Self {
+        let mut rng = StdRng::from_seed(seed);
+        let epoch = rng.random::<u32>() & 0x3fff_ffff | EPOCH_ANY_ADDRESS;
+        let lanes = config.lanes.max(1);
+        // Ids of this endpoint are congruent to its lane; leave room to count up.
+        let next_cid = (rng.random::<u32>() >> 8) / lanes * lanes + config.lane % lanes;
+        let bucket = TokenBucket::new(now, config.aborts_per_second);
+        Self {
+            by_key: HashMap::with_hasher(KeyedState::new(&mut rng)),
+            last_found: None,
+            generation: 0,
+            unproved: VecDeque::new(),
+            services: HashMap::new(),
+            factories: vec![Box::new(crate::security::NullSecurity)],
+            epoch,
+            next_cid,
+            loose: VecDeque::new(),
+            carried: None,
+            abort_buckets: vec![bucket; ABORT_BUCKETS].into_boxed_slice(),
+            answer_bucket: TokenBucket::new(now, ANSWERS_PER_SECOND),
+            segments_max: SEGMENTS_MAX,
+            next_sweep: now + SWEEP_INTERVAL,
+            connections: slab::Slab::new(),
+            shared: Shared::new(config, rng),
+        }
+    }
+
+    /// Offers a service; packets for any other are answered with abort −2.
+    pub fn add_service(&mut self, id: u16, service: Service) {
+        self.services.insert(id, service);
+    }
+
+    /// Accepts connections of one more security class, or replaces how one is accepted.
+    pub fn add_security(&mut self, factory: Box<dyn SecurityFactory>) {
+        self.factories.retain(|known| known.index() != factory.index());
+        self.factories.push(factory);
+    }
+
+    /// Bounds the packets of one burst: 1 for sockets without UDP_SEGMENT.
+    pub fn set_segments_max(&mut self, segments: usize) {
+        self.segments_max = segments.clamp(1, SEGMENTS_MAX);
+    }
+
+    /// Opens a connection; nothing is sent before its first call. `upgrade` asks for the service's newer
+    /// version, and [`ConnectionView::service`] tells after the first reply whether it was granted.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        remote: SocketAddr,
+        service: u16,
+        security_index: u8,
+        security: Box<dyn Security>,
+        upgrade: bool,
+    ) -> Result<ConnectionHandle, ConnectError> {
+        if self.connections.len() >= self.shared.config.connections_max {
+            self.shared.stats.connections_refused += 1;
+            return Err(ConnectError { limit: self.shared.config.connections_max });
+        }
+        let cid = self.free_cid();
+        let identity = Identity {
+            index: 0,
+            generation: 0,
+            side: Side::Client,
+            epoch: self.epoch,
+            cid,
+            remote,
+            local_ip: None,
+            service,
+            security_index,
+            wants_upgrade: upgrade,
+        };
+        let key = ConnectionKey::client(self.epoch, cid);
+        Ok(self.add_connection(now, key, identity, security))
+    }
+
+    fn free_cid(&mut self) -> u32 {
+        loop {
+            let cid = self.next_cid << 2;
+            self.next_cid = self.next_cid.wrapping_add(self.shared.config.lanes.max(1)) & (u32::MAX >> 2);
+            if cid != 0 && !self.by_key.contains_key(&ConnectionKey::client(self.epoch, cid)) {
+                return cid;
+            }
+        }
+    }
+
+    fn add_connection(
+        &mut self,
+        now: Instant,
+        key: ConnectionKey,
+        identity: Identity,
+        security: Box<dyn Security>,
+    ) -> ConnectionHandle {
+        let peer = self.shared.peers.find_or_add(identity.remote, now, &self.shared.config);
+        // A random start makes the serial that an ACK names a proof that its sender saw our packets.
+        let serial = self.shared.rng.random_range(1..SERIAL_START_MAX);
+        let entry = self.connections.vacant_entry();
+        self.generation = self.generation.wrapping_add(1);
+        let identity = Identity { index: entry.key() as u32, generation: self.generation, ..identity };
+        let connection = Connection::new(identity, security, peer, serial, now, &mut self.shared);
+        let handle = connection.core.handle();
+        let connection = entry.insert(connection);
+        let deadline = connection.deadline(now, &self.shared);
+        self.shared.arm(&mut connection.core, deadline);
+        self.by_key.insert(key, handle.index);
+        self.shared.stats.connections_made += 1;
+        handle
+    }
+
+    /// Opens a call on a free channel of a client connection.
+    pub fn open_call(&mut self, now: Instant, handle: ConnectionHandle) -> Result<CallHandle, OpenError> {
+        let Some(connection) = self.connections.get_mut(handle.index as usize) else {
+            return Err(OpenError::Gone);
+        };
+        if connection.core.handle() != handle || connection.core.side != Side::Client {
+            return Err(OpenError::Gone);
+        }
+        if let Some(code) = connection.core.error {
+            return Err(OpenError::Aborted(code));
+        }
+        let call = connection.open_call(now, &mut self.shared);
+        connection.channel_wanted |= call.is_none();
+        call.ok_or(OpenError::Busy)
+    }
+
+    /// Removes a connection at once; its calls die as [`DeadReason::Replaced`].
+    pub fn close(&mut self, now: Instant, handle: ConnectionHandle) {
+        let Some(connection) = self.connections.get_mut(handle.index as usize) else { return };
+        if connection.core.handle() != handle {
+            return;
+        }
+        for channel in 0..CHANNELS {
+            connection.kill_call(channel, DeadReason::Replaced, &mut self.shared);
+        }
+        self.remove(now, handle.index);
+    }
+
+    /// The call behind a handle, to read from and write to; `None` once it has ended.
+    pub fn call(&mut self, now: Instant, handle: CallHandle) -> Option<CallMut<'_>> {
+        let connection = self.connections.get_mut(handle.connection.index as usize)?;
+        let channel = handle.channel();
+        let known = connection.core.handle() == handle.connection
+            && connection.channels[channel].call.as_ref().is_some_and(|call| call.handle == handle);
+        known.then(|| CallMut::new(now, connection, &mut self.shared, channel))
+    }
+
+    /// Next thing the application should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.shared.events.is_empty() {
+            self.wake_writers();
+        }
+        self.shared.events.pop_front()
+    }
+
+    /// Lets writers that found the pool empty try again once a fair part of it is free.
+    fn wake_writers(&mut self) {
+        let enough = self.shared.reserved_from_writers + self.shared.pool.allocated() / 16;
+        while self.shared.pool.free_count() > enough
+            && let Some(handle) = self.shared.waiting_for_packets.pop_front()
+        {
+            let Some(connection) = self.connections.get_mut(handle.connection.index as usize) else {
+                continue;
+            };
+            if connection.core.handle() == handle.connection {
+                connection.settle(handle.channel(), &mut self.shared);
+            }
+            if !self.shared.events.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// The next burst to send. Call until `None`; give each back by [`transmit_done`](Self::transmit_done) once
+    /// the kernel has taken its bytes.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        let mut burst: Option<Transmit> = None;
+        while burst.as_ref().is_none_or(|burst| !burst.is_full(self.segments_max)) {
+            let Some(next) = self.next_packet(now) else { break };
+            let len = self.shared.pool.bytes_of(next.packet).len();
+            let run = burst.get_or_insert_with(|| Transmit::new(next.destination, next.src_ip, next.probe));
+            let same = run.destination == next.destination
+                && run.src_ip == next.src_ip
+                && run.dont_fragment == next.probe;
+            if !same || !run.push(next.packet, len, self.segments_max) {
+                self.carried = Some(next);
+                break;
+            }
+        }
+        let burst = burst?;
+        self.shared.stats.transmits += 1;
+        self.shared.stats.datagrams_sent += burst.segments() as u64;
+        self.shared.stats.bytes_sent += burst.len as u64;
+        Some(burst)
+    }
+
+    fn next_packet(&mut self, now: Instant) -> Option<Carried> {
+        if let Some(carried) = self.carried.take() {
+            return Some(carried);
+        }
+        if let Some(Loose { destination, src_ip, packet }) = self.loose.pop_front() {
+            return Some(Carried { destination, src_ip, packet, probe: false });
+        }
+        while let Some(&index) = self.shared.ready.front() {
+            let Some(connection) = self.connections.get_mut(index as usize) else {
+                self.shared.ready.pop_front();
+                continue;
+            };
+            if let Some(prepared) = connection.next_packet(now, &mut self.shared) {
+                let core = &connection.core;
+                let counters = &mut self.shared.peers[core.peer].counters;
+                counters.packets_sent += 1;
+                counters.bytes_sent += self.shared.pool.bytes_of(prepared.packet).len() as u64;
+                return Some(Carried {
+                    destination: core.remote,
+                    src_ip: core.local_ip,
+                    packet: prepared.packet,
+                    probe: prepared.probe,
+                });
+            }
+            connection.core.queued = false;
+            self.shared.ready.pop_front();
+            let deadline = connection.deadline(now, &self.shared);
+            self.shared.arm(&mut connection.core, deadline);
+        }
+        None
+    }
+
+    /// Takes a transmit back: its packets may be changed and reused from now on.
+    pub fn transmit_done(&mut self, transmit: Transmit) {
+        for packet in transmit.into_packets() {
+            self.shared.pool.unpin(packet);
+        }
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else happens. Right only after
+    /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.shared.next_timer()
+    }
+
+    /// Runs the timers that are due. What they cause is in the next `poll_event` and `poll_transmit`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, index, generation)) = self.shared.pop_timer(now) {
+            let Some(connection) = self.connections.get_mut(index as usize) else { continue };
+            let core = &mut connection.core;
+            if core.generation != generation || core.armed != Some(at) {
+                continue;
+            }
+            core.armed = None;
+            if !connection.has_calls() && connection.reap_at(&self.shared) <= now {
+                self.remove(now, index);
+                continue;
+            }
+            connection.on_timer(now, &mut self.shared);
+            self.shared.mark_ready(&mut connection.core);
+        }
+        if now >= self.next_sweep {
+            self.next_sweep = now + SWEEP_INTERVAL;
+            if let Some(oldest) = now.checked_sub(PEER_IDLE_MAX) {
+                self.shared.peers.retain_since(oldest);
+            }
+        }
+    }
+
+    /// Removes a connection with all it holds, without events.
+    fn remove(&mut self, now: Instant, index: u32) {
+        let Some(mut connection) = self.connections.try_remove(index as usize) else { return };
+        connection.clear(&mut self.shared);
+        let core = &connection.core;
+        self.by_key.remove(&ConnectionKey::of(core));
+        self.last_found = None;
+        if core.queued {
+            self.shared.ready.retain(|&queued| queued != index);
+        }
+        let peer = &mut self.shared.peers[core.peer];
+        peer.connections -= 1;
+        peer.idle_since = now;
+        if peer.probe.is_some_and(|probe| probe.connection == index) {
+            peer.probe = None;
+            peer.mtu.on_probe_lost();
+        }
+        self.shared.peers.drop_if_idle(core.peer);
+        self.shared.stats.connections_reaped += 1;
+    }
+
+    /// Aborts a client or server connection with a code: all its calls end, the peer is told.
+    pub fn abort_connection(&mut self, handle: ConnectionHandle, code: i32) {
+        let Some(connection) = self.connections.get_mut(handle.index as usize) else { return };
+        if connection.core.handle() == handle && connection.core.error.is_none() {
+            connection.fail(code, &mut self.shared);
+            connection.queue_control(Control::Abort { channel: 0, call: 0, code }, &mut self.shared);
+        }
+    }
+}
+
+/// Sources whose aborts are limited apart from each other, when they have no connection.
+const ABORT_BUCKETS: usize = 256;
+/// VERSION and DEBUG answers a second, together.
+const ANSWERS_PER_SECOND: u32 = 1000;
+/// First serials lie below this, so that 32-bit peers never see them as negative.
+const SERIAL_START_MAX: u32 = 1 << 30;
+const SWEEP_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
+/// A peer without connections is forgotten after this (OpenAFS).
+const PEER_IDLE_MAX: std::time::Duration = std::time::Duration::from_secs(60);

@@ -1,0 +1,197 @@
+//! A call in the application's hands: writing into packet payloads, reading out of them, ending.
+
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use crate::call::{Call, WriteBatch, WriteError};
+use crate::connection::Connection;
+use crate::event::{CallHandle, Side};
+use crate::header::HEADER_LEN;
+use crate::shared::Shared;
+
+/// A live call of an [`Endpoint`](super::Endpoint).
+#[derive(Debug)]
+pub struct CallMut<'e> {
+    now: Instant,
+    connection: &'e mut Connection,
+    shared: &'e mut Shared,
+    channel: usize,
+}
+
+/// Why nothing can be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The next bytes have not come; [`Event::Readable`](crate::Event::Readable) follows.
+    #[error("no bytes to read now")]
+    Blocked,
+    /// The peer's stream is read to its end.
+    #[error("end of the peer's stream")]
+    End,
+}
+
+impl<'e> CallMut<'e> {
+    pub(super) fn new(
+        now: Instant,
+        connection: &'e mut Connection,
+        shared: &'e mut Shared,
+        channel: usize,
+    ) -> Self {
+        Self { now, connection, shared, channel }
+    }
+
+    /// Room in the current packet's payload, at least one byte: fill some of it, then
+    /// [`commit`](Self::commit).
+    pub fn reserve(&mut self) -> Result<&mut [u8], WriteError> {
+        let limit = self.connection.channels[self.channel].send_limit(&self.shared.config);
+        let Connection { core, channels, .. } = &mut *self.connection;
+        let Some(call) = &mut channels[self.channel].call else { return Err(WriteError::Finished) };
+        call.reserve(core, self.shared, limit)
+    }
+
+    /// Says that `count` bytes of the room last reserved are written.
+    pub fn commit(&mut self, count: usize) {
+        if let Some(call) = &mut self.connection.channels[self.channel].call {
+            call.commit(count);
+        }
+        self.shared.mark_ready(&mut self.connection.core);
+    }
+
+    /// Copies as much of `data` as there is room for; returns how much.
+    pub fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
+        let mut written = 0;
+        while written < data.len() {
+            let room = match self.reserve() {
+                Ok(room) => room,
+                Err(WriteError::Blocked) if written > 0 => break,
+                Err(error) => return Err(error),
+            };
+            let count = room.len().min(data.len() - written);
+            room[..count].copy_from_slice(&data[written..written + count]);
+            self.commit(count);
+            written += count;
+        }
+        Ok(written)
+    }
+
+    /// Lends the payload rooms of as many packets as `len` bytes need, or as there is room for: a file can be
+    /// read straight into them. End with [`commit_batch`](Self::commit_batch), or, if the call has ended in
+    /// the meantime, with [`Endpoint::discard_batch`](super::Endpoint::discard_batch).
+    pub fn lend_batch(&mut self, len: usize) -> Result<WriteBatch, WriteError> {
+        let limit = self.connection.channels[self.channel].send_limit(&self.shared.config);
+        let Connection { core, channels, .. } = &mut *self.connection;
+        let Some(call) = &mut channels[self.channel].call else { return Err(WriteError::Finished) };
+        call.lend(len, core, self.shared, limit)
+    }
+
+    /// Takes a batch back with its first `filled` bytes written. No other batch or write may come between.
+    pub fn commit_batch(&mut self, batch: WriteBatch, filled: usize) -> Result<(), WriteError> {
+        self.with(|call, connection, shared| call.commit_batch(batch, filled, connection, shared))
+    }
+
+    /// Sends what is written even if it does not fill a packet.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        self.with(|call, core, shared| call.flush(core, shared))
+    }
+
+    /// Ends our direction: what is written goes out, its last packet marked as the last.
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        self.with(|call, core, shared| call.finish(core, shared))
+    }
+
+    fn with(
+        &mut self,
+        body: impl FnOnce(&mut Call, &mut crate::connection::Core, &mut Shared) -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let Connection { core, channels, .. } = &mut *self.connection;
+        let Some(call) = &mut channels[self.channel].call else { return Err(WriteError::Finished) };
+        let outcome = body(call, core, self.shared);
+        self.shared.mark_ready(&mut self.connection.core);
+        if let Err(WriteError::Security(code)) = outcome {
+            self.connection.abort_call(self.channel, code, true, self.shared);
+        }
+        outcome
+    }
+
+    /// The next unread bytes, as they lie in their packet; say with [`consume`](Self::consume) how many of
+    /// them are done with.
+    pub fn read(&mut self) -> Result<&[u8], ReadError> {
+        let Some(call) = &mut self.connection.channels[self.channel].call else { return Err(ReadError::End) };
+        let consumed = call.rx.is_consumed();
+        let Some(chunk) = call.rx.front(&mut self.shared.pool) else {
+            call.blocked_reading();
+            return Err(if consumed || call.rx.is_consumed() { ReadError::End } else { ReadError::Blocked });
+        };
+        let range = HEADER_LEN + chunk.start as usize..HEADER_LEN + chunk.end as usize;
+        let buffer = self.shared.pool.buffer(&chunk.packet);
+        Ok(&buffer[range])
+    }
+
+    /// Up to `max` unread slices in order, to be written out together.
+    pub fn read_vectored(&self, max: usize) -> SmallVec<[&[u8]; 64]> {
+        let Some(call) = &self.connection.channels[self.channel].call else { return SmallVec::new() };
+        let unread = call.rx.chunks().filter(|chunk| chunk.start < chunk.end);
+        let slices = unread.map(|chunk| {
+            let range = HEADER_LEN + chunk.start as usize..HEADER_LEN + chunk.end as usize;
+            &self.shared.pool.buffer(&chunk.packet)[range]
+        });
+        slices.take(max).collect()
+    }
+
+    /// Marks `count` unread bytes as read. For a client, reading the reply to its end finishes the call: its
+    /// handle ends and [`Event::Finished`](crate::Event::Finished) follows.
+    ///
+    /// Panics if there are fewer unread bytes in order.
+    pub fn consume(&mut self, count: usize) {
+        let Connection { core, channels, .. } = &mut *self.connection;
+        let Some(call) = &mut channels[self.channel].call else { return };
+        assert!(call.consume(count, self.now, core, self.shared), "consume at most what was read");
+        self.shared.mark_ready(&mut self.connection.core);
+        self.connection.settle(self.channel, self.shared);
+    }
+
+    /// Ends the call with an abort code, telling the peer. The handle ends without an event.
+    pub fn abort(self, code: i32) {
+        self.connection.abort_call(self.channel, code, false, self.shared);
+    }
+
+    /// The call's handle; `None` once reading or an error has ended it.
+    pub fn handle(&self) -> Option<CallHandle> {
+        self.connection.channels[self.channel].call.as_ref().map(|call| call.handle)
+    }
+
+    /// Which side we are.
+    pub fn side(&self) -> Side {
+        self.connection.core.side
+    }
+
+    /// Service of the connection, after any upgrade.
+    pub fn service(&self) -> u16 {
+        self.connection.core.service
+    }
+
+    /// Who the client proved to be; `None` for an anonymous one.
+    pub fn principal(&self) -> Option<&crate::security::Principal> {
+        self.connection.core.security.principal()
+    }
+
+    /// Address of the peer.
+    pub fn remote(&self) -> std::net::SocketAddr {
+        self.connection.core.remote
+    }
+
+    /// Whether the peer's stream has been received to its end, read or not.
+    pub fn is_request_complete(&self) -> bool {
+        self.connection.channels[self.channel].call.as_ref().is_some_and(|call| call.rx.is_complete())
+    }
+}
+
+impl super::Endpoint {
+    /// Takes back a batch whose call has ended, and frees it.
+    pub fn discard_batch(&mut self, batch: WriteBatch) {
+        for lent in batch.buffers {
+            let packet = self.shared.pool.restore(lent);
+            self.shared.pool.free(packet);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Handles of connections and calls, and the events an endpoint reports about them.
+
+/// Names a connection of one endpoint. Stays invalid once the connection is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionHandle {
+    pub(crate) index: u32,
+    pub(crate) generation: u32,
+}
+
+/// Names a call of one endpoint. Stays invalid once the call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallHandle {
+    /// The call's connection.
+    pub connection: ConnectionHandle,
+    pub(crate) channel: u8,
+    /// Call number on its channel.
+    pub number: u32,
+}
+
+impl CallHandle {
+    /// The channel that carries the call, 0 to 3.
+    pub fn channel(&self) -> usize {
+        usize::from(self.channel)
+    }
+}
+
+/// Which side of a connection this endpoint is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// We opened it and make calls.
+    Client,
+    /// The peer opened it; we answer.
+    Server,
+}
+
+/// Why a call died without an abort from the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeadReason {
+    /// Nothing was heard for the dead time.
+    Silent,
+    /// No data moved for the idle time.
+    Idle,
+    /// The hard time limit passed.
+    HardLimit,
+    /// The client began a newer call on the channel, or the connection was closed.
+    Replaced,
+}
+
+/// Something the application should know. A call's last event is `Finished`, `Aborted` or `Dead`; all of its
+/// packets are free by then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A client made a call. Its bytes may already be readable.
+    NewCall {
+        /// The call.
+        call: CallHandle,
+        /// The service it is for, after any upgrade.
+        service: u16,
+    },
+    /// Bytes, or the end of the stream, can be read where there was nothing before.
+    Readable(CallHandle),
+    /// There is room to write again after a write was refused for lack of it.
+    Writable(CallHandle),
+    /// The call ended well. For a client: the reply is read to its end. For a server: the reply has been
+    /// received in full.
+    Finished(CallHandle),
+    /// The peer, or a broken rule, ended the call with this code.
+    Aborted {
+        /// The call.
+        call: CallHandle,
+        /// Abort code.
+        code: i32,
+    },
+    /// A time limit ended the call.
+    Dead {
+        /// The call.
+        call: CallHandle,
+        /// Which limit.
+        reason: DeadReason,
+    },
+    /// A client connection has a channel free again after `open_call` was refused.
+    ChannelFree(ConnectionHandle),
+    /// The connection failed with this code; each of its calls has its own event.
+    ConnectionAborted {
+        /// The connection.
+        connection: ConnectionHandle,
+        /// Abort code.
+        code: i32,
+    },
+}

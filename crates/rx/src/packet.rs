@@ -1,0 +1,262 @@
+//! The packet pool: a fixed number of packet buffers, allocated at start and never grown.
+//!
+//! A buffer holds one whole packet, header directly before payload, so a run of packets of equal size goes out
+//! as one UDP_SEGMENT burst from an array of `IoSlice`s with no copy. At every moment
+//! `allocated == free + in_use`; a [`Packet`] is a move-only token, so it cannot be freed twice or forgotten by
+//! copying.
+
+use crate::header::HEADER_LEN;
+
+/// Owner's token of one buffer in use. Give it back with [`PacketPool::free`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a packet that is not freed is leaked"]
+pub struct Packet(u32);
+
+/// Names a buffer without owning it: what a transmit in progress holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketRef(u32);
+
+/// Buffer taken out of its slot while the application fills it; see [`PacketPool::lend`].
+#[derive(Debug)]
+pub struct LentBuffer {
+    pub(crate) packet: Packet,
+    pub(crate) bytes: Box<[u8]>,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl LentBuffer {
+    /// The payload room to fill.
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.end]
+    }
+}
+
+/// A fixed pool of packet buffers.
+#[derive(Debug)]
+pub struct PacketPool {
+    slots: Box<[Slot]>,
+    free: Vec<u32>,
+    payload_max: usize,
+    low_water: usize,
+    exhausted: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    bytes: Box<[u8]>,
+    len: u32,
+    pins: u16,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Free,
+    InUse,
+    /// The owner has freed it; a transmit in progress still reads it.
+    Draining,
+}
+
+impl PacketPool {
+    /// Allocates `packets` buffers of [`HEADER_LEN`]` + payload_max` bytes each.
+    pub fn new(packets: usize, payload_max: usize) -> Self {
+        let count = u32::try_from(packets).expect("packet count fits 32 bits");
+        let slots = (0..count)
+            .map(|_| Slot {
+                bytes: vec![0; HEADER_LEN + payload_max].into_boxed_slice(),
+                len: 0,
+                pins: 0,
+                state: State::Free,
+            })
+            .collect();
+        Self { slots, free: (0..count).rev().collect(), payload_max, low_water: packets, exhausted: 0 }
+    }
+
+    /// Takes a buffer, or `None` (counted) when all are in use.
+    pub fn alloc(&mut self) -> Option<Packet> {
+        let Some(index) = self.free.pop() else {
+            self.exhausted += 1;
+            return None;
+        };
+        self.low_water = self.low_water.min(self.free.len());
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.state == State::Free && slot.pins == 0);
+        slot.state = State::InUse;
+        slot.len = HEADER_LEN as u32;
+        Some(Packet(index))
+    }
+
+    /// Gives a buffer back. If a transmit still reads it, it stays in use until that is done.
+    pub fn free(&mut self, packet: Packet) {
+        let slot = &mut self.slots[packet.0 as usize];
+        assert!(slot.state == State::InUse, "a packet token always names a buffer in use");
+        if slot.pins > 0 {
+            slot.state = State::Draining;
+        } else {
+            slot.state = State::Free;
+            self.free.push(packet.0);
+        }
+    }
+
+    /// The packet: header and payload.
+    pub fn bytes(&self, packet: &Packet) -> &[u8] {
+        let slot = &self.slots[packet.0 as usize];
+        &slot.bytes[..slot.len as usize]
+    }
+
+    /// The packet behind a transmit's reference.
+    pub fn bytes_of(&self, packet: PacketRef) -> &[u8] {
+        let slot = &self.slots[packet.0 as usize];
+        &slot.bytes[..slot.len as usize]
+    }
+
+    /// The whole buffer, whatever the packet's length.
+    pub fn buffer(&self, packet: &Packet) -> &[u8] {
+        &self.slots[packet.0 as usize].bytes
+    }
+
+    /// The whole buffer, whatever the packet's length.
+    pub fn buffer_mut(&mut self, packet: &Packet) -> &mut [u8] {
+        &mut self.slots[packet.0 as usize].bytes
+    }
+
+    /// The whole payload room, whatever the packet's length.
+    pub fn payload_room(&mut self, packet: &Packet) -> &mut [u8] {
+        &mut self.slots[packet.0 as usize].bytes[HEADER_LEN..]
+    }
+
+    /// Length of header and payload, bytes.
+    pub fn len(&self, packet: &Packet) -> usize {
+        self.slots[packet.0 as usize].len as usize
+    }
+
+    /// Whether no buffer is in use.
+    pub fn is_empty(&self) -> bool {
+        self.free.len() == self.slots.len()
+    }
+
+    /// Sets the payload's length; the packet is that much longer than a header.
+    pub fn set_payload_len(&mut self, packet: &Packet, len: usize) {
+        assert!(len <= self.payload_max, "payload fits its buffer");
+        self.slots[packet.0 as usize].len = (HEADER_LEN + len) as u32;
+    }
+
+    /// Marks the packet as read by a transmit in progress.
+    pub(crate) fn pin(&mut self, packet: &Packet) -> PacketRef {
+        self.slots[packet.0 as usize].pins += 1;
+        PacketRef(packet.0)
+    }
+
+    /// Whether a transmit in progress reads the packet, so its bytes must not change.
+    pub(crate) fn is_pinned(&self, packet: &Packet) -> bool {
+        self.slots[packet.0 as usize].pins > 0
+    }
+
+    /// Ends one transmit's hold on a packet.
+    pub(crate) fn unpin(&mut self, packet: PacketRef) {
+        let slot = &mut self.slots[packet.0 as usize];
+        assert!(slot.pins > 0, "a transmit unpins what it pinned");
+        slot.pins -= 1;
+        if slot.pins == 0 && slot.state == State::Draining {
+            slot.state = State::Free;
+            self.free.push(packet.0);
+        }
+    }
+
+    /// Takes the buffer out of the pool's reach so that the application can fill payload bytes
+    /// `start..end` while the pool goes on. It stays counted as in use. End with [`PacketPool::restore`].
+    pub(crate) fn lend(&mut self, packet: Packet, start: usize, end: usize) -> LentBuffer {
+        let bytes = std::mem::take(&mut self.slots[packet.0 as usize].bytes);
+        LentBuffer { packet, bytes, start: HEADER_LEN + start, end: HEADER_LEN + end }
+    }
+
+    /// Puts a lent buffer back in its place.
+    pub(crate) fn restore(&mut self, lent: LentBuffer) -> Packet {
+        self.slots[lent.packet.0 as usize].bytes = lent.bytes;
+        lent.packet
+    }
+
+    /// Buffers that exist.
+    pub fn allocated(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Buffers nobody holds.
+    pub fn free_count(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Buffers somebody holds, counted one by one: the check that [`PacketPool::free_count`] must pass.
+    pub fn in_use(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.state != State::Free).count()
+    }
+
+    /// Payload room of one buffer, bytes.
+    pub fn payload_max(&self) -> usize {
+        self.payload_max
+    }
+
+    /// Fewest free buffers seen since start.
+    pub fn low_water(&self) -> usize {
+        self.low_water
+    }
+
+    /// Allocations refused because all buffers were in use.
+    pub fn exhausted(&self) -> u64 {
+        self.exhausted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn allocated_is_always_free_plus_in_use() {
+        let mut pool = PacketPool::new(3, 100);
+        let first = pool.alloc().expect("free");
+        let second = pool.alloc().expect("free");
+        assert_eq!((pool.allocated(), pool.free_count(), pool.in_use()), (3, 1, 2));
+        pool.free(first);
+        assert_eq!((pool.free_count(), pool.in_use(), pool.low_water()), (2, 1, 1));
+        pool.free(second);
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn exhausted_pool_refuses_and_counts() {
+        let mut pool = PacketPool::new(1, 100);
+        let only = pool.alloc().expect("free");
+        assert_eq!(pool.alloc(), None);
+        assert_eq!(pool.exhausted(), 1);
+        pool.free(only);
+        let again = pool.alloc().expect("freed");
+        pool.free(again);
+    }
+
+    #[test]
+    fn freed_packet_stays_in_use_until_its_transmit_is_done() {
+        let mut pool = PacketPool::new(1, 100);
+        let packet = pool.alloc().expect("free");
+        pool.set_payload_len(&packet, 5);
+        let reference = pool.pin(&packet);
+        pool.free(packet);
+        assert_eq!((pool.free_count(), pool.in_use()), (0, 1));
+        assert_eq!(pool.bytes_of(reference).len(), HEADER_LEN + 5);
+        pool.unpin(reference);
+        assert_eq!((pool.free_count(), pool.in_use()), (1, 0));
+    }
+
+    #[test]
+    fn lent_buffer_is_in_use_and_comes_back_filled() {
+        let mut pool = PacketPool::new(2, 8);
+        let packet = pool.alloc().expect("free");
+        let mut lent = pool.lend(packet, 2, 6);
+        lent.room().copy_from_slice(b"data");
+        assert_eq!(pool.in_use(), 1);
+        let packet = pool.restore(lent);
+        assert_eq!(&pool.payload_room(&packet)[2..6], b"data");
+        pool.free(packet);
+    }
+}

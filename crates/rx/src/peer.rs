@@ -1,0 +1,264 @@
+//! What is known of one remote address: round trips, sizes, abilities, and whether it is really there.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::ack::Trailer;
+use crate::config::EndpointConfig;
+use crate::pmtud::{MtuConfig, MtuDiscovery};
+use crate::rtt::RttEstimator;
+
+/// A remote address and port.
+#[derive(Debug)]
+pub struct Peer {
+    address: SocketAddr,
+    pub(crate) rtt: RttEstimator,
+    pub(crate) mtu: MtuDiscovery,
+    pub(crate) probe: Option<MtuProbe>,
+    /// Speaks our ACK extension.
+    pub(crate) extended: bool,
+    /// Does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor, Linux, ours).
+    pub(crate) modern: bool,
+    /// Last window it stated at the start of a call, packets.
+    pub(crate) window: u32,
+    /// Largest packet it takes, bytes with Rx header.
+    pub(crate) packet_max: u32,
+    /// Largest packet our buffers and configuration allow, bytes.
+    own_max: u16,
+    /// When a DATA packet last asked for an ACK.
+    pub(crate) rtt_asked_at: Option<Instant>,
+    pub(crate) proved_at: Option<Instant>,
+    pub(crate) connections: u32,
+    pub(crate) idle_since: Instant,
+    pub(crate) abort_tokens: TokenBucket,
+    /// Datagrams and bytes each way, and resends.
+    pub(crate) counters: PeerCounters,
+}
+
+/// Traffic of one peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeerCounters {
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// DATA packets sent again.
+    pub resends: u64,
+    /// Bytes sent, headers included.
+    pub bytes_sent: u64,
+    /// Bytes received, headers included.
+    pub bytes_received: u64,
+}
+
+/// A path-MTU probe under way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MtuProbe {
+    pub(crate) connection: u32,
+    pub(crate) serial: u32,
+    pub(crate) sent_at: Instant,
+}
+
+impl Peer {
+    fn new(address: SocketAddr, now: Instant, config: &EndpointConfig) -> Self {
+        let mtu = MtuConfig {
+            initial: config.packet_size_initial.min(config.packet_size_max),
+            max: config.packet_size_max,
+            ..MtuConfig::default()
+        };
+        Self {
+            address,
+            rtt: RttEstimator::new(),
+            mtu: MtuDiscovery::new(mtu),
+            probe: None,
+            extended: false,
+            modern: false,
+            window: STOCK_WINDOW,
+            packet_max: STOCK_PACKET,
+            own_max: config.packet_size_max,
+            rtt_asked_at: None,
+            proved_at: None,
+            connections: 0,
+            idle_since: now,
+            abort_tokens: TokenBucket::new(now, config.aborts_per_second),
+            counters: PeerCounters::default(),
+        }
+    }
+
+    /// Remote address and port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Round-trip estimate.
+    pub fn rtt(&self) -> &RttEstimator {
+        &self.rtt
+    }
+
+    /// Datagram payload that new packets to this peer are cut to, bytes with Rx header.
+    pub fn packet_size(&self) -> usize {
+        let limit = if self.modern { self.packet_max.max(STOCK_PACKET) } else { STOCK_PACKET };
+        usize::from(self.mtu.current()).min(limit as usize)
+    }
+
+    /// Connections that use this peer.
+    pub fn connections(&self) -> u32 {
+        self.connections
+    }
+
+    /// When its last connection ended, meaningful while [`connections`](Self::connections) is 0.
+    pub fn idle_since(&self) -> Instant {
+        self.idle_since
+    }
+
+    /// Traffic counters.
+    pub fn counters(&self) -> PeerCounters {
+        self.counters
+    }
+
+    /// Whether the peer speaks our ACK extension.
+    pub fn is_extended(&self) -> bool {
+        self.extended
+    }
+
+    /// Last receive window it stated, packets.
+    pub fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Whether packets sent to this address are known to arrive, as of `now`.
+    pub fn is_proved(&self, now: Instant, reach_time: Duration) -> bool {
+        self.proved_at.is_some_and(|at| now.saturating_duration_since(at) < reach_time)
+    }
+
+    /// Whether windows over 255 packets, hard-acknowledged on receipt, suit this peer.
+    pub(crate) fn takes_large_windows(&self) -> bool {
+        self.extended || self.window > 255
+    }
+
+    pub(crate) fn note_trailer(&mut self, trailer: Option<&Trailer>, extended: bool) {
+        self.extended |= extended;
+        let Some(trailer) = trailer else {
+            self.modern = false;
+            self.window = crate::ack::WINDOW_WITHOUT_TRAILER;
+            return;
+        };
+        self.modern = trailer.jumbo_max == 0;
+        self.window = trailer.window.max(1);
+        let packet_max = trailer.max_mtu.min(trailer.if_mtu);
+        if packet_max != self.packet_max {
+            self.packet_max = packet_max.max(PACKET_MIN);
+            self.mtu.set_max(u16::try_from(self.packet_max).unwrap_or(u16::MAX).min(self.own_max));
+        }
+    }
+}
+
+/// The peers of an endpoint, by address.
+#[derive(Debug, Default)]
+pub(crate) struct Peers {
+    slab: slab::Slab<Peer>,
+    by_address: HashMap<SocketAddr, usize>,
+}
+
+impl Peers {
+    /// The peer at `address`, made if new.
+    pub(crate) fn find_or_add(
+        &mut self,
+        address: SocketAddr,
+        now: Instant,
+        config: &EndpointConfig,
+    ) -> usize {
+        if let Some(&index) = self.by_address.get(&address) {
+            return index;
+        }
+        let index = self.slab.insert(Peer::new(address, now, config));
+        self.by_address.insert(address, index);
+        index
+    }
+
+    pub(crate) fn find(&self, address: SocketAddr) -> Option<usize> {
+        self.by_address.get(&address).copied()
+    }
+
+    pub(crate) fn retain_since(&mut self, oldest_idle: Instant) {
+        let by_address = &mut self.by_address;
+        self.slab.retain(|_, peer| {
+            let keep = peer.connections > 0 || peer.idle_since >= oldest_idle;
+            if !keep {
+                by_address.remove(&peer.address);
+            }
+            keep
+        });
+    }
+
+    /// Makes room at once when floods have left many idle peers behind.
+    pub(crate) fn drop_if_idle(&mut self, index: usize) {
+        if self.slab[index].connections == 0 && self.slab[index].proved_at.is_none() {
+            let peer = self.slab.remove(index);
+            self.by_address.remove(&peer.address);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Peer> {
+        self.slab.iter().map(|(_, peer)| peer)
+    }
+}
+
+impl std::ops::Index<usize> for Peers {
+    type Output = Peer;
+
+    fn index(&self, index: usize) -> &Peer {
+        &self.slab[index]
+    }
+}
+
+impl std::ops::IndexMut<usize> for Peers {
+    fn index_mut(&mut self, index: usize) -> &mut Peer {
+        &mut self.slab[index]
+    }
+}
+
+/// Lets a number of events a second through, with a burst of one second's worth.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TokenBucket {
+    tokens: f32,
+    per_second: f32,
+    filled_at: Instant,
+}
+
+impl TokenBucket {
+    pub(crate) fn new(now: Instant, per_second: u32) -> Self {
+        Self { tokens: per_second as f32, per_second: per_second as f32, filled_at: now }
+    }
+
+    /// Takes a token if there is one.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let elapsed = now.saturating_duration_since(self.filled_at).as_secs_f32();
+        self.filled_at = now;
+        self.tokens = (self.tokens + elapsed * self.per_second).min(self.per_second);
+        if self.tokens < 1.0 {
+            return false;
+        }
+        self.tokens -= 1.0;
+        true
+    }
+}
+
+/// Send window before the peer has stated its own, packets (OpenAFS `rx_initSendWindow`).
+const STOCK_WINDOW: u32 = 16;
+/// Packet size that every Rx takes, bytes with Rx header.
+const STOCK_PACKET: u32 = 1444;
+/// Smallest packet limit believed of a peer, bytes (OpenAFS `RX_MIN_PACKET_SIZE`).
+const PACKET_MIN: u32 = 520;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_lets_its_rate_through_and_no_more() {
+        let start = Instant::now();
+        let mut bucket = TokenBucket::new(start, 3);
+        assert_eq!((0..10).filter(|_| bucket.take(start)).count(), 3);
+        let later = start + Duration::from_millis(700);
+        assert_eq!((0..10).filter(|_| bucket.take(later)).count(), 2);
+    }
+}

@@ -1,0 +1,381 @@
+//! The receive window of one call: packets waiting for the reader, and what to say about them in an ACK.
+//!
+//! Slots are a ring indexed by sequence number; received runs above the in-order point are kept as a short
+//! sorted list, so building an ACK costs the number of gaps, not the size of the window.
+
+use std::collections::VecDeque;
+
+use crate::packet::{Packet, PacketPool};
+
+/// What to do with a DATA packet, decided before its bytes are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The next packet in order.
+    InOrder,
+    /// In the window, with a gap before it.
+    Ahead,
+    /// Already received.
+    Duplicate,
+    /// Beyond the window.
+    BeyondWindow,
+    /// Contradicts where the peer said the stream ends.
+    AfterLast,
+}
+
+/// One received packet, opened; `start..end` are the unread data bytes of its payload.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    pub(crate) packet: Packet,
+    pub(crate) start: u32,
+    pub(crate) end: u32,
+    /// Header checksum of a packet that its security class has yet to open.
+    pub(crate) sealed: Option<u16>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReceiveWindow {
+    /// `slots[0]` is packet `base`.
+    slots: VecDeque<Option<Chunk>>,
+    /// Lowest packet the reader has not used up.
+    base: u32,
+    /// Lowest packet not received.
+    next: u32,
+    /// One past the highest packet received.
+    top: u32,
+    /// The stream's last packet, once seen.
+    last: Option<u32>,
+    /// Packets accepted from `base` on.
+    window: u32,
+    /// Received runs `start..end` above `next`, ascending, never touching.
+    runs: VecDeque<(u32, u32)>,
+    /// Packets held.
+    held: u32,
+}
+
+impl ReceiveWindow {
+    pub(crate) fn new(window: u32) -> Self {
+        Self {
+            slots: VecDeque::new(),
+            base: 1,
+            next: 1,
+            top: 1,
+            last: None,
+            window,
+            runs: VecDeque::new(),
+            held: 0,
+        }
+    }
+
+    /// Widens the window; it never shrinks, since what was once offered may be on its way.
+    pub(crate) fn set_window(&mut self, window: u32) {
+        self.window = self.window.max(window);
+    }
+
+    pub(crate) fn window(&self) -> u32 {
+        self.window
+    }
+
+    /// Whether a packet may be stored. The order of the checks follows OpenAFS: old, too far, seen.
+    pub(crate) fn classify(&self, seq: u32, last: bool) -> Verdict {
+        if seq < self.base {
+            return Verdict::Duplicate;
+        }
+        if seq >= self.edge() {
+            return Verdict::BeyondWindow;
+        }
+        if self.last.is_some_and(|end| seq > end) || (last && seq + 1 < self.top) {
+            return Verdict::AfterLast;
+        }
+        let slot = self.slots.get((seq - self.base) as usize);
+        if slot.is_some_and(Option::is_some) || seq < self.next {
+            return Verdict::Duplicate;
+        }
+        if seq == self.next { Verdict::InOrder } else { Verdict::Ahead }
+    }
+
+    /// Stores a packet that [`classify`](Self::classify) called `InOrder` or `Ahead`.
+    pub(crate) fn store(&mut self, seq: u32, last: bool, chunk: Chunk) {
+        let index = (seq - self.base) as usize;
+        while self.slots.len() <= index {
+            self.slots.push_back(None);
+        }
+        self.slots[index] = Some(chunk);
+        self.held += 1;
+        self.top = self.top.max(seq + 1);
+        if last {
+            self.last = Some(seq);
+        }
+        if seq == self.next {
+            self.next += 1;
+            if self.runs.front().is_some_and(|run| run.0 == self.next)
+                && let Some(run) = self.runs.pop_front()
+            {
+                self.next = run.1;
+            }
+        } else {
+            self.add_to_runs(seq);
+        }
+    }
+
+    fn add_to_runs(&mut self, seq: u32) {
+        if let Some(tail) = self.runs.back_mut()
+            && tail.1 == seq
+        {
+            tail.1 += 1;
+            return;
+        }
+        let at = self.runs.partition_point(|run| run.0 < seq);
+        let joins_left = at > 0 && self.runs[at - 1].1 == seq;
+        let joins_right = at < self.runs.len() && self.runs[at].0 == seq + 1;
+        match (joins_left, joins_right) {
+            (true, true) => {
+                self.runs[at - 1].1 = self.runs[at].1;
+                self.runs.remove(at);
+            }
+            (true, false) => self.runs[at - 1].1 += 1,
+            (false, true) => self.runs[at].0 = seq,
+            (false, false) => self.runs.insert(at, (seq, seq + 1)),
+        }
+    }
+
+    /// The unread bytes next in order, with the buffer they lie in. Empty packets are skipped.
+    pub(crate) fn front(&mut self, pool: &mut PacketPool) -> Option<&Chunk> {
+        self.drop_used(pool);
+        if self.base == self.next {
+            return None;
+        }
+        self.slots.front().and_then(Option::as_ref)
+    }
+
+    /// Unread chunks in order.
+    pub(crate) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.slots.iter().take((self.next - self.base) as usize).flatten()
+    }
+
+    /// Every packet held, with its sequence number.
+    pub(crate) fn held_mut(&mut self) -> impl Iterator<Item = (u32, &mut Chunk)> {
+        let base = self.base;
+        let numbered = self.slots.iter_mut().enumerate();
+        numbered.filter_map(move |(index, slot)| Some((base + index as u32, slot.as_mut()?)))
+    }
+
+    /// Whether an unread byte waits in order.
+    pub(crate) fn is_readable(&self) -> bool {
+        self.chunks().any(|chunk| chunk.start < chunk.end)
+    }
+
+    /// Marks `count` bytes as read and frees the packets they used up. Returns what could not be consumed.
+    pub(crate) fn consume(&mut self, mut count: usize, pool: &mut PacketPool) -> usize {
+        while count > 0 {
+            self.drop_used(pool);
+            if self.base == self.next {
+                break;
+            }
+            let Some(Some(chunk)) = self.slots.front_mut() else { break };
+            let taken = count.min((chunk.end - chunk.start) as usize);
+            chunk.start += taken as u32;
+            count -= taken;
+        }
+        self.drop_used(pool);
+        count
+    }
+
+    /// Frees the packets at the front that hold no unread byte.
+    pub(crate) fn drop_used(&mut self, pool: &mut PacketPool) {
+        while self.base < self.next {
+            match self.slots.front_mut() {
+                Some(Some(chunk)) if chunk.start < chunk.end => return,
+                _ => {}
+            }
+            if let Some(Some(chunk)) = self.slots.pop_front() {
+                self.held -= 1;
+                pool.free(chunk.packet);
+            }
+            self.base += 1;
+        }
+    }
+
+    /// Frees every packet.
+    pub(crate) fn clear(&mut self, pool: &mut PacketPool) {
+        for chunk in self.slots.drain(..).flatten() {
+            pool.free(chunk.packet);
+        }
+        self.runs.clear();
+        self.held = 0;
+    }
+
+    /// Whether every packet up to the last has been received.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.last.is_some_and(|last| self.next > last)
+    }
+
+    /// Whether every byte up to the last packet's has been read.
+    pub(crate) fn is_consumed(&self) -> bool {
+        self.is_complete() && self.base == self.next
+    }
+
+    pub(crate) fn has_gap(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// Lowest packet not received.
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Lowest packet the reader has not used up.
+    pub(crate) fn base(&self) -> u32 {
+        self.base
+    }
+
+    /// Highest packet received; 0 before the first.
+    pub(crate) fn highest(&self) -> u32 {
+        self.top - 1
+    }
+
+    pub(crate) fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// One past the highest packet acceptable now.
+    pub(crate) fn edge(&self) -> u32 {
+        self.base.saturating_add(self.window)
+    }
+
+    /// The ACK's `firstPacket`.
+    ///
+    /// Stock Rx hard-acknowledges what the reader used up. With windows over 255 packets that would leave most
+    /// of the window outside the table, so there (`on_receipt`) packets are hard-acknowledged when received in
+    /// order: they are never dropped afterwards. The last packet of a full window is held back so that the
+    /// window stated is never 0, which OpenAFS would read as 1 and overrun by one packet each time.
+    pub(crate) fn hard_ack(&self, on_receipt: bool) -> u32 {
+        if !on_receipt {
+            return self.base;
+        }
+        if self.next == self.edge() && !self.is_complete() { self.next - 1 } else { self.next }
+    }
+
+    /// The window to state from `first` on: its right edge is `base + window` and never moves left.
+    pub(crate) fn window_from(&self, first: u32) -> u32 {
+        self.edge().saturating_sub(first).max(1)
+    }
+
+    /// Fills soft-ACK entries from packet `first` on; returns how many are used.
+    pub(crate) fn fill_table(&self, first: u32, table: &mut [u8]) -> usize {
+        let used = (self.top.saturating_sub(first) as usize).min(table.len());
+        let table = &mut table[..used];
+        let in_order = (self.next.saturating_sub(first) as usize).min(used);
+        table[..in_order].fill(1);
+        table[in_order..].fill(0);
+        for &(start, end) in &self.runs {
+            let from = start.saturating_sub(first) as usize;
+            if from >= used {
+                break;
+            }
+            let to = (end.saturating_sub(first) as usize).min(used);
+            table[from..to].fill(1);
+        }
+        used
+    }
+
+    /// Received runs at or above `from`, as first packet and count.
+    pub(crate) fn runs_from(&self, from: u32) -> impl Iterator<Item = (u32, u32)> {
+        let start = self.runs.partition_point(|run| run.1 <= from);
+        self.runs.range(start..).map(move |&(first, end)| (first.max(from), end - first.max(from)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(window: &mut ReceiveWindow, pool: &mut PacketPool, seq: u32, last: bool, len: u32) -> Verdict {
+        let verdict = window.classify(seq, last);
+        if matches!(verdict, Verdict::InOrder | Verdict::Ahead) {
+            let packet = pool.alloc().expect("pool is large enough");
+            window.store(seq, last, Chunk { packet, start: 0, end: len, sealed: None });
+        }
+        verdict
+    }
+
+    fn table(window: &ReceiveWindow, first: u32) -> Vec<u8> {
+        let mut table = [9; 255];
+        let used = window.fill_table(first, &mut table);
+        table[..used].to_vec()
+    }
+
+    #[test]
+    fn gaps_show_in_the_table_until_filled() {
+        let mut pool = PacketPool::new(16, 10);
+        let mut window = ReceiveWindow::new(8);
+        assert_eq!(put(&mut window, &mut pool, 1, false, 5), Verdict::InOrder);
+        assert_eq!(put(&mut window, &mut pool, 3, false, 5), Verdict::Ahead);
+        assert_eq!(put(&mut window, &mut pool, 6, false, 5), Verdict::Ahead);
+        assert_eq!(put(&mut window, &mut pool, 5, false, 5), Verdict::Ahead);
+        assert_eq!(table(&window, 1), [1, 0, 1, 0, 1, 1]);
+        assert_eq!(window.runs_from(4).collect::<Vec<_>>(), [(5, 2)]);
+        put(&mut window, &mut pool, 4, false, 5);
+        assert_eq!(window.runs_from(4).collect::<Vec<_>>(), [(4, 3)]);
+        put(&mut window, &mut pool, 2, false, 5);
+        assert_eq!((window.next(), window.has_gap()), (7, false));
+        window.clear(&mut pool);
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn duplicates_and_packets_beyond_the_window_are_not_stored() {
+        let mut pool = PacketPool::new(16, 10);
+        let mut window = ReceiveWindow::new(4);
+        put(&mut window, &mut pool, 1, false, 5);
+        put(&mut window, &mut pool, 3, false, 5);
+        assert_eq!(window.classify(0, false), Verdict::Duplicate);
+        assert_eq!(window.classify(1, false), Verdict::Duplicate);
+        assert_eq!(window.classify(3, false), Verdict::Duplicate);
+        assert_eq!(window.classify(4, false), Verdict::Ahead);
+        assert_eq!(window.classify(5, false), Verdict::BeyondWindow);
+        assert_eq!(window.classify(u32::MAX, false), Verdict::BeyondWindow);
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn packets_after_the_last_are_refused() {
+        let mut pool = PacketPool::new(16, 10);
+        let mut window = ReceiveWindow::new(8);
+        put(&mut window, &mut pool, 3, true, 5);
+        assert_eq!(window.classify(4, false), Verdict::AfterLast);
+        let mut window2 = ReceiveWindow::new(8);
+        put(&mut window2, &mut pool, 3, false, 5);
+        assert_eq!(window2.classify(2, true), Verdict::AfterLast);
+        window.clear(&mut pool);
+        window2.clear(&mut pool);
+    }
+
+    #[test]
+    fn consuming_frees_packets_and_opens_the_window() {
+        let mut pool = PacketPool::new(16, 10);
+        let mut window = ReceiveWindow::new(4);
+        for seq in 1..=4 {
+            put(&mut window, &mut pool, seq, seq == 4, if seq == 2 { 0 } else { 5 });
+        }
+        assert_eq!(window.consume(7, &mut pool), 0);
+        assert_eq!((window.base(), window.held(), pool.in_use()), (3, 2, 2));
+        assert_eq!(window.front(&mut pool).map(|chunk| chunk.start), Some(2));
+        assert_eq!(window.consume(100, &mut pool), 92);
+        assert!(window.is_consumed() && pool.is_empty());
+    }
+
+    #[test]
+    fn full_window_never_states_zero_and_its_edge_stands_still() {
+        let mut pool = PacketPool::new(16, 10);
+        let mut window = ReceiveWindow::new(4);
+        for seq in 1..=4 {
+            put(&mut window, &mut pool, seq, false, 5);
+            let first = window.hard_ack(true);
+            assert_eq!(first + window.window_from(first), 5);
+        }
+        assert_eq!(window.hard_ack(true), 4);
+        assert_eq!(table(&window, 4), [1]);
+        assert_eq!((window.hard_ack(false), window.window_from(1)), (1, 4));
+        window.clear(&mut pool);
+    }
+}

@@ -1,0 +1,245 @@
+//! Loss detection of one call: RACK (RFC 8985) on Rx serials, a tail probe, and the Rx retransmission timeout.
+//!
+//! Every Rx packet has its own serial and every ACK names the serial that prompted it, so which transmission
+//! arrived is known exactly and RACK needs no guess about resent packets. A tail loss is probed with a PING
+//! ACK, whose answer carries the whole scoreboard: nothing is resent that has been received. Only when the
+//! peer stays silent does the timeout resend the lowest outstanding packet.
+
+use std::time::{Duration, Instant};
+
+use crate::rtt::RttEstimator;
+use crate::window::{AckOutcome, SendWindow};
+
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    /// Serial and send time of the latest transmission known to have arrived, and its round trip.
+    delivered: Option<(u32, Instant, Duration)>,
+    reordering_seen: bool,
+    /// Reordering window in quarters of the smallest round trip; grows with each spurious resend.
+    reorder_quarters: u32,
+    /// Packets below this belong to the loss episode under repair.
+    episode_end: Option<u32>,
+    episode_resends: u32,
+    episode_spurious: u32,
+    /// When the earliest packet still inside the reordering window becomes lost.
+    reorder_at: Option<Instant>,
+    /// Start of the retransmission timeout: last progress, or first packet into an idle window.
+    rto_base: Option<Instant>,
+    backoff: u32,
+    last_sent_at: Option<Instant>,
+    /// Serial of the last packet that asked for an ACK, until an ACK of that or a later serial comes.
+    requested: Option<u32>,
+    /// A tail probe is out since the last progress.
+    probed: bool,
+}
+
+/// What a timer of the send side asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timeout {
+    /// Nothing yet.
+    None,
+    /// Look for losses again: the reordering window of some packet has passed.
+    Reorder,
+    /// Send a PING ACK.
+    Probe,
+    /// Resend the lowest outstanding packet.
+    Resend,
+}
+
+impl Recovery {
+    pub(crate) fn new() -> Self {
+        Self {
+            delivered: None,
+            reordering_seen: false,
+            reorder_quarters: 1,
+            episode_end: None,
+            episode_resends: 0,
+            episode_spurious: 0,
+            reorder_at: None,
+            rto_base: None,
+            backoff: 0,
+            last_sent_at: None,
+            requested: None,
+            probed: false,
+        }
+    }
+
+    /// A DATA packet went out. `was_idle`: nothing was in flight before it.
+    pub(crate) fn on_sent(
+        &mut self,
+        now: Instant,
+        serial: u32,
+        wants_ack: bool,
+        was_idle: bool,
+        resent: bool,
+    ) {
+        if was_idle || self.rto_base.is_none() {
+            self.rto_base = Some(now);
+        }
+        self.last_sent_at = Some(now);
+        if wants_ack {
+            self.requested = Some(serial);
+        }
+        if resent {
+            self.episode_resends += 1;
+        } else {
+            self.probed = false;
+        }
+    }
+
+    /// Whether an ACK that was asked for is still due.
+    pub(crate) fn awaits_ack(&self) -> bool {
+        self.requested.is_some()
+    }
+
+    /// An ACK prompted by `serial` was applied. Returns whether all resends of this episode were spurious, so
+    /// that the window reduction should be undone.
+    pub(crate) fn on_ack(&mut self, now: Instant, serial: u32, outcome: &AckOutcome, base: u32) -> bool {
+        if self.requested.is_some_and(|requested| !crate::header::serial_after(requested, serial)) {
+            self.requested = None;
+        }
+        if let Some((serial, sent_at)) = outcome.delivered {
+            self.note_delivered(now, serial, sent_at);
+        }
+        if outcome.newly_acked > 0 {
+            self.rto_base = Some(now);
+            self.backoff = 0;
+            self.probed = false;
+        }
+        self.reordering_seen |= outcome.reordered;
+        let undo = outcome.spurious > 0 && self.note_spurious(outcome.spurious);
+        if self.episode_end.is_some_and(|end| base >= end) {
+            self.end_episode();
+        }
+        undo
+    }
+
+    /// A transmission is known to have arrived, by an ACK of data or the answer to a ping.
+    pub(crate) fn note_delivered(&mut self, now: Instant, serial: u32, sent_at: Instant) {
+        if self.delivered.is_none_or(|(known, ..)| crate::header::serial_after(serial, known)) {
+            self.delivered = Some((serial, sent_at, now.saturating_duration_since(sent_at)));
+        }
+    }
+
+    /// Resends were needless. Returns whether the whole episode has been so.
+    pub(crate) fn note_spurious(&mut self, count: u32) -> bool {
+        self.reordering_seen = true;
+        self.reorder_quarters = (self.reorder_quarters + 1).min(REORDER_QUARTERS_MAX);
+        self.episode_spurious += count;
+        self.episode_end.is_some() && self.episode_spurious >= self.episode_resends
+    }
+
+    /// Marks packets lost that were sent before one that arrived, and longer ago than the reordering window.
+    /// Returns the send time of the latest of them, when they begin a new episode.
+    pub(crate) fn detect(
+        &mut self,
+        now: Instant,
+        window: &mut SendWindow,
+        rtt: &RttEstimator,
+    ) -> Option<Instant> {
+        self.reorder_at = None;
+        let Some((delivered, _, delivered_rtt)) = self.delivered else {
+            return None;
+        };
+        let allowance = delivered_rtt + self.reorder_window(window, rtt);
+        let (largest, stopped) = window.detect_losses(|serial, at| {
+            crate::header::serial_after(delivered, serial) && now >= at + allowance
+        });
+        if let Some((serial, at)) = stopped
+            && crate::header::serial_after(delivered, serial)
+        {
+            self.reorder_at = Some(at + allowance);
+        }
+        largest.filter(|_| self.begin_episode(window.next()))
+    }
+
+    fn reorder_window(&self, window: &SendWindow, rtt: &RttEstimator) -> Duration {
+        let sure = self.episode_end.is_some() || window.soft_acked() >= DUPLICATE_THRESHOLD;
+        if !self.reordering_seen && sure {
+            return Duration::ZERO;
+        }
+        (rtt.min_rtt() * self.reorder_quarters / 4).min(rtt.srtt()).max(REORDER_WINDOW_MIN)
+    }
+
+    /// Enters an episode that ends when everything sent so far is acknowledged; false inside one.
+    fn begin_episode(&mut self, end: u32) -> bool {
+        if self.episode_end.is_some() {
+            return false;
+        }
+        self.episode_end = Some(end);
+        self.episode_resends = 0;
+        self.episode_spurious = 0;
+        true
+    }
+
+    fn end_episode(&mut self) {
+        self.episode_end = None;
+    }
+
+    /// When [`on_timeout`](Self::on_timeout) should look next.
+    pub(crate) fn deadline(&self, window: &SendWindow, rtt: &RttEstimator) -> Option<Instant> {
+        if window.outstanding() == 0 {
+            return None;
+        }
+        let resend = self.rto_base.map(|base| base + self.rto(rtt));
+        [self.reorder_at, self.probe_at(window, rtt), resend].into_iter().flatten().min()
+    }
+
+    /// What is due at `now`.
+    pub(crate) fn on_timeout(&mut self, now: Instant, window: &SendWindow, rtt: &RttEstimator) -> Timeout {
+        if window.outstanding() == 0 {
+            return Timeout::None;
+        }
+        if self.rto_base.is_some_and(|base| now >= base + self.rto(rtt)) {
+            return Timeout::Resend;
+        }
+        if self.probe_at(window, rtt).is_some_and(|at| now >= at) {
+            self.probed = true;
+            return Timeout::Probe;
+        }
+        if self.reorder_at.is_some_and(|at| now >= at) { Timeout::Reorder } else { Timeout::None }
+    }
+
+    /// Applies a retransmission timeout: the lowest packet in flight counts as lost and the timer backs off.
+    pub(crate) fn on_rto(&mut self, now: Instant, window: &mut SendWindow) -> bool {
+        self.rto_base = Some(now);
+        self.backoff = (self.backoff + 1).min(BACKOFF_MAX);
+        let lost = window.lose_first().is_some();
+        self.episode_end = None;
+        self.begin_episode(window.next());
+        lost
+    }
+
+    /// Timeouts in a row without progress.
+    pub(crate) fn backoff(&self) -> u32 {
+        self.backoff
+    }
+
+    /// The retransmission timeout with its back-off applied.
+    pub(crate) fn rto(&self, rtt: &RttEstimator) -> Duration {
+        (rtt.rto() * (1 << self.backoff)).min(RTO_MAX.max(rtt.rto()))
+    }
+
+    /// A probe helps only where an ACK is due and the peer knows the call: a server ignores pings for calls of
+    /// which it has seen no DATA.
+    fn probe_at(&self, window: &SendWindow, rtt: &RttEstimator) -> Option<Instant> {
+        if self.probed || self.requested.is_none() || !window.any_acked() || !rtt.has_sample() {
+            return None;
+        }
+        let wait = (rtt.srtt() * 2).max(rtt.srtt() + rtt.rttvar() * 4) + PROBE_MARGIN;
+        self.last_sent_at.map(|at| at + wait)
+    }
+}
+
+/// Soft ACKs above a hole that make it a loss while no reordering has been seen.
+const DUPLICATE_THRESHOLD: u32 = 3;
+/// The reordering window grows up to four smallest round trips.
+const REORDER_QUARTERS_MAX: u32 = 16;
+/// Timer granularity: shorter reordering windows cannot be told from scheduling noise.
+const REORDER_WINDOW_MIN: Duration = Duration::from_millis(1);
+/// Scheduling allowance before an asked-for ACK counts as missing.
+const PROBE_MARGIN: Duration = Duration::from_millis(20);
+/// Doublings of the retransmission timeout.
+const BACKOFF_MAX: u32 = 6;
+/// Upper bound of the backed-off timeout.
+const RTO_MAX: Duration = Duration::from_secs(8);

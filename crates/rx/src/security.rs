@@ -1,0 +1,170 @@
+//! Security classes: what a connection does to prove who its client is and to protect its packets.
+//!
+//! The transport calls a [`Security`] for every DATA packet in both directions and for the challenge and
+//! response that precede the first call of a server connection. `null` is here; rxkad and rxgk implement the
+//! same trait.
+
+use std::ops::Range;
+
+/// Security index of [`NullSecurity`].
+pub const SECURITY_NULL: u8 = 0;
+
+/// Names one DATA packet to a security class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketContext {
+    /// Epoch of the connection.
+    pub epoch: u32,
+    /// Connection id with the channel in its low bits.
+    pub cid: u32,
+    /// Call number.
+    pub call: u32,
+    /// Sequence number within the call's direction.
+    pub seq: u32,
+    /// Whether the client sends the packet.
+    pub from_client: bool,
+}
+
+/// A packet after [`Security::seal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sealed {
+    /// Payload bytes to send, counted from the start of the payload.
+    pub len: usize,
+    /// Value of the header's checksum field.
+    pub checksum: u16,
+}
+
+/// Who a connection's client proved to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Principal {
+    /// Printable name as the class knows it, for instance a Kerberos principal.
+    pub name: String,
+    /// Protection level of the packets: 0 clear, 1 authenticated, 2 encrypted.
+    pub level: u8,
+    /// When the proof expires, seconds since 1970; `None` if it does not.
+    pub expires_unix_s: Option<u64>,
+}
+
+/// A refusal by a security class; the connection is aborted with the code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("security class refused the packet with abort code {code}")]
+pub struct SecurityError {
+    /// Abort code to send (for rxkad 19270400 and up).
+    pub code: i32,
+}
+
+/// The state that one connection's security class keeps.
+///
+/// A DATA payload on the wire is `header room | data | trailer room`; the transport leaves both rooms free
+/// when the application writes and strips what [`Security::open`] says.
+pub trait Security: std::fmt::Debug + Send {
+    /// Bytes to leave free before the data of every packet.
+    fn header_room(&self) -> usize {
+        0
+    }
+
+    /// Bytes to leave free after the data of every packet (MAC, padding).
+    fn trailer_room(&self) -> usize {
+        0
+    }
+
+    /// Protects a packet once, before its first transmission. `payload` holds header room, `data_len` bytes of
+    /// data and trailer room.
+    fn seal(
+        &mut self,
+        context: &PacketContext,
+        payload: &mut [u8],
+        data_len: usize,
+    ) -> Result<Sealed, SecurityError>;
+
+    /// Checks a received packet in place and returns where in `payload` its data lies.
+    fn open(
+        &mut self,
+        context: &PacketContext,
+        checksum: u16,
+        payload: &mut [u8],
+    ) -> Result<Range<usize>, SecurityError>;
+
+    /// Server: whether the client still has to prove itself before calls are delivered.
+    fn needs_challenge(&self) -> bool {
+        false
+    }
+
+    /// Server: appends the payload of a CHALLENGE packet to `out`. Called again for every retry.
+    fn challenge(&mut self, out: &mut Vec<u8>) {
+        let _ = out;
+    }
+
+    /// Server: checks the payload of a RESPONSE packet. On success returns the client's call numbers, which
+    /// end every older call of the channels.
+    fn check_response(
+        &mut self,
+        connection: &ConnectionContext,
+        response: &[u8],
+    ) -> Result<[u32; 4], SecurityError> {
+        let _ = (connection, response);
+        Ok([0; 4])
+    }
+
+    /// Client: appends the payload of a RESPONSE to `challenge` to `out`. The default, for classes without a
+    /// challenge, refuses it.
+    fn respond(
+        &mut self,
+        connection: &ConnectionContext,
+        challenge: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SecurityError> {
+        let _ = (connection, challenge, out);
+        Err(SecurityError { code: crate::abort::PROTOCOL_ERROR })
+    }
+
+    /// Who the client proved to be; `None` for an anonymous connection.
+    fn principal(&self) -> Option<&Principal> {
+        None
+    }
+}
+
+/// Names a connection to the challenge exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionContext {
+    /// Epoch of the connection.
+    pub epoch: u32,
+    /// Connection id without channel.
+    pub cid: u32,
+    /// Security index of the connection.
+    pub security: u8,
+    /// Highest call number of each channel.
+    pub calls: [u32; 4],
+}
+
+/// Makes the server side's [`Security`] of new connections with one security index.
+pub trait SecurityFactory: std::fmt::Debug + Send {
+    /// Security index this factory serves.
+    fn index(&self) -> u8;
+
+    /// State for one new server connection.
+    fn accept(&mut self, epoch: u32, cid: u32) -> Box<dyn Security>;
+}
+
+/// Security class 0: no proof, no protection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullSecurity;
+
+impl Security for NullSecurity {
+    fn seal(&mut self, _: &PacketContext, _: &mut [u8], data_len: usize) -> Result<Sealed, SecurityError> {
+        Ok(Sealed { len: data_len, checksum: 0 })
+    }
+
+    fn open(&mut self, _: &PacketContext, _: u16, payload: &mut [u8]) -> Result<Range<usize>, SecurityError> {
+        Ok(0..payload.len())
+    }
+}
+
+impl SecurityFactory for NullSecurity {
+    fn index(&self) -> u8 {
+        SECURITY_NULL
+    }
+
+    fn accept(&mut self, _: u32, _: u32) -> Box<dyn Security> {
+        Box::new(NullSecurity)
+    }
+}

@@ -1,0 +1,98 @@
+//! What all connections of an endpoint share: pool, peers, counters, queues of work, events and timers.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Instant;
+
+use rand::rngs::StdRng;
+
+use crate::ack::Trailer;
+use crate::config::EndpointConfig;
+use crate::connection::Core;
+use crate::event::{CallHandle, Event};
+use crate::packet::PacketPool;
+use crate::peer::Peers;
+use crate::stats::EndpointStats;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: EndpointConfig,
+    pub(crate) pool: PacketPool,
+    pub(crate) peers: Peers,
+    pub(crate) stats: EndpointStats,
+    pub(crate) rng: StdRng,
+    pub(crate) events: VecDeque<Event>,
+    /// Connections to look at in the next transmit pass, each at most once.
+    pub(crate) ready: VecDeque<u32>,
+    timers: BinaryHeap<Reverse<Timer>>,
+    /// Calls whose write was refused for want of a buffer.
+    pub(crate) waiting_for_packets: VecDeque<CallHandle>,
+    /// Buffers that writers leave for received packets.
+    pub(crate) reserved_from_writers: usize,
+    /// Buffers that received packets leave for ACKs and the like.
+    pub(crate) reserved_from_readers: usize,
+    pub(crate) scratch: Vec<u8>,
+}
+
+/// Time, connection index and generation.
+type Timer = (Instant, u32, u32);
+
+impl Shared {
+    pub(crate) fn new(config: EndpointConfig, rng: StdRng) -> Self {
+        let packet_size = usize::from(config.packet_size_max.max(PACKET_SIZE_MIN));
+        let pool = PacketPool::new(config.packets, packet_size - crate::header::HEADER_LEN);
+        Self {
+            reserved_from_writers: config.packets / 4,
+            reserved_from_readers: config.packets / 16,
+            scratch: vec![0; packet_size],
+            pool,
+            config,
+            peers: Peers::default(),
+            stats: EndpointStats::default(),
+            rng,
+            events: VecDeque::new(),
+            ready: VecDeque::new(),
+            timers: BinaryHeap::new(),
+            waiting_for_packets: VecDeque::new(),
+        }
+    }
+
+    /// Puts a connection on the list for the next transmit pass.
+    pub(crate) fn mark_ready(&mut self, core: &mut Core) {
+        if !std::mem::replace(&mut core.queued, true) {
+            self.ready.push_back(core.index);
+        }
+    }
+
+    /// Makes sure the connection is woken at `at` or earlier. A wake-up already set for earlier is kept: when
+    /// it comes, the connection states its true deadline again. So moving a deadline later costs nothing.
+    pub(crate) fn arm(&mut self, core: &mut Core, at: Instant) {
+        if core.armed.is_none_or(|armed| at < armed) {
+            core.armed = Some(at);
+            self.timers.push(Reverse((at, core.index, core.generation)));
+        }
+    }
+
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        self.timers.peek().map(|Reverse((at, ..))| *at)
+    }
+
+    /// Index, generation and time of a timer that is due.
+    pub(crate) fn pop_timer(&mut self, now: Instant) -> Option<Timer> {
+        let Reverse((at, ..)) = self.timers.peek()?;
+        if *at > now {
+            return None;
+        }
+        self.timers.pop().map(|Reverse(timer)| timer)
+    }
+
+    /// What our ACKs state about us; the window is the call's own.
+    pub(crate) fn trailer(&self, _peer: usize) -> Trailer {
+        let packet = self.scratch.len() as u32;
+        let jumbo_max = if self.config.extensions { 0 } else { 1 };
+        Trailer { max_mtu: packet, if_mtu: packet, window: 0, jumbo_max }
+    }
+}
+
+/// Every Rx must take packets of this size, bytes with Rx header.
+const PACKET_SIZE_MIN: u16 = 1444;

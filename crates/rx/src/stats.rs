@@ -1,0 +1,130 @@
+//! Counters of one endpoint. Every refusal of network input has a counter of its own.
+
+macro_rules! counters {
+    ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: u64,)*
+        }
+
+        impl $name {
+            /// Name and value of every counter, in the order of declaration.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($field), self.$field),)*].into_iter()
+            }
+        }
+
+        impl std::ops::AddAssign for $name {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$field += other.$field;)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// What an endpoint has done since start.
+    EndpointStats {
+        /// Datagrams given to `handle_datagram`.
+        datagrams_received,
+        /// Their bytes.
+        bytes_received,
+        /// Bursts returned by `poll_transmit`.
+        transmits,
+        /// Datagrams in them.
+        datagrams_sent,
+        /// Their bytes.
+        bytes_sent,
+        /// DATA packets received, sub-packets of jumbograms counted each.
+        data_received,
+        /// DATA packets sent, resends included.
+        data_sent,
+        /// ACK packets received.
+        acks_received,
+        /// ACK packets sent.
+        acks_sent,
+        /// ABORT packets received.
+        aborts_received,
+        /// ABORT packets sent.
+        aborts_sent,
+        /// BUSY packets received.
+        busies_received,
+        /// BUSY packets sent.
+        busies_sent,
+        /// CHALLENGE packets sent.
+        challenges_sent,
+        /// RESPONSE packets sent.
+        responses_sent,
+        /// PING ACKs sent as tail probe, window probe, keep-alive, reachability check or MTU probe.
+        pings_sent,
+        /// VERSION answers sent.
+        versions_sent,
+        /// DATA packets sent again.
+        resends,
+        /// Of these, the ones whose first transmission turned out to have arrived.
+        resends_spurious,
+        /// Retransmission timeouts.
+        timeouts,
+        /// Tail probes (a PING instead of a resend).
+        tail_probes,
+        /// Client calls opened.
+        calls_opened,
+        /// Server calls accepted.
+        calls_accepted,
+        /// Calls that ended well.
+        calls_finished,
+        /// Calls that ended with an abort, either side's.
+        calls_aborted,
+        /// Calls that died of a time limit.
+        calls_dead,
+        /// Connections opened or accepted.
+        connections_made,
+        /// Connections removed.
+        connections_reaped,
+        /// Server connections whose client moved to another address.
+        connections_rebound,
+        /// Refused: shorter than a header or of unknown type.
+        bad_headers,
+        /// Refused: ACK payload malformed.
+        bad_acks,
+        /// Refused: ACK for packets never sent.
+        acks_never_sent,
+        /// Ignored: ACK overtaken by a later one.
+        acks_stale,
+        /// Refused: the rest of a jumbogram that lies about its parts.
+        bad_jumbograms,
+        /// Refused: DATA with sequence number 0 or after the last packet.
+        bad_data,
+        /// Dropped: DATA already received.
+        duplicates,
+        /// Dropped: DATA beyond the receive window.
+        beyond_window,
+        /// Dropped: DATA for which no buffer was free.
+        no_buffers,
+        /// Dropped: security index differs from the connection's.
+        wrong_security,
+        /// Refused by the security class.
+        security_refusals,
+        /// Dropped: packet for a connection or call that does not exist.
+        unknown_calls,
+        /// Dropped: packet of an older call on its channel.
+        old_calls,
+        /// Refused: service not offered.
+        unknown_services,
+        /// Refused: no room for another connection.
+        connections_refused,
+        /// Unproved connections evicted to make room for newer ones.
+        connections_evicted,
+        /// Aborts not sent because their source had too many.
+        aborts_limited,
+        /// Packets held back because the address is not proved.
+        amplification_limited,
+        /// Packet types without meaning in their place.
+        misplaced,
+        /// Challenge answers that did not verify.
+        bad_responses,
+        /// Packets that could not be built because the pool was empty.
+        transmit_starved,
+    }
+}

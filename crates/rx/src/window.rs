@@ -1,0 +1,365 @@
+//! The send window of one call: a SACK scoreboard that is a ring indexed by sequence number.
+//!
+//! A packet is `Queued` until first sent, then `InFlight`, and from there `Acked` or `Lost`; a lost packet is
+//! in flight again once resent. Buffers are freed at the hard ACK, since stock peers may take a soft ACK back.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::ack::Ack;
+use crate::header::serial_after;
+use crate::packet::{Packet, PacketPool};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Queued,
+    InFlight,
+    Lost,
+    Acked,
+}
+
+#[derive(Debug)]
+struct Slot {
+    packet: Packet,
+    sent_at: Option<Instant>,
+    serial: u32,
+    sends: u8,
+    state: State,
+    last: bool,
+}
+
+/// One transmission, in the order of sending; what loss detection walks.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    seq: u32,
+    serial: u32,
+    at: Instant,
+}
+
+/// A packet to put on the wire.
+#[derive(Debug)]
+pub(crate) struct Outgoing<'a> {
+    pub(crate) seq: u32,
+    pub(crate) packet: &'a Packet,
+    pub(crate) last: bool,
+    pub(crate) resent: bool,
+}
+
+/// What one ACK taught.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AckOutcome {
+    /// Packets acknowledged for the first time.
+    pub(crate) newly_acked: u32,
+    /// Packets hard-acknowledged, so freed.
+    pub(crate) freed: u32,
+    /// Serial and send time of the latest transmission known to have arrived.
+    pub(crate) delivered: Option<(u32, Instant)>,
+    /// Send time of the transmission that prompted the ACK, if it acknowledged that one.
+    pub(crate) prompted_by: Option<Instant>,
+    /// Resent packets whose first transmission turns out to have arrived.
+    pub(crate) spurious: u32,
+    /// A packet sent once arrived after one sent later.
+    pub(crate) reordered: bool,
+}
+
+/// Why an ACK cannot be true of this call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AckRefusal {
+    /// It was overtaken by a later one.
+    Stale,
+    /// It acknowledges packets that were never sent.
+    NeverSent,
+}
+
+#[derive(Debug)]
+pub(crate) struct SendWindow {
+    /// `slots[0]` is packet `base`.
+    slots: VecDeque<Slot>,
+    /// Lowest packet not hard-acknowledged.
+    base: u32,
+    /// Lowest packet never sent.
+    next: u32,
+    in_flight: u32,
+    acked: u32,
+    lost: VecDeque<u32>,
+    lost_count: u32,
+    log: VecDeque<Sent>,
+    /// One past the highest packet acknowledged in any way.
+    acked_top: u32,
+}
+
+impl SendWindow {
+    pub(crate) fn new() -> Self {
+        Self {
+            slots: VecDeque::new(),
+            base: 1,
+            next: 1,
+            in_flight: 0,
+            acked: 0,
+            lost: VecDeque::new(),
+            lost_count: 0,
+            log: VecDeque::new(),
+            acked_top: 1,
+        }
+    }
+
+    /// Adds a finished packet behind the others.
+    pub(crate) fn queue(&mut self, packet: Packet, last: bool) {
+        self.slots.push_back(Slot { packet, sent_at: None, serial: 0, sends: 0, state: State::Queued, last });
+    }
+
+    /// The sequence number that the next queued packet gets.
+    pub(crate) fn end(&self) -> u32 {
+        self.base + self.slots.len() as u32
+    }
+
+    pub(crate) fn base(&self) -> u32 {
+        self.base
+    }
+
+    pub(crate) fn next(&self) -> u32 {
+        self.next
+    }
+
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    /// Packets held: queued, in flight, or waiting for their hard ACK.
+    pub(crate) fn held(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// Packets queued but never sent.
+    pub(crate) fn unsent(&self) -> u32 {
+        self.end() - self.next
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    /// Packets sent and not acknowledged in any way.
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.in_flight + self.lost_count
+    }
+
+    pub(crate) fn has_lost(&self) -> bool {
+        self.lost_count > 0
+    }
+
+    /// Whether any packet of the call has been acknowledged.
+    pub(crate) fn any_acked(&self) -> bool {
+        self.acked_top > 1
+    }
+
+    pub(crate) fn soft_acked(&self) -> u32 {
+        self.acked
+    }
+
+    /// The packet to send next: a lost one first, then a new one below `edge`.
+    pub(crate) fn peek(&mut self, edge: u32) -> Option<Outgoing<'_>> {
+        while let Some(&seq) = self.lost.front() {
+            if seq >= self.base && self.slots[(seq - self.base) as usize].state == State::Lost {
+                let slot = &self.slots[(seq - self.base) as usize];
+                return Some(Outgoing { seq, packet: &slot.packet, last: slot.last, resent: true });
+            }
+            self.lost.pop_front();
+        }
+        if self.next >= edge {
+            return None;
+        }
+        let slot = self.slots.get((self.next - self.base) as usize)?;
+        Some(Outgoing { seq: self.next, packet: &slot.packet, last: slot.last, resent: false })
+    }
+
+    /// Records that `seq`, as returned by [`peek`](Self::peek), went out.
+    pub(crate) fn sent(&mut self, seq: u32, serial: u32, now: Instant) {
+        let slot = &mut self.slots[(seq - self.base) as usize];
+        match slot.state {
+            State::Queued => self.next += 1,
+            State::Lost => {
+                self.lost_count -= 1;
+                if self.lost.front() == Some(&seq) {
+                    self.lost.pop_front();
+                }
+            }
+            State::InFlight | State::Acked => debug_assert!(false, "only queued and lost packets are sent"),
+        }
+        slot.state = State::InFlight;
+        slot.sends = slot.sends.saturating_add(1);
+        slot.serial = serial;
+        slot.sent_at = Some(now);
+        self.in_flight += 1;
+        self.log.push_back(Sent { seq, serial, at: now });
+    }
+
+    /// Checks an ACK against what was sent, before any of it is believed.
+    pub(crate) fn check(&self, ack: &Ack<'_>) -> Result<(), AckRefusal> {
+        if ack.first < self.base {
+            return Err(AckRefusal::Stale);
+        }
+        if ack.first > self.next {
+            return Err(AckRefusal::NeverSent);
+        }
+        let known = ((self.next - ack.first) as usize).min(ack.table.len());
+        if ack.table[known..].iter().any(|entry| entry & 1 == 1) {
+            return Err(AckRefusal::NeverSent);
+        }
+        for (first, count) in ack.ranges() {
+            if first < ack.first || first.checked_add(count).is_none_or(|end| end > self.next) {
+                return Err(AckRefusal::NeverSent);
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a [checked](Self::check) ACK. `newest` says no later ACK was seen, so it may also take soft
+    /// ACKs back.
+    pub(crate) fn on_ack(&mut self, ack: &Ack<'_>, newest: bool, pool: &mut PacketPool) -> AckOutcome {
+        let mut outcome = AckOutcome::default();
+        self.hard_ack_below(ack.first, ack.serial, pool, &mut outcome);
+        let top_before = self.acked_top;
+        for (index, entry) in ack.table.iter().enumerate().take((self.next - self.base) as usize) {
+            let seq = ack.first + index as u32;
+            if entry & 1 == 1 {
+                if self.slots[(seq - self.base) as usize].state != State::Acked {
+                    self.soft_ack(seq, ack.serial, top_before, &mut outcome);
+                }
+            } else if newest && self.slots[(seq - self.base) as usize].state == State::Acked {
+                self.take_back(seq);
+            }
+        }
+        for (first, count) in ack.ranges() {
+            for seq in first.max(self.base)..first + count {
+                if self.slots[(seq - self.base) as usize].state != State::Acked {
+                    self.soft_ack(seq, ack.serial, top_before, &mut outcome);
+                }
+            }
+        }
+        outcome
+    }
+
+    /// Acknowledges everything sent: an ACKALL, or a reply that shows the whole request arrived.
+    pub(crate) fn on_ack_all(&mut self, pool: &mut PacketPool) -> AckOutcome {
+        let mut outcome = AckOutcome::default();
+        // The serial that prompted it is unknown: half the circle back makes no resend look spurious.
+        let serial = self.log.back().map_or(0, |sent| sent.serial);
+        self.hard_ack_below(self.next, serial, pool, &mut outcome);
+        outcome
+    }
+
+    fn hard_ack_below(&mut self, first: u32, serial: u32, pool: &mut PacketPool, outcome: &mut AckOutcome) {
+        let top_before = self.acked_top;
+        while self.base < first {
+            if self.slots[0].state != State::Acked {
+                self.soft_ack(self.base, serial, top_before, outcome);
+            }
+            let Some(slot) = self.slots.pop_front() else { break };
+            self.acked -= 1;
+            self.base += 1;
+            outcome.freed += 1;
+            pool.free(slot.packet);
+        }
+        self.acked_top = self.acked_top.max(self.base);
+    }
+
+    fn soft_ack(&mut self, seq: u32, ack_serial: u32, top_before: u32, outcome: &mut AckOutcome) {
+        let slot = &mut self.slots[(seq - self.base) as usize];
+        let was = std::mem::replace(&mut slot.state, State::Acked);
+        match was {
+            State::InFlight => self.in_flight -= 1,
+            State::Lost => self.lost_count -= 1,
+            State::Queued | State::Acked => {}
+        }
+        self.acked += 1;
+        self.acked_top = self.acked_top.max(seq + 1);
+        outcome.newly_acked += 1;
+        let Some(sent_at) = slot.sent_at else { return };
+        // An ACK prompted by a serial before the latest resend can only speak of an earlier transmission.
+        let of_earlier = serial_after(slot.serial, ack_serial);
+        if slot.sends > 1 && was == State::InFlight && of_earlier {
+            outcome.spurious += 1;
+        }
+        if slot.sends == 1 && was == State::InFlight && seq + 1 < top_before || was == State::Lost {
+            outcome.reordered = true;
+        }
+        if !of_earlier && outcome.delivered.is_none_or(|(serial, _)| serial_after(slot.serial, serial)) {
+            outcome.delivered = Some((slot.serial, sent_at));
+        }
+        if slot.serial == ack_serial {
+            outcome.prompted_by = Some(sent_at);
+        }
+    }
+
+    fn take_back(&mut self, seq: u32) {
+        let slot = &mut self.slots[(seq - self.base) as usize];
+        slot.state = State::Lost;
+        self.acked -= 1;
+        self.lost_count += 1;
+        self.lost.push_back(seq);
+    }
+
+    /// Walks transmissions in sending order and marks those lost for which `is_lost(serial, sent at)` holds,
+    /// up to the first for which it does not. Returns the send time of the last one marked, and the serial and
+    /// send time at which the walk stopped.
+    pub(crate) fn detect_losses(
+        &mut self,
+        mut is_lost: impl FnMut(u32, Instant) -> bool,
+    ) -> (Option<Instant>, Option<(u32, Instant)>) {
+        let mut largest = None;
+        while let Some(sent) = self.log.front().copied() {
+            if self.is_current(&sent) {
+                if !is_lost(sent.serial, sent.at) {
+                    return (largest, Some((sent.serial, sent.at)));
+                }
+                self.mark_lost(sent.seq);
+                largest = Some(sent.at);
+            }
+            self.log.pop_front();
+        }
+        (largest, None)
+    }
+
+    /// Marks the lowest packet in flight as lost, as a timeout does.
+    pub(crate) fn lose_first(&mut self) -> Option<Instant> {
+        let count = (self.next - self.base) as usize;
+        let index = self.slots.iter().take(count).position(|slot| slot.state == State::InFlight)?;
+        let sent_at = self.slots[index].sent_at;
+        self.mark_lost(self.base + index as u32);
+        sent_at
+    }
+
+    fn is_current(&self, sent: &Sent) -> bool {
+        sent.seq >= self.base && {
+            let slot = &self.slots[(sent.seq - self.base) as usize];
+            slot.state == State::InFlight && slot.serial == sent.serial
+        }
+    }
+
+    fn mark_lost(&mut self, seq: u32) {
+        self.slots[(seq - self.base) as usize].state = State::Lost;
+        self.in_flight -= 1;
+        self.lost_count += 1;
+        // Resend in order: a timeout may mark a packet below those already waiting.
+        if self.lost.front().is_some_and(|&front| seq < front) {
+            self.lost.push_front(seq);
+        } else {
+            self.lost.push_back(seq);
+        }
+    }
+
+    /// Frees every packet.
+    pub(crate) fn clear(&mut self, pool: &mut PacketPool) {
+        self.next = self.end();
+        self.base = self.next;
+        for slot in self.slots.drain(..) {
+            pool.free(slot.packet);
+        }
+        self.lost.clear();
+        self.log.clear();
+        self.in_flight = 0;
+        self.acked = 0;
+        self.lost_count = 0;
+    }
+}
