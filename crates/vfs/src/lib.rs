@@ -1,1 +1,53 @@
-//! VFS.
+//! The read side of exported directory trees, for every protocol alike: names that cannot leave the tree,
+//! attributes, open files, listings, and caches that change notification keeps honest.
+//!
+//! One [`Cache`] per lane remembers what the [`Volume`]s of that lane have opened; a [`VolumeSpec`] is what
+//! the configuration says of a volume and travels between threads. A service asks a volume for a
+//! [`RelPath`] and gets a [`Resolved`]: an [`OpenFile`] to read or send, or a [`Directory`] to list.
+//!
+//! ```no_run
+//! # async fn serve() -> Result<(), vfs::Error> {
+//! use vfs::{Cache, CacheOptions, RelPath, Resolved, Volume, VolumeOptions, VolumeSpec};
+//!
+//! let cache = Cache::new(CacheOptions::default());
+//! let spec = VolumeSpec::new("demo".parse()?, "/srv/demo", VolumeOptions::default());
+//! let volume = Volume::open(&cache, &spec)?;
+//! match volume.lookup(RelPath::parse(b"music/one.flac")?).await? {
+//!     Resolved::File(file, attributes) => println!("{} bytes, {:?}", attributes.size, file.id()),
+//!     Resolved::Directory(directory, _) => println!("{} names", directory.entries(10_000).await?.len()),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What a caller may rely on
+//! - **Beneath.** A name resolves beneath the volume's directory or not at all (openat2 `RESOLVE_BENEATH`);
+//!   no `..`, no absolute link, no magic link, no device, pipe or socket.
+//! - **Exact attributes.** Every look-up and every [`OpenFile::attributes`] asks the kernel about the open
+//!   file, so size and times are those of this moment, whoever changed them.
+//! - **Names are at most [`CacheOptions::ttl`] old.** Change notification makes most changes show at once;
+//!   what it cannot tell (a watch limit, a network file system, a symbolic link's far end) the next use
+//!   after the time to live finds out, because it opens the name anew.
+//! - **Everything is bounded and counted**: open files, absent names, listings and watches, per lane.
+
+pub use attributes::{Attributes, ChangeToken, FileId};
+pub use cache::{Cache, CacheOptions};
+pub use counters::VfsCounters;
+pub use directory::{Directory, Entry, Listing};
+pub use error::Error;
+pub use file::OpenFile;
+pub use lane::fs::{FileKind, Timestamp};
+pub use name::{Name, NameError, RelPath, RelPathBuf};
+pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
+pub use volume::{Resolved, Volume};
+
+mod attributes;
+mod cache;
+mod counters;
+mod directory;
+mod error;
+mod file;
+mod name;
+mod root;
+mod spec;
+mod volume;

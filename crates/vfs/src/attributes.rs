@@ -1,0 +1,137 @@
+//! What a file is at one moment, and what tells two moments apart.
+
+use std::time::{Duration, SystemTime};
+
+use lane::fs::{FileKind, Stat, Timestamp};
+
+/// Attributes of a file or directory at the moment they were asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Regular file or directory; nothing else is served.
+    pub kind: FileKind,
+    /// Which file, whatever its name.
+    pub id: FileId,
+    /// Bytes of content. Of no use for directories.
+    pub size: u64,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of content or attributes.
+    pub ctime: Timestamp,
+    /// Permission bits.
+    pub mode: u32,
+    /// Names that lead to it; 0 once the last is gone.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Identity of a file on this machine while it exists. Inode numbers come back after a removal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId {
+    /// Device of the file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+}
+
+/// Changes whenever the content does: the base of strong entity tags and of AFS data versions.
+///
+/// Attributes alone (a rename, a mode, another link) leave it as it is. It is as fine as the file system's
+/// clock: two changes of one size within a tick look the same, see [`Attributes::is_settled`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChangeToken {
+    /// Which file.
+    pub id: FileId,
+    /// Bytes of content.
+    pub size: u64,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+}
+
+impl Attributes {
+    /// What tells this content from an earlier or later one.
+    pub fn change_token(&self) -> ChangeToken {
+        ChangeToken { id: self.id, size: self.size, mtime: self.mtime }
+    }
+
+    /// Whether the last change lies so far before `now` that any further one gets another time stamp. Until
+    /// then a token does not prove that nothing changed, and an entity tag made from it should be weak.
+    pub fn is_settled(&self, now: SystemTime) -> bool {
+        now.duration_since(self.mtime.to_system_time()).is_ok_and(|age| age >= CLOCK_TICK_MAX)
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+}
+
+impl ChangeToken {
+    /// The time stamp as nanoseconds since 1970; negative before.
+    pub fn mtime_ns(&self) -> i128 {
+        i128::from(self.mtime.secs) * 1_000_000_000 + i128::from(self.mtime.nanos)
+    }
+}
+
+impl From<Stat> for Attributes {
+    fn from(stat: Stat) -> Self {
+        Self {
+            kind: stat.kind,
+            id: FileId { dev: stat.dev, ino: stat.ino },
+            size: stat.size,
+            mtime: stat.mtime,
+            ctime: stat.ctime,
+            mode: stat.mode,
+            nlink: stat.nlink,
+            uid: stat.uid,
+            gid: stat.gid,
+        }
+    }
+}
+
+/// Longest tick of the clocks that file systems stamp with: jiffies at 100 Hz, doubled for good measure.
+const CLOCK_TICK_MAX: Duration = Duration::from_millis(20);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_follows_content_and_not_attributes() {
+        let before = Attributes::from(STAT);
+        let chmod = Stat { mode: 0o600, ctime: Timestamp { secs: 9, nanos: 0 }, nlink: 2, ..STAT };
+        assert_eq!(Attributes::from(chmod).change_token(), before.change_token());
+        for changed in [
+            Stat { size: 6, ..STAT },
+            Stat { ino: 3, ..STAT },
+            Stat { mtime: Timestamp { secs: 7, nanos: 1 }, ..STAT },
+        ] {
+            assert_ne!(Attributes::from(changed).change_token(), before.change_token());
+        }
+        assert_eq!(before.change_token().mtime_ns(), 7_000_000_000);
+    }
+
+    #[test]
+    fn a_change_within_the_clock_tick_is_not_settled() {
+        let attributes = Attributes::from(STAT);
+        let changed = STAT.mtime.to_system_time();
+        assert!(!attributes.is_settled(changed));
+        assert!(!attributes.is_settled(changed - Duration::from_secs(1)));
+        assert!(attributes.is_settled(changed + CLOCK_TICK_MAX));
+    }
+
+    const STAT: Stat = Stat {
+        kind: FileKind::File,
+        dev: 1,
+        ino: 2,
+        size: 5,
+        mtime: Timestamp { secs: 7, nanos: 0 },
+        ctime: Timestamp { secs: 7, nanos: 0 },
+        mode: 0o644,
+        nlink: 1,
+        uid: 0,
+        gid: 0,
+    };
+}

@@ -1,0 +1,94 @@
+//! What cached answers are found by: a volume of this lane and a path in it.
+
+use std::hash::{Hash, Hasher};
+
+use equivalent::Equivalent;
+
+use crate::name::{Name, RelPath, RelPathBuf};
+
+/// A volume as numbered by its lane's cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct VolumeId(pub(super) u32);
+
+/// A key that owns its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    volume: VolumeId,
+    path: RelPathBuf,
+}
+
+/// A key that borrows its path: look-ups allocate nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyRef<'a> {
+    pub(crate) volume: VolumeId,
+    pub(crate) path: RelPath<'a>,
+}
+
+impl Key {
+    pub(crate) fn as_ref(&self) -> KeyRef<'_> {
+        KeyRef { volume: self.volume, path: self.path.as_path() }
+    }
+
+    /// Whether it is `top` or lies in it.
+    pub(super) fn is_within(&self, top: KeyRef<'_>) -> bool {
+        let (path, top_path) = (self.path.as_path().as_bytes(), top.path.as_bytes());
+        self.volume == top.volume
+            && path
+                .strip_prefix(top_path)
+                .is_some_and(|rest| top_path.is_empty() || matches!(rest, [] | [b'/', ..]))
+    }
+}
+
+impl<'a> KeyRef<'a> {
+    pub(crate) fn to_key(self) -> Key {
+        Key { volume: self.volume, path: self.path.into() }
+    }
+
+    /// The key of an entry in this directory; `None` if there can be none of this name.
+    pub(super) fn child(self, name: &[u8]) -> Option<Key> {
+        let path = self.path.join(Name::parse(name).ok()?).ok()?;
+        Some(Key { volume: self.volume, path })
+    }
+
+    pub(super) fn with_path(self, path: RelPath<'a>) -> Self {
+        Self { path, ..self }
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_ref().hash(state);
+    }
+}
+
+impl Hash for KeyRef<'_> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u32(self.volume.0);
+        state.write(self.path.as_bytes());
+    }
+}
+
+impl Equivalent<Key> for KeyRef<'_> {
+    fn equivalent(&self, key: &Key) -> bool {
+        self.volume == key.volume && self.path.as_bytes() == key.path.as_path().as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subtree_ends_at_whole_names() {
+        let key = |volume, path: &'static str| KeyRef {
+            volume: VolumeId(volume),
+            path: RelPath::parse(path.as_bytes()).unwrap(),
+        };
+        assert!(key(1, "a/b").to_key().is_within(key(1, "a")));
+        assert!(key(1, "a").to_key().is_within(key(1, "a")));
+        assert!(key(1, "a").to_key().is_within(key(1, "")));
+        assert!(!key(1, "ab").to_key().is_within(key(1, "a")));
+        assert!(!key(1, "a").to_key().is_within(key(1, "a/b")));
+        assert!(!key(2, "a/b").to_key().is_within(key(1, "a")));
+    }
+}

@@ -1,0 +1,362 @@
+//! What one lane remembers of its volumes: open files and directories, absent names and listings, each
+//! bounded and found by borrowed path bytes; and the task that hears of changes.
+//!
+//! A cached answer is used while its [`Vantage`] holds. Change events drop answers by name; a moved or
+//! removed directory, or lost events, make the vantage of all that depends on it fail; and after the time to
+//! live every vantage fails, so that a change nobody told of is found by opening the name anew. Absent names
+//! have a cache of their own: a scan for names that do not exist evicts no open file.
+
+use std::cell::{Cell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lane::Task;
+use lane::fs::WatchEvent;
+use quick_cache::Weighter;
+
+use self::key::Key;
+pub(crate) use self::key::{KeyRef, VolumeId};
+pub(crate) use self::watches::{Vantage, Watches};
+use crate::attributes::FileId;
+use crate::counters::VfsCounters;
+use crate::directory::{CachedListing, OpenDirectory};
+use crate::file::OpenFile;
+use crate::root::Root;
+
+mod key;
+mod watches;
+
+/// Bounds of a lane's cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Files and directories kept open. Each costs a descriptor.
+    pub open_files_max: usize,
+    /// Absent names remembered.
+    pub absent_names_max: usize,
+    /// Entries of all remembered listings together.
+    pub listing_entries_max: usize,
+    /// Directories watched for changes. The kernel has a limit of its own per user.
+    pub watches_max: usize,
+    /// How long a name is believed before it is opened anew, whatever change notification says.
+    pub ttl: Duration,
+    /// How long the attributes in a listing of a watched directory are believed. Which names there are is
+    /// checked at every use.
+    pub listing_ttl: Duration,
+    /// How long an unused answer is kept. A removed file gives its space back when the last descriptor
+    /// closes, so this bounds how long the cache can hold it.
+    pub idle_max: Duration,
+}
+
+/// What one lane remembers of its volumes. Make one per lane: it is the one reader of the lane's
+/// change events.
+#[derive(Clone)]
+pub struct Cache {
+    inner: Rc<Inner>,
+}
+
+/// A file or directory kept open.
+#[derive(Clone)]
+pub(crate) enum Node {
+    File(Rc<OpenFile>),
+    Directory(Rc<OpenDirectory>),
+}
+
+struct Inner {
+    options: CacheOptions,
+    open: RefCell<Cached<(Node, Vantage)>>,
+    absent: RefCell<Cached<Vantage>>,
+    listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
+    watches: Rc<Watches>,
+    counters: Arc<VfsCounters>,
+    next_volume: Cell<u32>,
+    listener: RefCell<Option<Task<()>>>,
+    sweeper: RefCell<Option<Task<()>>>,
+}
+
+type Cached<T> = quick_cache::unsync::Cache<Key, T>;
+
+/// A cached answer to a look-up.
+pub(crate) enum Found {
+    Open(Node),
+    Absent,
+}
+
+impl Cache {
+    /// An empty cache for the current lane.
+    pub fn new(options: CacheOptions) -> Self {
+        let counters = Arc::new(VfsCounters::default());
+        let listings_estimate = options.listing_entries_max / LISTING_ENTRIES_TYPICAL;
+        Self {
+            inner: Rc::new(Inner {
+                options,
+                open: RefCell::new(Cached::new(options.open_files_max)),
+                absent: RefCell::new(Cached::new(options.absent_names_max)),
+                listings: RefCell::new(quick_cache::unsync::Cache::with_weighter(
+                    listings_estimate,
+                    options.listing_entries_max as u64,
+                    EntryWeight,
+                )),
+                watches: Watches::new(options.watches_max, Arc::clone(&counters)),
+                counters,
+                next_volume: Cell::new(0),
+                listener: RefCell::new(None),
+                sweeper: RefCell::new(None),
+            }),
+        }
+    }
+
+    /// Its counters; other threads read them.
+    pub fn counters(&self) -> &Arc<VfsCounters> {
+        &self.inner.counters
+    }
+
+    /// Its bounds.
+    pub fn options(&self) -> &CacheOptions {
+        &self.inner.options
+    }
+
+    /// Lets go of everything remembered. Files in use stay open with their users.
+    pub fn clear(&self) {
+        self.inner.open.borrow_mut().clear();
+        self.inner.absent.borrow_mut().clear();
+        self.inner.listings.borrow_mut().clear();
+        self.inner.gauge();
+    }
+
+    pub(crate) fn new_volume(&self) -> VolumeId {
+        let id = self.inner.next_volume.get();
+        self.inner.next_volume.set(id + 1);
+        VolumeId(id)
+    }
+
+    /// The answer remembered for `key`, if it may still be believed.
+    pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<Found> {
+        let inner = &*self.inner;
+        if let Some((node, vantage)) = inner.open.borrow().get(&key) {
+            let holds = vantage.holds_for_name(&inner.watches, inner.options.ttl);
+            return holds.then(|| Found::Open(node.clone()));
+        }
+        let absent = inner.absent.borrow();
+        let vantage = absent.get(&key)?;
+        vantage.holds_for_name(&inner.watches, inner.options.ttl).then_some(Found::Absent)
+    }
+
+    /// The node remembered for `key`, believed or not.
+    pub(crate) fn peek(&self, key: KeyRef<'_>) -> Option<Node> {
+        self.inner.open.borrow().peek(&key).map(|(node, _)| node.clone())
+    }
+
+    pub(crate) fn keep_open(&self, key: KeyRef<'_>, node: Node, vantage: Vantage) {
+        let inner = &*self.inner;
+        inner.absent.borrow_mut().remove(&key);
+        // A change heard of during the look may be the one that the look missed.
+        if vantage.holds_for_all(&inner.watches, inner.options.ttl) {
+            inner.open.borrow_mut().insert(key.to_key(), (node, vantage));
+        } else {
+            inner.open.borrow_mut().remove(&key);
+        }
+        self.kept();
+    }
+
+    pub(crate) fn keep_absent(&self, key: KeyRef<'_>, vantage: Vantage) {
+        let inner = &*self.inner;
+        inner.open.borrow_mut().remove(&key);
+        if vantage.holds_for_all(&inner.watches, inner.options.ttl) {
+            inner.absent.borrow_mut().insert(key.to_key(), vantage);
+        }
+        self.kept();
+    }
+
+    /// Forgets what is remembered for `key`; says whether there was something.
+    pub(crate) fn forget(&self, key: KeyRef<'_>) -> bool {
+        self.inner.forget(key)
+    }
+
+    /// Lets go of all open files because the process has no descriptor left.
+    pub(crate) fn shed(&self) {
+        let count = self.inner.open.borrow().len() as u64;
+        self.inner.counters.invalidated_shed.add(count);
+        self.inner.open.borrow_mut().clear();
+        self.inner.gauge();
+    }
+
+    pub(crate) fn find_listing(&self, key: KeyRef<'_>) -> Option<Rc<CachedListing>> {
+        self.inner.listings.borrow().get(&key).cloned()
+    }
+
+    pub(crate) fn keep_listing(&self, key: KeyRef<'_>, listing: Rc<CachedListing>) {
+        self.inner.listings.borrow_mut().insert(key.to_key(), listing);
+        self.kept();
+    }
+
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.inner.watches
+    }
+
+    /// The point of view for looking at entries of the directory `key`; watches it where that can be.
+    pub(crate) async fn vantage(&self, root: &Root, key: KeyRef<'_>) -> Vantage {
+        let vantage = self.inner.watches.vantage(root, key).await;
+        if vantage.is_watched() {
+            self.listen();
+        }
+        vantage
+    }
+
+    /// The point of view for looking at the name `key`: its directory's, or none for a volume's own.
+    pub(crate) async fn vantage_above(&self, root: &Root, key: KeyRef<'_>) -> Vantage {
+        match key.path.parent() {
+            Some(parent) => self.vantage(root, KeyRef { path: parent, ..key }).await,
+            None => self.unwatched_vantage(),
+        }
+    }
+
+    /// The point of view for what no watch can vouch for.
+    pub(crate) fn unwatched_vantage(&self) -> Vantage {
+        self.inner.watches.unwatched_vantage()
+    }
+
+    /// Something is remembered: brings the gauges up to date and sees that it will be forgotten in time.
+    fn kept(&self) {
+        self.inner.gauge();
+        let mut sweeper = self.inner.sweeper.borrow_mut();
+        if sweeper.as_ref().is_none_or(Task::is_finished) && !self.inner.is_empty() {
+            let idle_max = self.inner.options.idle_max;
+            *sweeper = Some(lane::spawn(sweep(Rc::downgrade(&self.inner), idle_max)));
+        }
+    }
+
+    /// Starts the lane's listener once there is something to hear.
+    fn listen(&self) {
+        let mut listener = self.inner.listener.borrow_mut();
+        if listener.is_none() {
+            *listener = Some(lane::spawn(hear_changes(Rc::downgrade(&self.inner))));
+        }
+    }
+}
+
+impl Default for CacheOptions {
+    fn default() -> Self {
+        Self {
+            open_files_max: 4096,
+            absent_names_max: 8192,
+            listing_entries_max: 262_144,
+            watches_max: 8192,
+            ttl: Duration::from_secs(1),
+            listing_ttl: Duration::from_secs(10),
+            idle_max: Duration::from_secs(30),
+        }
+    }
+}
+
+impl Node {
+    pub(crate) fn id(&self) -> FileId {
+        match self {
+            Self::File(file) => file.id(),
+            Self::Directory(directory) => directory.id(),
+        }
+    }
+}
+
+impl Inner {
+    fn hear(&self, event: &WatchEvent) {
+        match event {
+            WatchEvent::Entry { watch, name } => {
+                for watched in self.watches.of_event(*watch) {
+                    watched.note_change();
+                    let Some(changed) = watched.key().child(name) else { continue };
+                    if self.forget(changed.as_ref()) {
+                        self.counters.invalidated_changed.increment();
+                    }
+                    if self.watches.contains(&changed) {
+                        self.counters.invalidated_gone.increment();
+                        self.watches.forget_subtree(changed.as_ref());
+                    }
+                }
+            }
+            WatchEvent::Gone(watch) => {
+                if self.watches.forget_watch(*watch) {
+                    self.counters.invalidated_gone.increment();
+                }
+            }
+            WatchEvent::Overflow => {
+                self.counters.notify_overflows.increment();
+                self.watches.doubt_everything();
+            }
+        }
+    }
+
+    fn forget(&self, key: KeyRef<'_>) -> bool {
+        let open = self.open.borrow_mut().remove(&key);
+        let absent = self.absent.borrow_mut().remove(&key);
+        let found = open.is_some() || absent.is_some();
+        if found {
+            self.gauge();
+        }
+        found
+    }
+
+    /// Drops what has not been used lately: use makes an answer's vantage young again.
+    fn sweep(&self) {
+        let idle_max = self.options.idle_max;
+        self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
+        self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
+        self.listings.borrow_mut().retain(|_, listing| listing.vantage().age() < idle_max);
+        self.gauge();
+    }
+
+    fn is_empty(&self) -> bool {
+        self.open.borrow().is_empty() && self.absent.borrow().is_empty() && self.listings.borrow().is_empty()
+    }
+
+    fn gauge(&self) {
+        self.counters.open_cached.set(self.open.borrow().len() as u64);
+        self.counters.absent_cached.set(self.absent.borrow().len() as u64);
+        self.counters.listing_entries_cached.set(self.listings.borrow().weight());
+    }
+}
+
+/// Hears of changes for as long as the cache lives.
+async fn hear_changes(inner: Weak<Inner>) {
+    loop {
+        let events = lane::fs::watch_events().await;
+        let Some(inner) = inner.upgrade() else { return };
+        match events {
+            Ok(events) => events.iter().for_each(|event| inner.hear(event)),
+            Err(_) => {
+                inner.counters.notify_errors.increment();
+                inner.watches.doubt_everything();
+                drop(inner);
+                lane::time::sleep(NOTIFY_ERROR_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Forgets what nobody uses, until nothing is left or the cache is gone.
+async fn sweep(inner: Weak<Inner>, every: Duration) {
+    loop {
+        lane::time::sleep(every).await;
+        let Some(inner) = inner.upgrade() else { return };
+        inner.sweep();
+        if inner.is_empty() {
+            return;
+        }
+    }
+}
+
+/// A listing weighs its entries; an empty one still takes a place.
+#[derive(Clone)]
+struct EntryWeight;
+
+impl Weighter<Key, Rc<CachedListing>> for EntryWeight {
+    fn weight(&self, _: &Key, listing: &Rc<CachedListing>) -> u64 {
+        listing.entries.len() as u64 + 1
+    }
+}
+
+/// How long an event queue that cannot be read is left alone. Answers live for their time to live meanwhile.
+const NOTIFY_ERROR_PAUSE: Duration = Duration::from_secs(1);
+
+/// Sizes the table of listings.
+const LISTING_ENTRIES_TYPICAL: usize = 64;

@@ -1,0 +1,220 @@
+//! A directory and its listing: sorted, bounded, with what is not served left out.
+
+use std::ops::Deref;
+use std::rc::Rc;
+
+use lane::fs::{DirEntry, File, FileKind};
+
+use crate::attributes::{Attributes, ChangeToken, FileId};
+use crate::cache::Vantage;
+use crate::error::Error;
+use crate::name::{Name, RelPath, RelPathBuf};
+use crate::volume::{Resolved, Volume};
+
+/// A directory of a volume. Cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Directory {
+    volume: Volume,
+    node: Rc<OpenDirectory>,
+}
+
+/// One name of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name, as the file system keeps it.
+    pub name: Box<[u8]>,
+    /// Attributes; of the link's far end if `symlink`.
+    pub attributes: Attributes,
+    /// The name is a symbolic link that leads to a file or directory of the volume.
+    pub symlink: bool,
+}
+
+/// The entries of a directory, sorted by the bytes of their names. Shared: cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    cached: Rc<CachedListing>,
+}
+
+/// A directory kept open.
+#[derive(Debug)]
+pub(crate) struct OpenDirectory {
+    /// For attributes; listings open the name anew.
+    file: File,
+    id: FileId,
+    path: RelPathBuf,
+    via_symlink: bool,
+}
+
+/// A listing and what it takes to believe it later.
+pub(crate) struct CachedListing {
+    pub(crate) entries: Box<[Entry]>,
+    token: ChangeToken,
+    vantage: Vantage,
+}
+
+impl Directory {
+    pub(crate) fn new(volume: Volume, node: Rc<OpenDirectory>) -> Self {
+        Self { volume, node }
+    }
+
+    /// Which directory it is.
+    pub fn id(&self) -> FileId {
+        self.node.id
+    }
+
+    /// The volume it lies in.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// The path it was found by.
+    pub fn path(&self) -> RelPath<'_> {
+        self.node.path.as_path()
+    }
+
+    /// Attributes as they are now: one system call.
+    pub fn attributes(&self) -> Result<Attributes, Error> {
+        self.node.attributes()
+    }
+
+    /// What `name` names in this directory.
+    ///
+    /// # Errors
+    /// As [`Volume::lookup`].
+    pub async fn lookup(&self, name: Name<'_>) -> Result<Resolved, Error> {
+        let path = self.volume.counted(self.path().join(name).map_err(Error::from))?;
+        self.volume.lookup(path.as_path()).await
+    }
+
+    /// Every entry that is served, at most `max` before those not served are left out: names that cannot be
+    /// opened by clients anyway (devices, links that lead nowhere or out, hidden names) do not show.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] when there are more; as [`Volume::lookup`] otherwise.
+    pub async fn entries(&self, max: usize) -> Result<Listing, Error> {
+        if let Some(cached) = self.cached_listing() {
+            self.volume.counters().listing_hits.increment();
+            return self.volume.counted(within(cached, max));
+        }
+        let read = self.read_listing(max).await;
+        self.volume.counted(read)
+    }
+
+    /// The remembered listing, if no entry came or went (the directory's own time stamp tells, without any
+    /// notification) and no entry's attributes have changed that we know of.
+    fn cached_listing(&self) -> Option<Rc<CachedListing>> {
+        let cache = self.volume.cache();
+        let cached = cache.find_listing(self.volume.key(self.path()))?;
+        let options = cache.options();
+        let ttl = if cached.vantage.is_watched() { options.listing_ttl } else { options.ttl };
+        let holds = cached.vantage.holds_for_all(cache.watches(), ttl)
+            && self.attributes().is_ok_and(|now| now.change_token() == cached.token);
+        holds.then_some(cached)
+    }
+
+    async fn read_listing(&self, max: usize) -> Result<Listing, Error> {
+        let (volume, path) = (&self.volume, self.path());
+        let (cache, key) = (volume.cache(), volume.key(path));
+        volume.counters().listings.increment();
+        let vantage = match self.node.via_symlink {
+            true => cache.unwatched_vantage(),
+            false => cache.vantage(volume.root(), key).await,
+        };
+        let before = self.attributes()?;
+        let dir = volume.root().open_directory(path).await?;
+        let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
+            Some(libc::EFBIG) => Error::TooLarge { max },
+            _ => error.into(),
+        })?;
+        let entries = self.served(raw).await;
+        let token = before.change_token();
+        let listing = Rc::new(CachedListing { entries, token, vantage });
+        // Within the tick of the file system's clock a later change would leave the time stamp as it is.
+        if before.is_settled(lane::time::wall_clock()) {
+            cache.keep_listing(key, Rc::clone(&listing));
+        }
+        Ok(Listing { cached: listing })
+    }
+
+    /// Leaves out what no look-up would give, and looks through symbolic links.
+    async fn served(&self, raw: Vec<DirEntry>) -> Box<[Entry]> {
+        let mut entries = Vec::with_capacity(raw.len());
+        let mut links = 0;
+        for entry in raw {
+            let Some(stat) = entry.stat else { continue };
+            let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };
+            if path.as_path().is_hidden() && !self.volume.options().serve_hidden {
+                continue;
+            }
+            let symlink = stat.kind == FileKind::Symlink;
+            let attributes = match stat.kind {
+                FileKind::File | FileKind::Directory => Some(stat.into()),
+                FileKind::Symlink => {
+                    links += 1;
+                    if links % LINKS_PER_TURN == 0 {
+                        lane::yield_now().await;
+                    }
+                    self.far_end(path.as_path()).await
+                }
+                FileKind::Other => None,
+            };
+            if let Some(attributes) = attributes {
+                entries.push(Entry { name: entry.name.into(), attributes, symlink });
+            }
+        }
+        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        entries.into()
+    }
+
+    async fn far_end(&self, link: RelPath<'_>) -> Option<Attributes> {
+        if !self.volume.options().follow_symlinks {
+            return None;
+        }
+        let opened = self.volume.root().open_beneath(link).await.ok()?;
+        opened.file.stat().ok().map(Attributes::from)
+    }
+}
+
+impl OpenDirectory {
+    pub(crate) fn new(file: File, id: FileId, path: RelPathBuf, via_symlink: bool) -> Self {
+        Self { file, id, path, via_symlink }
+    }
+
+    pub(crate) fn id(&self) -> FileId {
+        self.id
+    }
+
+    pub(crate) fn attributes(&self) -> Result<Attributes, Error> {
+        Ok(self.file.stat()?.into())
+    }
+}
+
+impl CachedListing {
+    pub(crate) fn vantage(&self) -> &Vantage {
+        &self.vantage
+    }
+}
+
+impl Deref for Listing {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.cached.entries
+    }
+}
+
+impl std::fmt::Debug for CachedListing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.entries).finish()
+    }
+}
+
+fn within(cached: Rc<CachedListing>, max: usize) -> Result<Listing, Error> {
+    if cached.entries.len() > max {
+        return Err(Error::TooLarge { max });
+    }
+    Ok(Listing { cached })
+}
+
+/// Links looked through before other tasks of the lane get a turn.
+const LINKS_PER_TURN: usize = 32;

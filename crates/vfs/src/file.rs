@@ -1,0 +1,67 @@
+//! An open regular file: exact attributes, reads, and the descriptor for zero-copy sends.
+
+use std::io;
+use std::sync::Arc;
+
+use lane::buffer::Buf;
+use lane::fs::File;
+
+use crate::attributes::{Attributes, ChangeToken, FileId};
+use crate::counters::VfsCounters;
+use crate::error::Error;
+
+/// An open file, shared by everyone on the lane who reads it. It has no position. A rename over its name
+/// leaves it and its content as they are; a write or truncation in place shows at once.
+#[derive(Debug)]
+pub struct OpenFile {
+    file: File,
+    id: FileId,
+    counters: Arc<VfsCounters>,
+}
+
+impl OpenFile {
+    pub(crate) fn new(file: File, id: FileId, counters: Arc<VfsCounters>) -> Self {
+        Self { file, id, counters }
+    }
+
+    /// Which file it is.
+    pub fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Attributes as they are now: one system call.
+    pub fn attributes(&self) -> Result<Attributes, Error> {
+        Ok(self.file.stat()?.into())
+    }
+
+    /// Reads at `offset` if the page cache has it all; `None` when it would wait for the disk. Zero bytes
+    /// are the end of the file.
+    pub fn try_read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+        self.file.try_read_at(offset, into)
+    }
+
+    /// Appends up to `len` bytes at `offset` to `buf` and says how many: fewer only at the end of the file
+    /// or of the buffer's room. The buffer comes back in every case.
+    pub async fn read_at(&self, offset: u64, len: usize, buf: Buf) -> (io::Result<usize>, Buf) {
+        self.file.read_at(offset, len, buf).await
+    }
+
+    /// Says whether the content is still the one that had the token `before`. Ask after the last byte was
+    /// read or handed to the kernel and before the client is told that it has all.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if it was written or truncated meanwhile: end the transfer so that the client
+    /// notices, the bytes sent are of no single version.
+    pub fn check_unchanged(&self, before: &ChangeToken) -> Result<(), Error> {
+        if self.attributes()?.change_token() == *before {
+            return Ok(());
+        }
+        self.counters.changed_while_read.increment();
+        Err(Error::Changed)
+    }
+
+    /// The lane's file, for sends that copy nothing.
+    pub fn lane_file(&self) -> &File {
+        &self.file
+    }
+}

@@ -1,0 +1,77 @@
+//! The directory of a volume and the opening of what lies beneath it.
+
+use std::ffi::CString;
+use std::io;
+use std::path::Path;
+
+use lane::fs::{Dir, File, OpenHow, OpenKind};
+
+use crate::error::Error;
+use crate::name::RelPath;
+
+/// An open volume directory. It stays the same directory if its own name later names another.
+#[derive(Debug)]
+pub(crate) struct Root {
+    dir: Dir,
+    follow_symlinks: bool,
+}
+
+/// A file or directory just opened.
+pub(crate) struct Opened {
+    pub(crate) file: File,
+    /// A symbolic link lies on the way: changes at its far end are not told by watches.
+    pub(crate) via_symlink: bool,
+}
+
+impl Root {
+    pub(crate) fn open(path: &Path, follow_symlinks: bool) -> io::Result<Self> {
+        Ok(Self { dir: Dir::open_root(path)?, follow_symlinks })
+    }
+
+    /// Opens `path` for reading, through symbolic links only if there are any and the volume follows them.
+    pub(crate) async fn open_beneath(&self, path: RelPath<'_>) -> Result<Opened, Error> {
+        let path = c_path(path);
+        match self.attempt(&path, OpenHow::NO_SYMLINKS).await {
+            Err(Error::SymlinkRefused) if self.follow_symlinks => {
+                let file = self.attempt(&path, OpenHow::FOLLOW).await?;
+                Ok(Opened { file, via_symlink: true })
+            }
+            opened => Ok(Opened { file: opened?, via_symlink: false }),
+        }
+    }
+
+    /// Opens what `path` names right now and is a directory, to list it.
+    pub(crate) async fn open_directory(&self, path: RelPath<'_>) -> Result<Dir, Error> {
+        let how = OpenHow { kind: OpenKind::Directory, symlinks: self.follow_symlinks };
+        Ok(self.attempt(&c_path(path), how).await?.into_dir()?)
+    }
+
+    /// As [`Root::open_directory`], but never through a symbolic link: what a watch may vouch for.
+    pub(crate) async fn open_real_directory(&self, path: RelPath<'_>) -> Result<Dir, Error> {
+        let how = OpenHow { kind: OpenKind::Directory, symlinks: false };
+        Ok(self.attempt(&c_path(path), how).await?.into_dir()?)
+    }
+
+    /// A rename that crosses the look-up makes the kernel give up (`EAGAIN`), a file system that fell
+    /// behind its server says `ESTALE`: both are worth another try.
+    async fn attempt(&self, path: &CString, how: OpenHow) -> Result<File, Error> {
+        let mut tries = 0;
+        loop {
+            let error = match self.dir.open(path, how).await {
+                Ok(file) => return Ok(file),
+                Err(error) => error,
+            };
+            tries += 1;
+            if tries == OPEN_TRIES_MAX || !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ESTALE)) {
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+fn c_path(path: RelPath<'_>) -> CString {
+    let bytes = if path.is_root() { b"." } else { path.as_bytes() };
+    CString::new(bytes).expect("a RelPath holds no zero byte")
+}
+
+const OPEN_TRIES_MAX: u32 = 4;

@@ -1,0 +1,90 @@
+//! What the configuration says of a volume. Plain data that every lane opens for itself.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// An exported directory: its name for clients, where it lies, and what of it is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSpec {
+    /// How clients and the operator name it.
+    pub name: VolumeName,
+    /// The directory.
+    pub path: PathBuf,
+    /// What of it is served.
+    pub options: VolumeOptions,
+}
+
+/// The name of a volume: 1 to 80 bytes of printable ASCII without slashes, backslashes, quotes, blanks or a
+/// leading dot, so that it fits an SMB share, an AFS volume and a path component alike.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeName(String);
+
+/// What of a directory is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolumeOptions {
+    /// Follow symbolic links that stay beneath the directory. Those that lead out are refused in any case.
+    pub follow_symlinks: bool,
+    /// Serve and list names that begin with a dot. A `.well-known` at the top is served in any case.
+    pub serve_hidden: bool,
+}
+
+/// Why a text is no volume name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name:?} is no volume name: 1 to 80 of A-Z a-z 0-9 . _ - $, not beginning with a dot")]
+pub struct VolumeNameError {
+    name: String,
+}
+
+impl VolumeSpec {
+    /// A volume of this name at `path`.
+    pub fn new(name: VolumeName, path: impl AsRef<Path>, options: VolumeOptions) -> Self {
+        Self { name, path: path.as_ref().to_owned(), options }
+    }
+}
+
+impl VolumeName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for VolumeName {
+    type Err = VolumeNameError;
+
+    fn from_str(name: &str) -> Result<Self, VolumeNameError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-$".contains(&byte);
+        if (1..=80).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(allowed) {
+            return Ok(Self(name.to_owned()));
+        }
+        Err(VolumeNameError { name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for VolumeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Default for VolumeOptions {
+    fn default() -> Self {
+        Self { follow_symlinks: true, serve_hidden: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volume_names_fit_every_protocol() {
+        for name in ["root.cell", "user_anne-2", "C$", &"v".repeat(80)] {
+            assert_eq!(name.parse::<VolumeName>().unwrap().as_str(), name);
+        }
+        for name in ["", ".hidden", "a/b", "a\\b", "a b", "naïve", "\"", &"v".repeat(81)] {
+            assert!(name.parse::<VolumeName>().is_err(), "{name}");
+        }
+    }
+}

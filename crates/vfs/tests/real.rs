@@ -1,0 +1,473 @@
+//! Volumes on the kernel of this machine: what resolves, what is refused, and what the caches notice.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lane::buffer::BufClass;
+use lane::runtime::{RuntimeOptions, run_here};
+use lane::time;
+use vfs::{
+    Cache, CacheOptions, Directory, Error, FileKind, Name, OpenFile, RelPath, Resolved, Volume,
+    VolumeOptions, VolumeSpec,
+};
+
+#[test]
+fn names_resolve_beneath_the_root_and_nowhere_else() {
+    on_tree(|tree| async move {
+        fs::create_dir_all(tree.path("a/b")).unwrap();
+        fs::write(tree.path("a/b/file"), "inside").unwrap();
+        symlink("/etc/passwd", tree.path("absolute")).unwrap();
+        symlink("../../../etc/passwd", tree.path("a/relative")).unwrap();
+        symlink("../..", tree.path("a/up")).unwrap();
+        symlink("b/file", tree.path("a/alias")).unwrap();
+        symlink("/proc/self/root", tree.path("magic")).unwrap();
+        symlink("circle", tree.path("circle")).unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        assert_eq!(text(&volume, "a/b/file").await.unwrap(), "inside");
+        assert_eq!(text(&volume, "a/alias").await.unwrap(), "inside");
+        for escape in ["absolute", "a/relative", "a/up/etc", "magic/etc/passwd"] {
+            assert!(matches!(lookup(&volume, escape).await, Err(Error::Escapes)), "{escape}");
+        }
+        assert!(matches!(lookup(&volume, "circle").await, Err(Error::SymlinkRefused)));
+        assert!(matches!(lookup(&volume, "a/b/file/x").await, Err(Error::NotADirectory)));
+        assert!(matches!(lookup(&volume, "a/none").await, Err(Error::NotFound)));
+        assert_eq!(volume.counters().refused_escape.get(), 4);
+    });
+}
+
+#[test]
+fn symbolic_links_are_refused_where_the_volume_follows_none() {
+    on_tree(|tree| async move {
+        fs::create_dir(tree.path("dir")).unwrap();
+        fs::write(tree.path("dir/file"), "x").unwrap();
+        symlink("dir", tree.path("link")).unwrap();
+        let volume = tree.volume(VolumeOptions { follow_symlinks: false, ..Default::default() });
+        assert!(matches!(lookup(&volume, "link").await, Err(Error::SymlinkRefused)));
+        assert!(matches!(lookup(&volume, "link/file").await, Err(Error::SymlinkRefused)));
+        assert!(lookup(&volume, "dir/file").await.is_ok());
+        assert_eq!(names(&directory(&volume, "").await).await, ["dir"]);
+    });
+}
+
+#[test]
+fn devices_and_pipes_are_never_served() {
+    on_tree(|tree| async move {
+        let pipe = tree.path("pipe");
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(tree.path("socket")).unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        assert!(matches!(lookup(&volume, "pipe").await, Err(Error::NotServable)));
+        assert!(matches!(lookup(&volume, "socket").await, Err(Error::NotServable)));
+        assert!(names(&directory(&volume, "").await).await.is_empty());
+        assert_eq!(volume.counters().refused_device.get(), 2);
+    });
+}
+
+#[test]
+fn hidden_names_are_served_only_where_the_volume_says_so() {
+    on_tree(|tree| async move {
+        fs::create_dir_all(tree.path(".git")).unwrap();
+        fs::create_dir_all(tree.path(".well-known")).unwrap();
+        fs::write(tree.path(".git/config"), "secret").unwrap();
+        fs::write(tree.path(".well-known/x"), "public").unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        assert!(matches!(lookup(&volume, ".git/config").await, Err(Error::Hidden)));
+        assert!(matches!(lookup(&volume, ".absent").await, Err(Error::Hidden)));
+        assert_eq!(text(&volume, ".well-known/x").await.unwrap(), "public");
+        assert_eq!(names(&directory(&volume, "").await).await, [".well-known"]);
+        let open = tree.volume(VolumeOptions { serve_hidden: true, ..Default::default() });
+        assert_eq!(text(&open, ".git/config").await.unwrap(), "secret");
+    });
+}
+
+#[test]
+fn a_second_look_up_is_a_hit_on_the_same_open_file() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("file"), "12345").unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        let (first, attributes) = file(&volume, "file").await;
+        let (second, _) = file(&volume, "file").await;
+        assert!(Rc::ptr_eq(&first, &second));
+        assert_eq!((attributes.size, attributes.kind), (5, FileKind::File));
+        let counters = volume.counters();
+        assert_eq!(
+            (counters.lookup_hits.get(), counters.lookup_misses.get(), counters.opens.get()),
+            (1, 1, 1)
+        );
+    });
+}
+
+#[test]
+fn attributes_of_a_hit_are_those_of_this_moment() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("file"), "12345").unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        let (_, before) = file(&volume, "file").await;
+        fs::write(tree.path("file"), "123456789").unwrap();
+        let (_, after) = file(&volume, "file").await;
+        assert_eq!((before.size, after.size), (5, 9));
+        assert_ne!(before.change_token(), after.change_token());
+    });
+}
+
+#[test]
+fn a_file_renamed_over_a_cached_one_is_served_from_the_next_look_up() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("page"), "old").unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        let (old, _) = file(&volume, "page").await;
+        fs::write(tree.path("page.new"), "new").unwrap();
+        fs::rename(tree.path("page.new"), tree.path("page")).unwrap();
+        assert_eq!(text(&volume, "page").await.unwrap(), "new");
+        // Who began with the old file ends with it.
+        assert_eq!(read_all(&old).await, "old");
+    });
+}
+
+#[test]
+fn a_hard_linked_file_that_was_replaced_is_noticed_by_notification() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("page"), "old").unwrap();
+        fs::hard_link(tree.path("page"), tree.path("keeps-old-alive")).unwrap();
+        let volume = tree.volume_with(patient(), VolumeOptions::default());
+        assert_eq!(text(&volume, "page").await.unwrap(), "old");
+        fs::write(tree.path("page.new"), "new").unwrap();
+        fs::rename(tree.path("page.new"), tree.path("page")).unwrap();
+        until(async || text(&volume, "page").await.unwrap() == "new").await;
+        assert!(volume.counters().invalidated_changed.get() >= 1);
+    });
+}
+
+#[test]
+fn without_watches_a_replaced_name_is_noticed_when_its_time_is_over() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("page"), "old").unwrap();
+        fs::hard_link(tree.path("page"), tree.path("keeps-old-alive")).unwrap();
+        let ttl = Duration::from_millis(200);
+        let options = CacheOptions { watches_max: 0, ttl, ..Default::default() };
+        let volume = tree.volume_with(options, VolumeOptions::default());
+        assert_eq!(text(&volume, "page").await.unwrap(), "old");
+        fs::write(tree.path("page.new"), "new").unwrap();
+        fs::rename(tree.path("page.new"), tree.path("page")).unwrap();
+        time::sleep(ttl).await;
+        assert_eq!(text(&volume, "page").await.unwrap(), "new");
+        let counters = volume.counters();
+        assert_eq!((counters.watches.get(), counters.invalidated_replaced.get()), (0, 1));
+        assert!(counters.watches_refused.get() > 0);
+    });
+}
+
+#[test]
+fn a_recheck_that_finds_the_same_file_keeps_the_open_one() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("file"), "x").unwrap();
+        let options = CacheOptions { ttl: Duration::from_millis(50), ..Default::default() };
+        let volume = tree.volume_with(options, VolumeOptions::default());
+        let (first, _) = file(&volume, "file").await;
+        time::sleep(Duration::from_millis(60)).await;
+        let (second, _) = file(&volume, "file").await;
+        assert!(Rc::ptr_eq(&first, &second));
+        assert_eq!(volume.counters().rechecks.get(), 1);
+    });
+}
+
+#[test]
+fn a_moved_directory_takes_its_cached_files_along() {
+    on_tree(|tree| async move {
+        fs::create_dir_all(tree.path("a/b/c")).unwrap();
+        fs::write(tree.path("a/b/c/file"), "x").unwrap();
+        let volume = tree.volume_with(patient(), VolumeOptions::default());
+        assert_eq!(text(&volume, "a/b/c/file").await.unwrap(), "x");
+        assert_eq!(volume.counters().watches.get(), 4);
+        fs::rename(tree.path("a"), tree.path("z")).unwrap();
+        until(async || matches!(lookup(&volume, "a/b/c/file").await, Err(Error::NotFound))).await;
+        assert_eq!(text(&volume, "z/b/c/file").await.unwrap(), "x");
+    });
+}
+
+#[test]
+fn an_absent_name_is_remembered_until_it_appears() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("page.html"), "x").unwrap();
+        let volume = tree.volume_with(patient(), VolumeOptions::default());
+        assert!(matches!(lookup(&volume, "page.html.br").await, Err(Error::NotFound)));
+        assert!(matches!(lookup(&volume, "page.html.br").await, Err(Error::NotFound)));
+        assert_eq!((volume.counters().lookup_absent_hits.get(), volume.counters().opens.get()), (1, 1));
+        fs::write(tree.path("page.html.br"), "packed").unwrap();
+        until(async || lookup(&volume, "page.html.br").await.is_ok()).await;
+    });
+}
+
+#[test]
+fn a_removed_file_is_let_go_so_that_its_space_comes_back() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("big"), "x").unwrap();
+        let volume = tree.volume_with(patient(), VolumeOptions::default());
+        let kept = Rc::downgrade(&file(&volume, "big").await.0);
+        assert!(kept.upgrade().is_some());
+        fs::remove_file(tree.path("big")).unwrap();
+        until(async || kept.upgrade().is_none()).await;
+    });
+}
+
+#[test]
+fn answers_nobody_uses_are_let_go_and_their_watches_with_them() {
+    on_tree(|tree| async move {
+        fs::create_dir(tree.path("dir")).unwrap();
+        fs::write(tree.path("dir/file"), "x").unwrap();
+        let options = CacheOptions { idle_max: Duration::from_millis(50), ..Default::default() };
+        let volume = tree.volume_with(options, VolumeOptions::default());
+        lookup(&volume, "dir/file").await.unwrap();
+        let _ = lookup(&volume, "dir/none").await;
+        let counters = volume.counters();
+        assert_eq!((counters.open_cached.get(), counters.watches.get()), (1, 2));
+        let levels = || (counters.open_cached.get(), counters.absent_cached.get(), counters.watches.get());
+        until(async || levels() == (0, 0, 0)).await;
+        lookup(&volume, "dir/file").await.unwrap();
+        assert_eq!(levels(), (1, 0, 2));
+        until(async || levels() == (0, 0, 0)).await;
+    });
+}
+
+#[test]
+fn caches_stay_within_their_bounds() {
+    on_tree(|tree| async move {
+        for n in 0..300 {
+            fs::create_dir(tree.path(&format!("d{n}"))).unwrap();
+            fs::write(tree.path(&format!("d{n}/f")), "x").unwrap();
+        }
+        let options =
+            CacheOptions { open_files_max: 16, absent_names_max: 16, watches_max: 8, ..Default::default() };
+        let volume = tree.volume_with(options, VolumeOptions::default());
+        for n in 0..300 {
+            lookup(&volume, &format!("d{n}/f")).await.unwrap();
+            assert!(lookup(&volume, &format!("d{n}/none")).await.is_err());
+            let counters = volume.counters();
+            assert!(counters.open_cached.get() <= 16 && counters.absent_cached.get() <= 16);
+            assert!(counters.watches.get() <= 8);
+        }
+        time::sleep(Duration::from_millis(10)).await;
+        // Besides what is kept: the volume's directory.
+        assert!(lane::current().counters().files.get() <= 17);
+    });
+}
+
+#[test]
+fn a_listing_is_sorted_and_shows_what_can_be_opened() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("b"), "22").unwrap();
+        fs::create_dir(tree.path("c")).unwrap();
+        fs::write(tree.path("A"), "1").unwrap();
+        symlink("b", tree.path("link")).unwrap();
+        symlink("nowhere", tree.path("dangling")).unwrap();
+        symlink("/etc", tree.path("escape")).unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        let root = directory(&volume, "").await;
+        let listing = root.entries(10).await.unwrap();
+        let shown: Vec<_> = listing
+            .iter()
+            .map(|e| {
+                (e.name.escape_ascii().to_string(), e.attributes.kind, e.attributes.size.min(2), e.symlink)
+            })
+            .map(|(name, kind, size, link)| (name, kind, if kind == FileKind::File { size } else { 0 }, link))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("A".into(), FileKind::File, 1, false),
+                ("b".into(), FileKind::File, 2, false),
+                ("c".into(), FileKind::Directory, 0, false),
+                ("link".into(), FileKind::File, 2, true),
+            ]
+        );
+        assert!(matches!(root.entries(5).await, Err(Error::TooLarge { max: 5 })));
+        let name = Name::parse(b"b").unwrap();
+        assert_eq!(root.lookup(name).await.unwrap().attributes().size, 2);
+    });
+}
+
+#[test]
+fn a_cached_listing_is_read_anew_after_a_change() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("one"), "1").unwrap();
+        settle().await;
+        let options = CacheOptions { listing_ttl: Duration::from_secs(3600), ..patient() };
+        let volume = tree.volume_with(options, VolumeOptions::default());
+        let root = directory(&volume, "").await;
+        assert_eq!(names(&root).await, ["one"]);
+        assert_eq!(names(&root).await, ["one"]);
+        let counters = volume.counters();
+        assert_eq!((counters.listings.get(), counters.listing_hits.get()), (1, 1));
+        assert!(matches!(root.entries(0).await, Err(Error::TooLarge { max: 0 })));
+        // A new name shows in the directory's own time stamp, at once.
+        fs::write(tree.path("two"), "2").unwrap();
+        assert_eq!(names(&root).await, ["one", "two"]);
+        // A new size does not; notification tells.
+        settle().await;
+        assert_eq!(root.entries(9).await.unwrap()[0].attributes.size, 1);
+        fs::write(tree.path("one"), "11111").unwrap();
+        until(async || root.entries(9).await.unwrap()[0].attributes.size == 5).await;
+    });
+}
+
+#[test]
+fn a_listing_without_a_watch_lives_for_the_short_time() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("one"), "1").unwrap();
+        settle().await;
+        let ttl = Duration::from_millis(100);
+        let options = CacheOptions { watches_max: 0, ttl, ..Default::default() };
+        let volume = tree.volume_with(options, VolumeOptions::default());
+        let root = directory(&volume, "").await;
+        assert_eq!(root.entries(9).await.unwrap()[0].attributes.size, 1);
+        fs::write(tree.path("one"), "11111").unwrap();
+        time::sleep(ttl).await;
+        assert_eq!(root.entries(9).await.unwrap()[0].attributes.size, 5);
+    });
+}
+
+#[test]
+fn a_file_truncated_while_it_is_read_is_reported() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("file"), vec![7; 100_000]).unwrap();
+        settle().await;
+        let volume = tree.volume(VolumeOptions::default());
+        let (open, before) = file(&volume, "file").await;
+        let buf = lane::current().buffers().get(BufClass::Small).await;
+        let (read, buf) = open.read_at(0, 30_000, buf).await;
+        assert_eq!((read.unwrap(), buf.len()), (30_000, 30_000));
+        open.check_unchanged(&before.change_token()).unwrap();
+        fs::File::options().write(true).open(tree.path("file")).unwrap().set_len(40_000).unwrap();
+        assert!(matches!(open.check_unchanged(&before.change_token()), Err(Error::Changed)));
+        let mut into = [0; 100];
+        assert_eq!(open.try_read_at(40_000, &mut into).unwrap(), Some(0));
+        assert_eq!(volume.counters().changed_while_read.get(), 1);
+    });
+}
+
+#[test]
+fn a_rename_over_a_file_being_read_is_no_change_of_it() {
+    on_tree(|tree| async move {
+        fs::write(tree.path("file"), "old").unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        let (open, before) = file(&volume, "file").await;
+        fs::write(tree.path("other"), "new").unwrap();
+        fs::rename(tree.path("other"), tree.path("file")).unwrap();
+        open.check_unchanged(&before.change_token()).unwrap();
+    });
+}
+
+#[test]
+fn two_volumes_of_one_directory_share_its_watch_and_both_hear_of_changes() {
+    on_tree(|tree| async move {
+        fs::create_dir(tree.path("sub")).unwrap();
+        fs::write(tree.path("sub/file"), "old").unwrap();
+        fs::hard_link(tree.path("sub/file"), tree.path("keeps-old-alive")).unwrap();
+        let cache = Cache::new(patient());
+        let open = |path: PathBuf| {
+            let spec = VolumeSpec::new("v".parse().unwrap(), path, VolumeOptions::default());
+            Volume::open(&cache, &spec).unwrap()
+        };
+        let (outer, inner) = (open(tree.path("")), open(tree.path("sub")));
+        assert_eq!(text(&outer, "sub/file").await.unwrap(), "old");
+        assert_eq!(text(&inner, "file").await.unwrap(), "old");
+        assert_eq!(cache.counters().watches.get(), 2);
+        fs::write(tree.path("new"), "new").unwrap();
+        fs::rename(tree.path("new"), tree.path("sub/file")).unwrap();
+        until(async || text(&outer, "sub/file").await.unwrap() == "new").await;
+        until(async || text(&inner, "file").await.unwrap() == "new").await;
+    });
+}
+
+#[test]
+fn what_the_process_may_not_read_is_denied() {
+    if rustix::process::geteuid().is_root() {
+        // Root reads everything; the mapping itself is proved beside the error type.
+        return;
+    }
+    on_tree(|tree| async move {
+        fs::write(tree.path("file"), "x").unwrap();
+        fs::set_permissions(tree.path("file"), fs::Permissions::from_mode(0o000)).unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        assert!(matches!(lookup(&volume, "file").await, Err(Error::AccessDenied)));
+    });
+}
+
+/// A directory to export.
+struct Tree {
+    dir: tempfile::TempDir,
+}
+
+impl Tree {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn volume(&self, options: VolumeOptions) -> Volume {
+        self.volume_with(CacheOptions::default(), options)
+    }
+
+    fn volume_with(&self, cache: CacheOptions, options: VolumeOptions) -> Volume {
+        let spec = VolumeSpec::new("test".parse().unwrap(), self.dir.path(), options);
+        Volume::open(&Cache::new(cache), &spec).unwrap()
+    }
+}
+
+fn on_tree<F: Future<Output = ()> + 'static>(test: impl FnOnce(Tree) -> F) {
+    let tree = Tree { dir: tempfile::tempdir().unwrap() };
+    run_here(RuntimeOptions::default(), test(tree)).unwrap();
+}
+
+/// Times to live beyond any test: what is noticed, notification told.
+fn patient() -> CacheOptions {
+    CacheOptions { ttl: Duration::from_secs(3600), ..Default::default() }
+}
+
+async fn lookup(volume: &Volume, path: &str) -> Result<Resolved, Error> {
+    volume.lookup(RelPath::parse(path.as_bytes()).unwrap()).await
+}
+
+async fn file(volume: &Volume, path: &str) -> (Rc<OpenFile>, vfs::Attributes) {
+    lookup(volume, path).await.unwrap().into_file().unwrap()
+}
+
+async fn directory(volume: &Volume, path: &str) -> Directory {
+    lookup(volume, path).await.unwrap().into_directory().unwrap().0
+}
+
+async fn text(volume: &Volume, path: &str) -> Result<String, Error> {
+    let (file, _) = lookup(volume, path).await?.into_file()?;
+    Ok(read_all(&file).await)
+}
+
+async fn read_all(file: &OpenFile) -> String {
+    let buf = lane::current().buffers().get(BufClass::Small).await;
+    let (read, buf) = file.read_at(0, usize::MAX, buf).await;
+    read.unwrap();
+    String::from_utf8(buf.to_vec()).unwrap()
+}
+
+async fn names(directory: &Directory) -> Vec<String> {
+    let listing = directory.entries(1000).await.unwrap();
+    listing.iter().map(|entry| entry.name.escape_ascii().to_string()).collect()
+}
+
+/// Waits for what notification brings about.
+async fn until(mut holds: impl AsyncFnMut() -> bool) {
+    for _ in 0..500 {
+        if holds().await {
+            return;
+        }
+        time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("nothing was noticed within five seconds");
+}
+
+/// Longer than the tick of the file system's clock.
+async fn settle() {
+    time::sleep(Duration::from_millis(40)).await;
+}
