@@ -124,6 +124,7 @@ counter_block! {
         count bytes_out: "Bytes sent to the network.",
         count datagrams_in: "UDP datagrams received.",
         count datagrams_out: "UDP datagrams sent.",
+        count datagrams_bad: "UDP receives dropped because the kernel had to cut them.",
         count accepted: "TCP connections accepted.",
         count accept_errors: "Failed accepts: descriptors or memory ran out.",
         gauge sockets: "Sockets open.",

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use lane::backend::ListenOptions;
+use lane::backend::{DatagramBatch, ListenOptions, UdpOptions};
 use lane::buffer::BufClass;
 use lane::fs::{Dir, OpenHow, WatchEvent};
 use lane::mailbox::mailbox;
 use lane::net::tcp::SentFile;
-use lane::net::{TcpListener, TcpStream};
+use lane::net::{TcpListener, TcpStream, UdpSocket};
 use lane::runtime::{RuntimeOptions, run_here};
 use lane::{spawn, time};
 
@@ -75,6 +75,40 @@ fn a_file_goes_to_the_socket_whole_and_a_shorter_one_says_so() {
             received[..content.len()] == content
                 && received[content.len()..] == content[content.len() - 10..]
         );
+    });
+}
+
+#[test]
+fn a_burst_of_datagrams_arrives_whole_with_its_sender_and_local_address() {
+    run(async {
+        let options = UdpOptions { recv_buffer: 4 << 20, ..UdpOptions::default() };
+        let sender = UdpSocket::bind(LOOPBACK, &options).unwrap();
+        let receiver = UdpSocket::bind(LOOPBACK, &options).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let payload: Vec<u8> = (0..45 * 1444 + 100u32).map(|n| (n % 253) as u8).collect();
+        for segment in [1444, 100] {
+            // 65,080 bytes go out as one GSO call at 1444 and as sendmmsg calls at 100.
+            let (mut sent, mut received) = (0, Vec::new());
+            while sent < payload.len() {
+                let parts = [IoSlice::new(&payload[sent..])];
+                let batch = DatagramBatch { to, from: None, segment, parts: &parts };
+                match sender.try_send(&batch).unwrap() {
+                    Some(n) => sent += n,
+                    None => sender.writable().await.unwrap(),
+                }
+            }
+            while received.len() < payload.len() {
+                let mut batch = Vec::new();
+                time::timeout(Duration::from_secs(5), receiver.recv(&mut batch, 64)).await.unwrap().unwrap();
+                for datagram in &batch {
+                    assert_eq!(datagram.from, sender.local_addr().unwrap());
+                    assert_eq!(datagram.local, Some(to.ip()));
+                    assert!(datagram.segment == segment || datagram.buf.len() < usize::from(segment));
+                    datagram.segments().for_each(|bytes| received.extend_from_slice(bytes));
+                }
+            }
+            assert!(received == payload, "in datagrams of {segment} bytes");
+        }
     });
 }
 
