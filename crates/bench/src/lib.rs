@@ -1,1 +1,5 @@
-//! Load generators.
+//! Load generators: clients on lanes that ask as fast as they are answered, check what they get, and
+//! report rates and latencies. The command line is `linerate bench`.
+
+pub mod http;
+pub mod latency;

@@ -1,0 +1,10 @@
+//! HTTP/1.1 load: many keep-alive connections, each asking for one URL again as soon as it is answered.
+
+mod client;
+mod load;
+mod response;
+mod target;
+
+pub use client::ClientError;
+pub use load::{LoadError, Options, Progress, Report, run};
+pub use target::{Target, TargetError};
