@@ -2,6 +2,7 @@
 
 mod fixture;
 mod layout;
+mod probe;
 
 use fixture::{EIGHT_NODES, Machine, ONE_NODE, TWO_NODES};
 use lane::topology::{CpuSet, NicKind, Topology, TopologyError};

@@ -135,10 +135,7 @@ impl Program {
     /// Makes this the selector of the SO_REUSEPORT group that `socket` belongs to, in place of any other.
     /// The kernel treats what it returns as position in the group, and a position outside as "use the hash".
     pub fn attach_to_reuseport_group(&self, socket: impl AsFd) -> io::Result<()> {
-        let program = libc::sock_fprog {
-            len: self.instructions.len() as u16, // At most 4096, checked when it was assembled.
-            filter: self.instructions.as_ptr().cast_mut().cast(),
-        };
+        let program = self.as_filter();
         // SAFETY: `Instruction` has the layout of `sock_filter` (asserted below); the kernel only reads `len` of
         // them, and `program` and the vector outlive the call.
         let result = unsafe {
@@ -151,6 +148,14 @@ impl Program {
             )
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+
+    /// The program as the kernel takes it; points into `self`.
+    pub(crate) fn as_filter(&self) -> libc::sock_fprog {
+        libc::sock_fprog {
+            len: self.instructions.len() as u16, // At most 4096, checked when it was assembled.
+            filter: self.instructions.as_ptr().cast_mut().cast(),
+        }
     }
 }
 

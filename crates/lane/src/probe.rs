@@ -1,1 +1,0 @@
-//! What the kernel, limits and NICs of this machine give.

@@ -1,0 +1,183 @@
+//! What the kernel, limits and NICs of this machine give, and what to change: for `linerate doctor` and start-up.
+//!
+//! Findings from files take the root of `/proc` and `/sys` as parameter; findings from system calls ask the
+//! running kernel. Nothing here changes a setting.
+
+mod files;
+mod kernel;
+mod limits;
+mod memory;
+mod nic;
+mod sockets;
+mod sysctl;
+mod uring;
+
+use std::fmt;
+use std::path::Path;
+
+pub use uring::RingRefusal;
+
+use crate::topology::table::Table;
+use crate::topology::{Topology, TopologyError, Tree};
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What it is about.
+    pub area: Area,
+    /// What was looked at, e.g. `net.core.rmem_max` or `eth0 interrupts`.
+    pub name: String,
+    /// What is there.
+    pub found: String,
+    /// What Linerate wants.
+    pub wanted: String,
+    /// How the two compare.
+    pub verdict: Verdict,
+    /// What to change, as commands where possible; `None` when nothing is to be done.
+    pub advice: Option<String>,
+}
+
+/// Subject of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Area {
+    /// Version and system calls.
+    Kernel,
+    /// The ring and its operations.
+    IoUring,
+    /// TLS in the kernel, UDP segmentation, listener selection.
+    Sockets,
+    /// Limits of this process.
+    Limits,
+    /// Settings of the network stack.
+    Network,
+    /// Huge pages, NUMA balancing.
+    Memory,
+    /// Clock governor, CPU quota.
+    Cpu,
+    /// One NIC.
+    Nic,
+    /// Change notification.
+    Watches,
+}
+
+/// How what was found serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// As wanted.
+    Good,
+    /// Works, slower or with less capacity.
+    Warn,
+    /// Keeps the server from starting or from a promised service.
+    Bad,
+}
+
+/// Everything about the running machine.
+pub fn examine_machine() -> Vec<Finding> {
+    let mut findings = examine_kernel(Path::new("/"));
+    match Topology::of_this_machine() {
+        Ok(topology) => findings.extend(examine_files(Path::new("/"), &topology)),
+        Err(error) => findings.push(unreadable(&error)),
+    }
+    findings.sort_by_key(|finding| finding.area);
+    findings
+}
+
+/// What files below `root` tell: settings, memory, CPUs, NICs.
+pub fn examine_files(root: &Path, topology: &Topology) -> Vec<Finding> {
+    let tree = Tree::new(root);
+    let mut findings = vec![kernel::version(&tree)];
+    findings.extend(sysctl::all(&tree));
+    findings.extend(memory::all(&tree, topology));
+    findings.extend(files::watches(&tree));
+    findings.extend(kernel::cpu_clock(&tree, topology));
+    findings.extend(kernel::cpu_quota(&tree, topology));
+    findings.extend(nic::all(topology));
+    findings
+}
+
+/// What only system calls tell: io_uring, socket features, limits. `root` is where the reasons for a refused ring
+/// are looked up.
+pub fn examine_kernel(root: &Path) -> Vec<Finding> {
+    let mut findings = uring::all(&Tree::new(root));
+    findings.push(kernel::openat2());
+    findings.extend(sockets::all());
+    findings.extend(limits::all());
+    findings
+}
+
+/// The findings as an aligned table, then the advice as a numbered list, worst first.
+pub fn report(findings: &[Finding]) -> impl fmt::Display {
+    Report(findings.to_vec())
+}
+
+impl Finding {
+    fn new(area: Area, name: impl Into<String>, found: impl Into<String>, wanted: impl Into<String>) -> Self {
+        let (name, found, wanted) = (name.into(), found.into(), wanted.into());
+        Self { area, name, found, wanted, verdict: Verdict::Good, advice: None }
+    }
+
+    /// Leaves it good when `holds`, else gives the verdict and the advice.
+    fn unless(mut self, holds: bool, verdict: Verdict, advice: impl Into<String>) -> Self {
+        if !holds {
+            self.verdict = verdict;
+            self.advice = Some(advice.into());
+        }
+        self
+    }
+}
+
+impl fmt::Display for Area {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Kernel => "kernel",
+            Self::IoUring => "io_uring",
+            Self::Sockets => "sockets",
+            Self::Limits => "limits",
+            Self::Network => "network",
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::Nic => "nic",
+            Self::Watches => "watches",
+        })
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Good => "good",
+            Self::Warn => "warn",
+            Self::Bad => "BAD",
+        })
+    }
+}
+
+struct Report(Vec<Finding>);
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut table = Table::new(["AREA", "NAME", "FOUND", "WANTED", ""]);
+        for finding in &self.0 {
+            let Finding { area, name, found, wanted, verdict, .. } = finding;
+            table.row([area.to_string(), name.clone(), found.clone(), wanted.clone(), verdict.to_string()]);
+        }
+        write!(f, "{table}")?;
+        let mut advised: Vec<&Finding> = self.0.iter().filter(|finding| finding.advice.is_some()).collect();
+        advised.sort_by_key(|finding| std::cmp::Reverse(finding.verdict));
+        for (at, finding) in advised.iter().enumerate() {
+            let advice = finding.advice.as_deref().unwrap_or_default();
+            write!(f, "\n{}. [{}] {}: {advice}", at + 1, finding.verdict, finding.name)?;
+        }
+        if advised.is_empty() { Ok(()) } else { writeln!(f) }
+    }
+}
+
+fn unreadable(error: &TopologyError) -> Finding {
+    let advice = "mount /sys and /proc where the server runs";
+    Finding::new(Area::Cpu, "topology", error.to_string(), "readable").unless(false, Verdict::Bad, advice)
+}
+
+/// Makes a setting last, for advice.
+fn sysctl_advice(setting: &str, value: impl fmt::Display) -> String {
+    format!("sysctl -w {setting}={value}, and the line `{setting} = {value}` in /etc/sysctl.d/linerate.conf")
+}
