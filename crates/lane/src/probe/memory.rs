@@ -18,7 +18,9 @@ fn huge_pages(tree: &Tree, topology: &Topology) -> Option<Finding> {
     let modes = tree.text("sys/kernel/mm/transparent_hugepage/enabled");
     // The mode in force stands in brackets.
     let mode = modes.as_deref().and_then(|modes| modes.split(['[', ']']).nth(1)).unwrap_or("absent");
-    let found = format!("{} reserved and free, transparent: {mode}", size(free));
+    let reserved =
+        if free > 0 { format!("{} reserved and free", size(free)) } else { "none reserved".to_owned() };
+    let found = format!("{reserved}; transparent: {mode}");
     let wanted = "some reserved, or transparent: madvise or always";
     let advice = "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled, or reserve pages with \
                   `sysctl -w vm.nr_hugepages=256`; buffers cost more TLB misses without";

@@ -179,5 +179,9 @@ fn unreadable(error: &TopologyError) -> Finding {
 
 /// Makes a setting last, for advice.
 fn sysctl_advice(setting: &str, value: impl fmt::Display) -> String {
-    format!("sysctl -w {setting}={value}, and the line `{setting} = {value}` in /etc/sysctl.d/linerate.conf")
+    let value = value.to_string();
+    let quote = if value.contains(' ') { "'" } else { "" };
+    format!(
+        "sysctl -w {quote}{setting}={value}{quote}, and the line `{setting} = {value}` in /etc/sysctl.d/linerate.conf"
+    )
 }

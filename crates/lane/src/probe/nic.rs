@@ -23,7 +23,10 @@ fn of_nic(topology: &Topology, nic: &Nic) -> Vec<Finding> {
 fn place(topology: &Topology, nic: &Nic) -> Finding {
     let node = nic.node.map_or_else(|| "node unknown".to_owned(), |node| format!("node {node}"));
     let found = format!("{node}, {}", speed(nic.speed_mbps).replace('-', "speed unknown"));
-    let (wanted, advice) = if nic.kind == NicKind::Stacked {
+    let several_nodes = topology.nodes.len() > 1;
+    let (wanted, advice) = if !several_nodes {
+        ("any, there is one node", "")
+    } else if nic.kind == NicKind::Stacked {
         let advice = "give each NIC an address of its own: the kernel does not tell through which of the bond's NICs \
                       a connection came, so connections are spread over all silos";
         ("NICs of one node", advice)
@@ -33,7 +36,7 @@ fn place(topology: &Topology, nic: &Nic) -> Finding {
             "connections through it are spread over all silos; check the slot in the firmware's tables",
         )
     };
-    let holds = nic.node.is_some() || topology.nodes.len() <= 1;
+    let holds = nic.node.is_some() || !several_nodes;
     Finding::new(Area::Nic, nic.name.clone(), found, wanted).unless(holds, Verdict::Warn, advice)
 }
 

@@ -47,7 +47,6 @@ fn at_least(tree: &Tree, setting: &Setting) -> Option<Finding> {
     // Of three numbers only the last is advised to change.
     let (first, least) = (&numbers[..numbers.len() - 1], setting.least.to_string());
     let value = first.iter().copied().chain([least.as_str()]).collect::<Vec<_>>().join(" ");
-    let value = if first.is_empty() { value } else { format!("\"{value}\"") };
     let advice = format!("{}; {}", sysctl_advice(setting.name, value), setting.why);
     let finding =
         Finding::new(Area::Network, setting.name, found.to_string(), format!(">= {}", setting.least));

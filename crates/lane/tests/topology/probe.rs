@@ -50,7 +50,7 @@ fn socket_memory_settings_are_compared_with_what_a_fast_link_needs() {
     assert!(receive.advice.unwrap().starts_with("sysctl -w net.core.rmem_max=16777216,"));
     machine.write("proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t4194304\n");
     let send = finding(&machine, "net.ipv4.tcp_wmem");
-    assert!(send.advice.unwrap().starts_with("sysctl -w net.ipv4.tcp_wmem=\"4096 16384 16777216\","));
+    assert!(send.advice.unwrap().starts_with("sysctl -w 'net.ipv4.tcp_wmem=4096 16384 16777216',"));
     machine.write("proc/sys/net/ipv4/tcp_wmem", "4096\t16384\t67108864\n");
     assert_eq!(finding(&machine, "net.ipv4.tcp_wmem").verdict, Verdict::Good);
 }
@@ -70,7 +70,7 @@ fn huge_pages_are_good_reserved_or_transparent() {
     let never = "always madvise [never]\n";
     assert_eq!(finding(&with_file(ONE_NODE, path, never), "huge pages").verdict, Verdict::Warn);
     let reserved = finding(&with_file(TWO_NODES, path, never), "huge pages");
-    assert_eq!(reserved.found, "512 MiB reserved and free, transparent: never");
+    assert_eq!(reserved.found, "512 MiB reserved and free; transparent: never");
     assert_eq!(reserved.verdict, Verdict::Good);
     let madvise = with_file(ONE_NODE, path, "always [madvise] never\n");
     assert_eq!(finding(&madvise, "huge pages").verdict, Verdict::Good);

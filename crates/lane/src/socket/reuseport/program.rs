@@ -108,6 +108,8 @@ fn lane_of_silo(asm: &mut Assembler, silo: &SteeredSilo, lanes: usize) {
     asm.place(done);
 }
 
+/// Random rather than the NIC's flow hash: virtio and others compute none, and 0 would send all to one lane.
+/// A handshake stays with the listener that got its first packet, so a resent SYN is not dealt out again.
 fn return_random(asm: &mut Assembler, positions: &[u32]) {
     asm.load_ancillary(Ancillary::Random);
     asm.compute(Arithmetic::Modulo(positions.len() as u32));
