@@ -61,6 +61,8 @@ pub(crate) struct Call {
     pub(crate) heard_at: Instant,
     pub(crate) progress_at: Instant,
     pub(crate) last_ping_at: Instant,
+    /// A retransmission timeout asks for one packet, whatever the congestion window says.
+    timeout_resend: bool,
     /// Serials of the latest resends, to recognise in DUPLICATE ACKs.
     resent: [u32; RESENT_REMEMBERED],
     resent_at: usize,
@@ -143,6 +145,7 @@ impl Call {
             heard_at: now,
             progress_at: now,
             last_ping_at: now,
+            timeout_resend: false,
             resent: [0; RESENT_REMEMBERED],
             resent_at: 0,
         }

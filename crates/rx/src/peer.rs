@@ -18,6 +18,8 @@ pub struct Peer {
     pub(crate) probe: Option<MtuProbe>,
     /// Speaks our ACK extension.
     pub(crate) extended: bool,
+    /// Has answered a ping of ours, so it knows that we speak the extension.
+    pub(crate) introduced: bool,
     /// Does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor, Linux, ours).
     pub(crate) modern: bool,
     /// Last window it stated at the start of a call, packets.
@@ -70,6 +72,7 @@ impl Peer {
             mtu: MtuDiscovery::new(mtu),
             probe: None,
             extended: false,
+            introduced: false,
             modern: false,
             window: STOCK_WINDOW,
             packet_max: STOCK_PACKET,

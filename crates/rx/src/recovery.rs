@@ -238,7 +238,7 @@ const REORDER_QUARTERS_MAX: u32 = 16;
 /// Timer granularity: shorter reordering windows cannot be told from scheduling noise.
 const REORDER_WINDOW_MIN: Duration = Duration::from_millis(1);
 /// Scheduling allowance before an asked-for ACK counts as missing.
-const PROBE_MARGIN: Duration = Duration::from_millis(20);
+const PROBE_MARGIN: Duration = Duration::from_millis(2);
 /// Doublings of the retransmission timeout.
 const BACKOFF_MAX: u32 = 6;
 /// Upper bound of the backed-off timeout.

@@ -116,15 +116,7 @@ impl AckPolicy {
         if let Some(reason) = self.due.take() {
             return Some((reason, self.prompt));
         }
-        if self.at.is_some_and(|at| now >= at) {
-            return Some((AckReason::Delay, self.prompt));
-        }
-        None
-    }
-
-    /// Whether [`take`](Self::take) would return one.
-    pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.ping.is_some() || self.due.is_some() || self.at.is_some_and(|at| now >= at)
+        self.at.take_if(|at| now >= *at).map(|_| (AckReason::Delay, self.prompt))
     }
 
     /// Whether a ping waits for its answer.

@@ -206,9 +206,13 @@ impl Call {
             && ack.serial == serial
         {
             self.pinged = None;
+            peer.introduced = true;
             peer.rtt.update(now.saturating_duration_since(sent_at));
             self.recovery.note_delivered(now, serial, sent_at);
         }
+        // Our abilities travel in ACKs only; a peer that understands them may not have had one yet.
+        let asked = self.pinged.is_some_and(|(_, at)| now < at + peer.rtt.rto());
+        self.ping_due |= ack.is_extended() && !peer.introduced && !asked;
         if let Some(sent_at) = outcome.prompted_by.filter(|_| ack.reason != AckReason::Delay) {
             peer.rtt.update(now.saturating_duration_since(sent_at));
         }

@@ -30,28 +30,21 @@ impl Call {
         controller: &mut dyn Controller,
         shared: &mut Shared,
     ) -> Option<PacketRef> {
-        if self.ack_is_wanted(now, controller)
-            && let Some((reason, serial)) = self.acks.take(now)
-        {
-            return self.build_ack(reason, serial, 0, core, shared);
-        }
         if std::mem::take(&mut self.ping_due) {
             return self.send_ping(now, core, shared);
         }
-        self.next_data(now, core, controller, shared)
-    }
-
-    /// A server whose reply is about to begin needs no ACK for the request: the reply says it all.
-    fn ack_is_wanted(&mut self, now: Instant, controller: &dyn Controller) -> bool {
-        if !self.acks.is_due(now) {
-            return false;
+        // A reply about to begin acknowledges the whole request.
+        let reply_begins = self.side == Side::Server && self.rx.is_complete() && self.tx.next() == 1;
+        if reply_begins
+            && !self.acks.owes_ping_answer()
+            && let Some(packet) = self.next_data(now, core, controller, shared)
+        {
+            return Some(packet);
         }
-        let reply_implies = self.side == Side::Server
-            && self.rx.is_complete()
-            && self.tx.next() == 1
-            && self.tx.in_flight() < controller.window()
-            && self.tx.peek(self.edge).is_some();
-        !reply_implies || self.acks.owes_ping_answer()
+        if let Some((reason, serial)) = self.acks.take(now) {
+            return self.build_ack(reason, serial, 0, core, shared);
+        }
+        self.next_data(now, core, controller, shared)
     }
 
     fn next_data(
@@ -63,7 +56,7 @@ impl Call {
     ) -> Option<PacketRef> {
         let in_flight = self.tx.in_flight();
         let window = controller.window();
-        if in_flight >= window {
+        if in_flight >= window && !(self.timeout_resend && self.tx.has_lost()) {
             self.window_limited = self.tx.has_lost() || self.tx.unsent() > 0;
             return None;
         }
@@ -98,6 +91,7 @@ impl Call {
         self.recovery.on_sent(now, serial, wants_ack, in_flight == 0, resent);
         controller.on_sent(now, in_flight + 1);
         self.window_limited = false;
+        self.timeout_resend = false;
         self.since_request = if wants_ack { 0 } else { self.since_request + 1 };
         if seq == 1 && self.side == Side::Server {
             self.acks.on_implied();
@@ -251,6 +245,7 @@ impl Call {
             Timeout::Resend => {
                 shared.stats.timeouts += 1;
                 if self.recovery.on_rto(now, &mut self.tx) {
+                    self.timeout_resend = true;
                     controller.on_rto(now);
                     self.note_black_hole(now, core, shared);
                 }

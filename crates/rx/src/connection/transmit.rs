@@ -242,7 +242,8 @@ impl Connection {
 
     /// The end of a turn: sets the timers that follow from what was sent and received.
     pub(crate) fn deadline(&mut self, now: Instant, shared: &Shared) -> Instant {
-        let mut earliest = self.reap_at(shared);
+        let mut earliest =
+            if self.has_calls() { now + shared.config.reap_time } else { self.reap_at(shared) };
         for channel in &mut self.channels {
             if let Some(call) = &channel.call {
                 earliest = earliest.min(call.deadline(&self.core, shared));
