@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+use lane::probe::{self, Finding, Verdict};
+use serde_json::json;
+
 /// Flags of `linerate doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -10,6 +13,26 @@ pub(crate) struct Args {
     json: bool,
 }
 
-pub(crate) fn run(_args: &Args) -> anyhow::Result<ExitCode> {
-    Ok(ExitCode::SUCCESS)
+/// Fails when something keeps the server from working, so that scripts can ask.
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let findings = probe::examine_machine();
+    if args.json {
+        let findings: Vec<_> = findings.iter().map(as_json).collect();
+        println!("{}", serde_json::to_string_pretty(&findings)?);
+    } else {
+        print!("{}", probe::report(&findings));
+    }
+    let works = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn as_json(finding: &Finding) -> serde_json::Value {
+    json!({
+        "area": finding.area.to_string(),
+        "name": finding.name,
+        "found": finding.found,
+        "wanted": finding.wanted,
+        "verdict": finding.verdict.to_string(),
+        "advice": finding.advice,
+    })
 }

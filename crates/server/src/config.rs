@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use http::limits::{HEAD_BYTES_CAP, HEADERS_CAP, Limits};
 use serde::Deserialize;
 
 /// Everything an operator can say. `Config::default()` serves nothing until a volume is added.
@@ -131,9 +132,11 @@ pub struct LimitsSection {
     pub idle_seconds: u64,
     /// Without the client taking a byte, seconds.
     pub stall_seconds: u64,
+    /// Slowest average rate of taking a body, bytes per second, judged after `stall_seconds`; 0: no floor.
+    pub send_rate_min: u64,
     /// For the TLS handshake, seconds.
     pub handshake_seconds: u64,
-    /// Requests on one connection.
+    /// Requests on one connection before it is closed; 0: no bound.
     pub requests_per_connection: u64,
     /// Ranges of one request; more are answered with the whole file.
     pub ranges: usize,
@@ -310,17 +313,36 @@ impl Config {
 }
 
 impl LimitsSection {
+    /// The limits as the HTTP service takes them.
+    pub fn to_http(&self) -> Limits {
+        Limits {
+            head_bytes_max: self.header_bytes,
+            headers_max: self.headers,
+            body_discard_bytes_max: self.body_bytes,
+            ranges_max: self.ranges,
+            listing_entries_max: self.listing_entries,
+            keep_alive_requests_max: self.requests_per_connection,
+            header_timeout: Duration::from_secs(self.header_seconds),
+            body_timeout: Duration::from_secs(self.body_seconds),
+            idle_timeout: Duration::from_secs(self.idle_seconds),
+            write_stall_timeout: Duration::from_secs(self.stall_seconds),
+            send_rate_min: self.send_rate_min,
+            handshake_timeout: Duration::from_secs(self.handshake_seconds),
+            connections_max: self.connections_per_lane,
+            ..Limits::default()
+        }
+    }
+
     fn check(&self) -> Result<(), ConfigError> {
         let bounds = [
             ("connections_per_lane", self.connections_per_lane as u64, 1, 1 << 22),
-            ("header_bytes", self.header_bytes as u64, 1 << 10, 64 << 10),
-            ("headers", self.headers as u64, 8, 256),
+            ("header_bytes", self.header_bytes as u64, 1 << 10, HEAD_BYTES_CAP as u64),
+            ("headers", self.headers as u64, 8, HEADERS_CAP as u64),
             ("header_seconds", self.header_seconds, 1, 3600),
             ("body_seconds", self.body_seconds, 1, 86_400),
             ("idle_seconds", self.idle_seconds, 1, 86_400),
             ("stall_seconds", self.stall_seconds, 1, 86_400),
             ("handshake_seconds", self.handshake_seconds, 1, 3600),
-            ("requests_per_connection", self.requests_per_connection, 1, u64::MAX),
             ("ranges", self.ranges as u64, 1, 1024),
             ("listing_entries", self.listing_entries as u64, 1, 1 << 20),
             ("pacing_bytes_per_second", self.pacing_bytes_per_second.unwrap_or(1), 1, u64::MAX),
@@ -361,19 +383,21 @@ impl Default for HttpsSection {
 
 impl Default for LimitsSection {
     fn default() -> Self {
+        let limits = Limits::default();
         Self {
-            connections_per_lane: 16_384,
-            header_bytes: 16 << 10,
-            headers: 100,
-            body_bytes: 1 << 20,
-            header_seconds: 10,
-            body_seconds: 30,
-            idle_seconds: 75,
-            stall_seconds: 30,
-            handshake_seconds: 10,
-            requests_per_connection: 1_000_000,
-            ranges: 32,
-            listing_entries: 100_000,
+            connections_per_lane: limits.connections_max,
+            header_bytes: limits.head_bytes_max,
+            headers: limits.headers_max,
+            body_bytes: limits.body_discard_bytes_max,
+            header_seconds: limits.header_timeout.as_secs(),
+            body_seconds: limits.body_timeout.as_secs(),
+            idle_seconds: limits.idle_timeout.as_secs(),
+            stall_seconds: limits.write_stall_timeout.as_secs(),
+            send_rate_min: limits.send_rate_min,
+            handshake_seconds: limits.handshake_timeout.as_secs(),
+            requests_per_connection: limits.keep_alive_requests_max,
+            ranges: limits.ranges_max,
+            listing_entries: limits.listing_entries_max,
             pacing_bytes_per_second: None,
         }
     }

@@ -6,4 +6,5 @@ pub mod metrics;
 pub mod process;
 pub mod stats;
 
+mod access_log;
 mod admin;
