@@ -7,8 +7,7 @@ use std::time::Instant;
 
 use rx::security::NullSecurity;
 use rx::{
-    CallHandle, ConnectionHandle, Endpoint, EndpointConfig, Event, OpenError, ReadError, Service,
-    WriteError,
+    CallHandle, ConnectionHandle, Endpoint, EndpointConfig, Event, OpenError, ReadError, Service, WriteError,
 };
 
 use crate::network::Outgoing;

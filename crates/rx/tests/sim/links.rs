@@ -45,11 +45,8 @@ fn one_call_fills_90_percent_of_10_gigabits_at_10_ms() {
     const RATE: u64 = 10_000_000_000;
     let bandwidth_delay_bytes = RATE / 8 / 100;
     for congestion in [Algorithm::NewReno, Algorithm::Cubic] {
-        let link = Link {
-            bits_per_second: Some(RATE),
-            queue_bytes: bandwidth_delay_bytes,
-            ..Link::clean(ms(5))
-        };
+        let link =
+            Link { bits_per_second: Some(RATE), queue_bytes: bandwidth_delay_bytes, ..Link::clean(ms(5)) };
         let config = EndpointConfig { congestion, ..EndpointConfig::default() };
         let mut world = fetch(&link, config, u32::MAX, 1);
         let (bits_per_second, _) = goodput(&mut world, ms(300), ms(1_000));

@@ -76,8 +76,10 @@ fn run_range(seeds: std::ops::Range<u64>) {
             }
         }
     }
-    let repro: Vec<_> =
-        failed.iter().map(|seed| format!("RX_SIM_SEED={seed} cargo test -p rx --test sim one_seed")).collect();
+    let repro: Vec<_> = failed
+        .iter()
+        .map(|seed| format!("RX_SIM_SEED={seed} cargo test -p rx --test sim one_seed"))
+        .collect();
     assert!(failed.is_empty(), "run one of these again:\n{}", repro.join("\n"));
 }
 

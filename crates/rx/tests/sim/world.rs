@@ -103,7 +103,12 @@ impl<N: Node> World<N> {
                 return false;
             };
             stalled = if next <= self.now { stalled + 1 } else { 0 };
-            assert!(stalled < STALL_LIMIT, "timers expire for ever at {:?}", self.elapsed());
+            assert!(
+                stalled < STALL_LIMIT,
+                "time stands still at {:?}: deadlines {:?} after it",
+                self.elapsed(),
+                self.deadlines.iter().map(|at| at.map(|at| at - self.start)).collect::<Vec<_>>(),
+            );
             self.now = self.now.max(next);
             self.deliver(&mut dirty);
             self.expire(&mut dirty);
