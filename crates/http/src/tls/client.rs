@@ -35,7 +35,8 @@ pub fn client_config(
     client_config_with(aws_lc_rs::default_provider(), trust, versions, alpn)
 }
 
-pub(crate) fn client_config_with(
+/// The same with chosen cipher suites and key exchanges.
+pub fn client_config_with(
     provider: CryptoProvider,
     trust: &ClientTrust,
     versions: Versions,

@@ -93,6 +93,13 @@ pub struct ServerTls {
     pub self_signed: Option<PathBuf>,
 }
 
+impl ServerTls {
+    /// A copy for one lane, so that lanes do not share the counter that each connection touches.
+    pub fn lane_config(&self) -> Arc<ServerConfig> {
+        Arc::new(ServerConfig::clone(&self.config))
+    }
+}
+
 /// Something that works but should be looked at.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

@@ -21,7 +21,7 @@ mod tests;
 mod tickets;
 mod validity;
 
-pub use client::{ClientTrust, client_config};
+pub use client::{ClientTrust, client_config, client_config_with};
 pub use config::{CertificateFiles, CipherOrder, ConfigError, ServerTls, TlsConfig, Versions, Warning};
 pub use error::TlsError;
 pub use handshake::{Alpn, SessionInfo};

@@ -14,7 +14,7 @@ fn every_corrupted_bit_ends_the_session_with_the_right_alert() {
             record[byte] ^= 1 << (byte % 8);
             // A length that grew leaves the record unfinished; more bytes then finish it.
             record.extend([0; 3000]);
-            let error = pair.to_server(&record).unwrap_err();
+            let error = pair.deliver_to_server(&record).unwrap_err();
             let is_expected = match byte {
                 0 => matches!(error, TlsError::Unexpected(_) | TlsError::BadRecordMac),
                 1 | 2 if versions == Versions::Tls12Only => matches!(error, TlsError::RecordVersion(_)),
@@ -24,7 +24,7 @@ fn every_corrupted_bit_ends_the_session_with_the_right_alert() {
             assert!(is_expected, "{suite:?} byte {byte}: {error}");
             let alert = error.alert().unwrap();
             let downward = pair.server.take_output();
-            let at_client = pair.to_client(&downward).unwrap_err();
+            let at_client = pair.deliver_to_client(&downward).unwrap_err();
             assert_eq!(at_client, rustls::Error::AlertReceived(alert), "{suite:?} byte {byte}");
             assert!(pair.at_server.is_empty());
         }
@@ -40,12 +40,12 @@ fn record_of(pair: &mut Pair) -> Vec<u8> {
 fn replayed_and_reordered_records_are_refused() {
     let mut pair = Pair::new(any_client(Versions::Tls13Only));
     let first = record_of(&mut pair);
-    pair.to_server(&first).unwrap();
-    assert!(matches!(pair.to_server(&first), Err(TlsError::BadRecordMac)));
+    pair.deliver_to_server(&first).unwrap();
+    assert!(matches!(pair.deliver_to_server(&first), Err(TlsError::BadRecordMac)));
 
     let mut pair = Pair::new(any_client(Versions::Tls12Only));
     let (_first, second) = (record_of(&mut pair), record_of(&mut pair));
-    assert!(matches!(pair.to_server(&second), Err(TlsError::BadRecordMac)));
+    assert!(matches!(pair.deliver_to_server(&second), Err(TlsError::BadRecordMac)));
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn messages_that_belong_elsewhere_are_unexpected() {
 fn unprotected_records_after_the_handshake_are_refused() {
     for record in [&[20, 3, 3, 0, 1, 1][..], &[21, 3, 3, 0, 2, 2, 40]] {
         let mut pair = Pair::new(any_client(Versions::Tls13Only));
-        assert!(matches!(pair.to_server(record), Err(TlsError::Unexpected(_))));
+        assert!(matches!(pair.deliver_to_server(record), Err(TlsError::Unexpected(_))));
     }
     let mut pair = Pair::new(any_client(Versions::Tls12Only));
-    assert!(matches!(pair.to_server(&[21, 3, 3, 0, 2, 2, 40]), Err(TlsError::BadRecordMac)));
+    assert!(matches!(pair.deliver_to_server(&[21, 3, 3, 0, 2, 2, 40]), Err(TlsError::BadRecordMac)));
 }
 
 #[test]
@@ -179,5 +179,22 @@ fn garbage_instead_of_the_finished_message_is_refused_with_an_alert() {
         assert!(matches!(received(&mut server, garbage), Err(TlsError::Handshake(_))), "{versions:?}");
         assert!(server.has_output(), "{versions:?}");
         assert!(matches!(received(&mut server, vec![23]), Err(TlsError::NotOpen)));
+    }
+}
+
+#[test]
+fn client_hello_with_any_byte_changed_is_answered_or_refused_but_never_finished() {
+    for versions in [Versions::Tls13Only, Versions::Tls12Only] {
+        let config = Arc::new(any_client(versions));
+        let hello = TlsSession::client(config, localhost()).unwrap().take_output();
+        for at in 0..hello.len() {
+            for change in [0x01, 0x80, 0xff] {
+                let mut hello = hello.clone();
+                hello[at] ^= change;
+                let mut server = TlsSession::server(server_config()).unwrap();
+                let result = received(&mut server, hello);
+                assert!(result.is_err() || server.is_handshaking(), "byte {at} ^ {change:#x}");
+            }
+        }
     }
 }

@@ -36,7 +36,7 @@ fn head_and_file_sealed_in_one_buffer_arrive_as_one_stream() {
         }
         let control = pair.server.seal(&mut buf, plain_len).unwrap();
         assert!(control.is_empty());
-        pair.to_client(&buf[..layout.sealed_len(plain_len)]).unwrap();
+        pair.deliver_to_client(&buf[..layout.sealed_len(plain_len)]).unwrap();
         filled = 0;
     }
     assert!(pair.at_client == [head, &body].concat());
@@ -103,8 +103,8 @@ fn records_cut_at_every_byte_are_opened_once() {
                 break;
             }
             pair.at_server.clear();
-            pair.to_server(&bytes[..cut]).unwrap();
-            pair.to_server(&bytes[cut..]).unwrap();
+            pair.deliver_to_server(&bytes[..cut]).unwrap();
+            pair.deliver_to_server(&bytes[cut..]).unwrap();
             assert_eq!(pair.at_server, b"firstsecond, longer", "{suite:?} cut at {cut}");
             assert_eq!(pair.server.carried_len(), 0);
             cut += 1;
@@ -123,7 +123,7 @@ fn caller_without_room_gets_the_rest_later() {
     let mut receive = pair.server.receive(&mut bytes);
     assert!(matches!(receive.next(), Ok(Some(TlsEvent::Data(plain))) if plain == b"one"));
     let consumed = receive.consumed();
-    pair.to_server(&bytes[consumed..]).unwrap();
+    pair.deliver_to_server(&bytes[consumed..]).unwrap();
     assert_eq!(pair.at_server, b"twosix");
 }
 

@@ -1,7 +1,5 @@
 //! Fuzz harnesses (bolero): a property test under `cargo test`, libFuzzer with `cargo bolero test`.
 
-use std::sync::Mutex;
-
 use crate::tls::control::{ControlReader, Role};
 use crate::tls::keys::RecordCipher;
 use crate::tls::open::{Opened, Place};
@@ -10,13 +8,18 @@ use super::opener::{fixed_keys, tls13_record};
 use super::*;
 
 /// Any bytes, in any cuts: an error or no record, never a panic, never more held than one record.
+///
+/// The first byte chooses the version and how long the pieces are.
 #[test]
 fn opener_survives_any_input() {
-    bolero::check!().with_type::<(bool, Vec<Vec<u8>>)>().for_each(|(is_tls13, chunks)| {
-        let version = if *is_tls13 { TlsVersion::Tls13 } else { TlsVersion::Tls12 };
+    bolero::check!().for_each(|input: &[u8]| {
+        let Some((&choice, bytes)) = input.split_first() else {
+            return;
+        };
+        let version = if choice & 1 == 0 { TlsVersion::Tls12 } else { TlsVersion::Tls13 };
         let mut opener = RecordOpener::new(&fixed_keys(version)).unwrap();
-        for chunk in chunks {
-            let mut chunk = chunk.clone();
+        for chunk in bytes.chunks(1 + usize::from(choice >> 1)) {
+            let mut chunk = chunk.to_vec();
             if opener.open(&mut chunk).is_err() {
                 break;
             }
@@ -72,27 +75,40 @@ fn cut(stream: &[u8], cuts: &[u16]) -> Vec<Vec<u8>> {
     chunks
 }
 
-/// Any bytes at a server that waits for a ClientHello, and at one that waits for the client's Finished.
+/// Any bytes at a server that waits for a ClientHello, cut into pieces of the first byte's length.
 #[test]
-fn handshake_survives_any_input() {
-    static HELLO: Mutex<Vec<u8>> = Mutex::new(Vec::new());
-    let mut client = TlsSession::client(Arc::new(any_client(Versions::Tls12And13)), localhost()).unwrap();
-    *HELLO.lock().unwrap() = client.take_output();
-    bolero::check!().with_iterations(300).with_type::<(u16, Vec<u8>, bool)>().for_each(
-        |(mutate_at, bytes, after_hello)| {
-            let mut hello = HELLO.lock().unwrap().clone();
-            let mut server = TlsSession::server(server_config()).unwrap();
-            if *after_hello {
-                received(&mut server, hello).unwrap();
-                let _ = received(&mut server, bytes.clone());
-            } else {
-                let at = usize::from(*mutate_at) % hello.len();
-                let end = (at + bytes.len()).min(hello.len());
-                hello[at..end].copy_from_slice(&bytes[..end - at]);
-                let _ = received(&mut server, hello);
-                let _ = received(&mut server, bytes.clone());
+fn server_survives_any_first_bytes() {
+    bolero::check!().with_iterations(500).for_each(|input: &[u8]| {
+        let Some((&chunk_len, bytes)) = input.split_first() else {
+            return;
+        };
+        let mut server = TlsSession::server(server_config()).unwrap();
+        for chunk in bytes.chunks(1 + usize::from(chunk_len)) {
+            if received(&mut server, chunk.to_vec()).is_err() {
+                assert!(matches!(received(&mut server, vec![22]), Err(TlsError::NotOpen)));
+                break;
             }
-            assert!(server.info().is_none());
-        },
-    );
+        }
+        assert!(server.info().is_none());
+    });
+}
+
+/// Any bytes at a server that waits for the client's Finished message.
+#[test]
+fn server_survives_any_bytes_after_the_client_hello() {
+    bolero::check!().with_iterations(300).for_each(|input: &[u8]| {
+        let Some((&choice, bytes)) = input.split_first() else {
+            return;
+        };
+        let versions = if choice & 1 == 0 { Versions::Tls12Only } else { Versions::Tls13Only };
+        let mut client = TlsSession::client(Arc::new(any_client(versions)), localhost()).unwrap();
+        let mut server = TlsSession::server(server_config()).unwrap();
+        received(&mut server, client.take_output()).unwrap();
+        for chunk in bytes.chunks(1 + usize::from(choice >> 1)) {
+            if received(&mut server, chunk.to_vec()).is_err() {
+                break;
+            }
+        }
+        assert!(server.info().is_none());
+    });
 }

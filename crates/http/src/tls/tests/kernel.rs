@@ -82,7 +82,7 @@ fn into_kernel(pair: &mut Pair, can_rekey: bool) -> FakeKernel {
 fn send_control(pair: &mut Pair, kernel: &mut FakeKernel) {
     for control in pair.server.take_kernel_control() {
         let bytes = kernel.send(control.record_type, &control.payload);
-        pair.to_client(&bytes).unwrap();
+        pair.deliver_to_client(&bytes).unwrap();
         if let Some(info) = control.then_rekey {
             *kernel = FakeKernel::set_tx(&info);
         }
@@ -98,7 +98,7 @@ fn kernel_goes_on_where_the_handshake_ended_in_every_suite() {
         assert!(matches!(pair.server.write(b"user space"), Err(TlsError::NotOpen)));
         pair.server.count_kernel_tx(100_000).unwrap();
         let bytes = kernel.send(23, &pattern(100_000));
-        pair.to_client(&bytes).unwrap();
+        pair.deliver_to_client(&bytes).unwrap();
         assert!(pair.at_client == pattern(100_000), "{suite:?}");
         pair.client_sends(b"received in user space");
         assert_eq!(pair.at_server, b"received in user space");
@@ -118,7 +118,7 @@ fn new_kernel_answers_a_key_update() {
         pair.client_sends(b"under a new key");
         send_control(&mut pair, &mut kernel);
         let bytes = kernel.send(23, b"so am I");
-        pair.to_client(&bytes).unwrap();
+        pair.deliver_to_client(&bytes).unwrap();
         assert_eq!(pair.at_client, b"so am I".repeat(round + 1));
     }
 }
@@ -129,7 +129,7 @@ fn old_kernel_closes_cleanly_when_the_peer_asks_for_a_new_key() {
     let mut kernel = into_kernel(&mut pair, false);
     pair.client.refresh_traffic_keys().unwrap();
     let upward = pair.client_output();
-    assert!(matches!(pair.to_server(&upward), Err(TlsError::KernelRekey)));
+    assert!(matches!(pair.deliver_to_server(&upward), Err(TlsError::KernelRekey)));
     send_control(&mut pair, &mut kernel);
     assert!(pair.client.process_new_packets().unwrap().peer_has_closed());
 }
@@ -148,7 +148,7 @@ fn kernel_key_is_changed_or_given_up_at_its_limit() {
             rekeyed_at.push(seq);
         }
         let bytes = kernel.send(23, b"7 bytes");
-        pair.to_client(&bytes).unwrap();
+        pair.deliver_to_client(&bytes).unwrap();
     }
     assert_eq!(rekeyed_at, [9], "record ten of ten is the KeyUpdate");
     let mut pair = Pair::new(any_client(Versions::Tls12Only));

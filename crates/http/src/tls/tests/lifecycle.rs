@@ -67,8 +67,8 @@ fn tls13_changes_its_key_before_the_limit_and_the_client_follows() {
         let control = pair.server.seal(&mut buf, plain.len()).unwrap();
         updates += usize::from(!control.is_empty());
         pair.at_client.clear();
-        pair.to_client(&control).unwrap();
-        pair.to_client(&buf).unwrap();
+        pair.deliver_to_client(&control).unwrap();
+        pair.deliver_to_client(&buf).unwrap();
         assert!(pair.at_client == plain, "round {round}");
     }
     assert_eq!(updates, 1);

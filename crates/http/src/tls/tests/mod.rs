@@ -89,9 +89,9 @@ impl Pair {
         loop {
             let upward = self.client_output();
             let is_quiet = upward.is_empty() && !self.server.has_output();
-            self.to_server(&upward).unwrap();
+            self.deliver_to_server(&upward).unwrap();
             let downward = self.server.take_output();
-            self.to_client(&downward).unwrap();
+            self.deliver_to_client(&downward).unwrap();
             if is_quiet {
                 return;
             }
@@ -106,7 +106,7 @@ impl Pair {
         out
     }
 
-    fn to_server(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
+    fn deliver_to_server(&mut self, bytes: &[u8]) -> Result<(), TlsError> {
         let mut bytes = bytes.to_vec();
         let mut receive = self.server.receive(&mut bytes);
         while let Some(event) = receive.next()? {
@@ -120,7 +120,7 @@ impl Pair {
         Ok(())
     }
 
-    fn to_client(&mut self, mut bytes: &[u8]) -> Result<(), rustls::Error> {
+    fn deliver_to_client(&mut self, mut bytes: &[u8]) -> Result<(), rustls::Error> {
         while !bytes.is_empty() {
             self.client.read_tls(&mut bytes).unwrap();
             let state = self.client.process_new_packets()?;
