@@ -1,13 +1,12 @@
-//! A directory and its listing: sorted, bounded, with what is not served left out.
+//! A directory of a volume: its attributes, its names, its listing.
 
-use std::ops::Deref;
 use std::rc::Rc;
 
 use lane::fs::{DirEntry, File, FileKind};
 
-use crate::attributes::{Attributes, ChangeToken, FileId};
-use crate::cache::Vantage;
+use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
+use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::volume::{Resolved, Volume};
 
@@ -18,23 +17,6 @@ pub struct Directory {
     node: Rc<OpenDirectory>,
 }
 
-/// One name of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// The name, as the file system keeps it.
-    pub name: Box<[u8]>,
-    /// Attributes; of the link's far end if `symlink`.
-    pub attributes: Attributes,
-    /// The name is a symbolic link that leads to a file or directory of the volume.
-    pub symlink: bool,
-}
-
-/// The entries of a directory, sorted by the bytes of their names. Shared: cloning it is cheap.
-#[derive(Clone, Debug)]
-pub struct Listing {
-    cached: Rc<CachedListing>,
-}
-
 /// A directory kept open.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
@@ -42,14 +24,7 @@ pub(crate) struct OpenDirectory {
     file: File,
     id: FileId,
     path: RelPathBuf,
-    via_symlink: bool,
-}
-
-/// A listing and what it takes to believe it later.
-pub(crate) struct CachedListing {
-    pub(crate) entries: Box<[Entry]>,
-    token: ChangeToken,
-    vantage: Vantage,
+    readers: Readers,
 }
 
 impl Directory {
@@ -92,34 +67,38 @@ impl Directory {
     /// # Errors
     /// [`Error::TooLarge`] when there are more; as [`Volume::lookup`] otherwise.
     pub async fn entries(&self, max: usize) -> Result<Listing, Error> {
-        if let Some(cached) = self.cached_listing() {
-            self.volume.counters().listing_hits.increment();
-            return self.volume.counted(within(cached, max));
+        if let Some(listing) = self.cached_listing() {
+            return self.volume.counted(listing.within(max));
         }
+        // Readings of a large directory are dear: who finds one under way waits for it, once.
+        if self.node.readers.wait_for_one().await
+            && let Some(listing) = self.cached_listing()
+        {
+            return self.volume.counted(listing.within(max));
+        }
+        let _reading = self.node.readers.begin();
         let read = self.read_listing(max).await;
         self.volume.counted(read)
     }
 
     /// The remembered listing, if no entry came or went (the directory's own time stamp tells, without any
     /// notification) and no entry's attributes have changed that we know of.
-    fn cached_listing(&self) -> Option<Rc<CachedListing>> {
+    fn cached_listing(&self) -> Option<Listing> {
         let cache = self.volume.cache();
         let cached = cache.find_listing(self.volume.key(self.path()))?;
-        let options = cache.options();
-        let ttl = if cached.vantage.is_watched() { options.listing_ttl } else { options.ttl };
-        let holds = cached.vantage.holds_for_all(cache.watches(), ttl)
-            && self.attributes().is_ok_and(|now| now.change_token() == cached.token);
-        holds.then_some(cached)
+        let now = self.attributes().ok()?;
+        if !cached.holds(now.change_token(), cache.options()) {
+            return None;
+        }
+        self.volume.counters().listing_hits.increment();
+        Some(Listing::new(cached))
     }
 
     async fn read_listing(&self, max: usize) -> Result<Listing, Error> {
         let (volume, path) = (&self.volume, self.path());
         let (cache, key) = (volume.cache(), volume.key(path));
         volume.counters().listings.increment();
-        let vantage = match self.node.via_symlink {
-            true => cache.unwatched_vantage(),
-            false => cache.vantage(volume.root(), key).await,
-        };
+        let vantage = cache.vantage(volume.root(), key).await;
         let before = self.attributes()?;
         let dir = volume.root().open_directory(path).await?;
         let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
@@ -127,16 +106,15 @@ impl Directory {
             _ => error.into(),
         })?;
         let entries = self.served(raw).await;
-        let token = before.change_token();
-        let listing = Rc::new(CachedListing { entries, token, vantage });
+        let listing = Rc::new(CachedListing::new(entries, before.change_token(), vantage));
         // Within the tick of the file system's clock a later change would leave the time stamp as it is.
         if before.is_settled(lane::time::wall_clock()) {
             cache.keep_listing(key, Rc::clone(&listing));
         }
-        Ok(Listing { cached: listing })
+        Ok(Listing::new(listing))
     }
 
-    /// Leaves out what no look-up would give, and looks through symbolic links.
+    /// Leaves out what no look-up would give, looks through symbolic links, and sorts.
     async fn served(&self, raw: Vec<DirEntry>) -> Box<[Entry]> {
         let mut entries = Vec::with_capacity(raw.len());
         let mut links = 0;
@@ -170,14 +148,14 @@ impl Directory {
         if !self.volume.options().follow_symlinks {
             return None;
         }
-        let opened = self.volume.root().open_beneath(link).await.ok()?;
-        opened.file.stat().ok().map(Attributes::from)
+        let file = self.volume.root().open_beneath(link).await.ok()?;
+        file.stat().ok().map(Attributes::from)
     }
 }
 
 impl OpenDirectory {
-    pub(crate) fn new(file: File, id: FileId, path: RelPathBuf, via_symlink: bool) -> Self {
-        Self { file, id, path, via_symlink }
+    pub(crate) fn new(file: File, id: FileId, path: RelPathBuf) -> Self {
+        Self { file, id, path, readers: Readers::default() }
     }
 
     pub(crate) fn id(&self) -> FileId {
@@ -187,33 +165,6 @@ impl OpenDirectory {
     pub(crate) fn attributes(&self) -> Result<Attributes, Error> {
         Ok(self.file.stat()?.into())
     }
-}
-
-impl CachedListing {
-    pub(crate) fn vantage(&self) -> &Vantage {
-        &self.vantage
-    }
-}
-
-impl Deref for Listing {
-    type Target = [Entry];
-
-    fn deref(&self) -> &[Entry] {
-        &self.cached.entries
-    }
-}
-
-impl std::fmt::Debug for CachedListing {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_list().entries(&self.entries).finish()
-    }
-}
-
-fn within(cached: Rc<CachedListing>, max: usize) -> Result<Listing, Error> {
-    if cached.entries.len() > max {
-        return Err(Error::TooLarge { max });
-    }
-    Ok(Listing { cached })
 }
 
 /// Links looked through before other tasks of the lane get a turn.

@@ -16,28 +16,15 @@ pub(crate) struct Root {
     follow_symlinks: bool,
 }
 
-/// A file or directory just opened.
-pub(crate) struct Opened {
-    pub(crate) file: File,
-    /// A symbolic link lies on the way: changes at its far end are not told by watches.
-    pub(crate) via_symlink: bool,
-}
-
 impl Root {
     pub(crate) fn open(path: &Path, follow_symlinks: bool) -> io::Result<Self> {
         Ok(Self { dir: Dir::open_root(path)?, follow_symlinks })
     }
 
-    /// Opens `path` for reading, through symbolic links only if there are any and the volume follows them.
-    pub(crate) async fn open_beneath(&self, path: RelPath<'_>) -> Result<Opened, Error> {
-        let path = c_path(path);
-        match self.attempt(&path, OpenHow::NO_SYMLINKS).await {
-            Err(Error::SymlinkRefused) if self.follow_symlinks => {
-                let file = self.attempt(&path, OpenHow::FOLLOW).await?;
-                Ok(Opened { file, via_symlink: true })
-            }
-            opened => Ok(Opened { file: opened?, via_symlink: false }),
-        }
+    /// Opens `path`, a file or directory, for reading.
+    pub(crate) async fn open_beneath(&self, path: RelPath<'_>) -> Result<File, Error> {
+        let how = OpenHow { kind: OpenKind::Any, symlinks: self.follow_symlinks };
+        self.attempt(&c_path(path), how).await
     }
 
     /// Opens what `path` names right now and is a directory, to list it.

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lane::fs::FileKind;
+use lane::fs::{File, FileKind};
 
 use crate::attributes::Attributes;
 use crate::cache::{Cache, Found, KeyRef, Node, VolumeId};
@@ -13,7 +13,7 @@ use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::RelPath;
-use crate::root::{Opened, Root};
+use crate::root::Root;
 use crate::spec::{VolumeName, VolumeOptions, VolumeSpec};
 
 /// An exported directory, opened on this lane. Cloning it is cheap.
@@ -133,8 +133,8 @@ impl Volume {
         self.counters().lookup_misses.increment();
         let (cache, key) = (&self.inner.cache, self.key(path));
         let vantage = cache.vantage_above(&self.inner.root, key).await;
-        let opened = match self.open_or_shed(path).await {
-            Ok(opened) => opened,
+        let file = match self.open_or_shed(path).await {
+            Ok(file) => file,
             Err(Error::NotFound) => {
                 cache.keep_absent(key, vantage);
                 return Err(Error::NotFound);
@@ -144,15 +144,15 @@ impl Volume {
                 return Err(error);
             }
         };
-        let attributes = Attributes::from(opened.file.stat()?);
-        let node = self.same_or_new(key, opened, &attributes)?;
+        let attributes = Attributes::from(file.stat()?);
+        let node = self.same_or_new(key, file, &attributes)?;
         cache.keep_open(key, node.clone(), vantage);
         Ok(self.resolved(&node, attributes))
     }
 
     /// Out of descriptors, the files kept open for later go first; they close when the lane next turns to
     /// the kernel.
-    async fn open_or_shed(&self, path: RelPath<'_>) -> Result<Opened, Error> {
+    async fn open_or_shed(&self, path: RelPath<'_>) -> Result<File, Error> {
         self.counters().opens.increment();
         match self.inner.root.open_beneath(path).await {
             Err(Error::TooManyOpen) => {
@@ -165,7 +165,7 @@ impl Volume {
     }
 
     /// The node already kept if the name still leads to the same file: its users and ours share it.
-    fn same_or_new(&self, key: KeyRef<'_>, opened: Opened, now: &Attributes) -> Result<Node, Error> {
+    fn same_or_new(&self, key: KeyRef<'_>, file: File, now: &Attributes) -> Result<Node, Error> {
         if let Some(kept) = self.inner.cache.peek(key) {
             self.counters().rechecks.increment();
             if kept.id() == now.id {
@@ -173,13 +173,12 @@ impl Volume {
             }
             self.counters().invalidated_replaced.increment();
         }
-        let Opened { file, via_symlink } = opened;
         match now.kind {
             FileKind::File => {
                 Ok(Node::File(Rc::new(OpenFile::new(file, now.id, Arc::clone(self.counters())))))
             }
             FileKind::Directory => {
-                let directory = OpenDirectory::new(file, now.id, key.path.into(), via_symlink);
+                let directory = OpenDirectory::new(file, now.id, key.path.into());
                 Ok(Node::Directory(Rc::new(directory)))
             }
             FileKind::Symlink | FileKind::Other => Err(Error::NotServable),

@@ -20,8 +20,9 @@ pub(crate) use self::key::{KeyRef, VolumeId};
 pub(crate) use self::watches::{Vantage, Watches};
 use crate::attributes::FileId;
 use crate::counters::VfsCounters;
-use crate::directory::{CachedListing, OpenDirectory};
+use crate::directory::OpenDirectory;
 use crate::file::OpenFile;
+use crate::listing::CachedListing;
 use crate::root::Root;
 
 mod key;
@@ -134,12 +135,12 @@ impl Cache {
     pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<Found> {
         let inner = &*self.inner;
         if let Some((node, vantage)) = inner.open.borrow().get(&key) {
-            let holds = vantage.holds_for_name(&inner.watches, inner.options.ttl);
+            let holds = vantage.holds_for_name(inner.options.ttl);
             return holds.then(|| Found::Open(node.clone()));
         }
         let absent = inner.absent.borrow();
         let vantage = absent.get(&key)?;
-        vantage.holds_for_name(&inner.watches, inner.options.ttl).then_some(Found::Absent)
+        vantage.holds_for_name(inner.options.ttl).then_some(Found::Absent)
     }
 
     /// The node remembered for `key`, believed or not.
@@ -151,7 +152,7 @@ impl Cache {
         let inner = &*self.inner;
         inner.absent.borrow_mut().remove(&key);
         // A change heard of during the look may be the one that the look missed.
-        if vantage.holds_for_all(&inner.watches, inner.options.ttl) {
+        if vantage.holds_for_all(inner.options.ttl) {
             inner.open.borrow_mut().insert(key.to_key(), (node, vantage));
         } else {
             inner.open.borrow_mut().remove(&key);
@@ -162,7 +163,7 @@ impl Cache {
     pub(crate) fn keep_absent(&self, key: KeyRef<'_>, vantage: Vantage) {
         let inner = &*self.inner;
         inner.open.borrow_mut().remove(&key);
-        if vantage.holds_for_all(&inner.watches, inner.options.ttl) {
+        if vantage.holds_for_all(inner.options.ttl) {
             inner.absent.borrow_mut().insert(key.to_key(), vantage);
         }
         self.kept();
@@ -190,10 +191,6 @@ impl Cache {
         self.kept();
     }
 
-    pub(crate) fn watches(&self) -> &Watches {
-        &self.inner.watches
-    }
-
     /// The point of view for looking at entries of the directory `key`; watches it where that can be.
     pub(crate) async fn vantage(&self, root: &Root, key: KeyRef<'_>) -> Vantage {
         let vantage = self.inner.watches.vantage(root, key).await;
@@ -207,13 +204,8 @@ impl Cache {
     pub(crate) async fn vantage_above(&self, root: &Root, key: KeyRef<'_>) -> Vantage {
         match key.path.parent() {
             Some(parent) => self.vantage(root, KeyRef { path: parent, ..key }).await,
-            None => self.unwatched_vantage(),
+            None => self.inner.watches.unwatched_vantage(),
         }
-    }
-
-    /// The point of view for what no watch can vouch for.
-    pub(crate) fn unwatched_vantage(&self) -> Vantage {
-        self.inner.watches.unwatched_vantage()
     }
 
     /// Something is remembered: brings the gauges up to date and sees that it will be forgotten in time.
@@ -281,7 +273,7 @@ impl Inner {
             }
             WatchEvent::Overflow => {
                 self.counters.notify_overflows.increment();
-                self.watches.doubt_everything();
+                self.watches.forget_all();
             }
         }
     }
@@ -301,7 +293,7 @@ impl Inner {
         let idle_max = self.options.idle_max;
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
-        self.listings.borrow_mut().retain(|_, listing| listing.vantage().age() < idle_max);
+        self.listings.borrow_mut().retain(|_, listing| listing.age() < idle_max);
         self.gauge();
     }
 
@@ -325,7 +317,7 @@ async fn hear_changes(inner: Weak<Inner>) {
             Ok(events) => events.iter().for_each(|event| inner.hear(event)),
             Err(_) => {
                 inner.counters.notify_errors.increment();
-                inner.watches.doubt_everything();
+                inner.watches.forget_all();
                 drop(inner);
                 lane::time::sleep(NOTIFY_ERROR_PAUSE).await;
             }
@@ -351,7 +343,7 @@ struct EntryWeight;
 
 impl Weighter<Key, Rc<CachedListing>> for EntryWeight {
     fn weight(&self, _: &Key, listing: &Rc<CachedListing>) -> u64 {
-        listing.entries.len() as u64 + 1
+        listing.len() as u64 + 1
     }
 }
 

@@ -24,8 +24,6 @@ pub(crate) struct Watches {
     by_key: RefCell<HashMap<Key, Weak<WatchedDir>>>,
     /// The kernel knows one watch per directory; overlapping volumes know a directory by several paths.
     by_watch: RefCell<HashMap<Watch, Vec<Weak<WatchedDir>>>>,
-    /// Raised when events were lost: nothing learnt in an earlier epoch is vouched for.
-    epoch: Cell<u64>,
     /// After the kernel refused a watch, no other is tried before this moment.
     refused_until: Cell<Option<Instant>>,
     counters: Arc<VfsCounters>,
@@ -47,7 +45,6 @@ pub(crate) struct WatchedDir {
 #[derive(Clone)]
 pub(crate) struct Vantage {
     at: Instant,
-    epoch: u64,
     watched: Option<Rc<WatchedDir>>,
     changes: u64,
 }
@@ -58,7 +55,6 @@ impl Watches {
             limit,
             by_key: RefCell::default(),
             by_watch: RefCell::default(),
-            epoch: Cell::new(0),
             refused_until: Cell::new(None),
             counters,
         })
@@ -112,14 +108,18 @@ impl Watches {
         !gone.is_empty()
     }
 
-    /// Events were lost: whatever was learnt so far is doubtful.
-    pub(super) fn doubt_everything(&self) {
-        self.epoch.set(self.epoch.get() + 1);
+    /// Events were lost: no watch vouches for anything learnt so far, and any may have ended unheard.
+    pub(super) fn forget_all(&self) {
+        for (_, watched) in self.by_key.borrow_mut().drain() {
+            if let Some(watched) = watched.upgrade() {
+                watched.current.set(false);
+            }
+        }
     }
 
     fn vantage_of(&self, watched: Option<Rc<WatchedDir>>) -> Vantage {
         let changes = watched.as_ref().map_or(0, |watched| watched.changes.get());
-        Vantage { at: time::now(), epoch: self.epoch.get(), watched, changes }
+        Vantage { at: time::now(), watched, changes }
     }
 
     async fn watch_down_to(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Option<Rc<WatchedDir>> {
@@ -235,17 +235,15 @@ impl Drop for WatchedDir {
 }
 
 impl Vantage {
-    /// Whether an answer about one name is still good: events drop such answers by name, so only its age,
-    /// lost events and moved upper directories speak against it.
-    pub(crate) fn holds_for_name(&self, watches: &Watches, ttl: Duration) -> bool {
-        self.epoch == watches.epoch.get()
-            && self.watched.as_ref().is_none_or(|watched| watched.current.get())
-            && self.age() < ttl
+    /// Whether an answer about one name is still good: events drop such answers by name, so only its age
+    /// and upper directories that moved speak against it.
+    pub(crate) fn holds_for_name(&self, ttl: Duration) -> bool {
+        self.watched.as_ref().is_none_or(|watched| watched.current.get()) && self.age() < ttl
     }
 
     /// Whether nothing at all has changed in the directory since.
-    pub(crate) fn holds_for_all(&self, watches: &Watches, ttl: Duration) -> bool {
-        self.holds_for_name(watches, ttl)
+    pub(crate) fn holds_for_all(&self, ttl: Duration) -> bool {
+        self.holds_for_name(ttl)
             && self.watched.as_ref().is_none_or(|watched| watched.changes.get() == self.changes)
     }
 

@@ -1,0 +1,125 @@
+//! Listings: what a directory held at one moment, what it takes to believe it later, and who reads it now.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Deref;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use crate::attributes::{Attributes, ChangeToken};
+use crate::cache::{CacheOptions, Vantage};
+use crate::error::Error;
+
+/// The entries of a directory, sorted by the bytes of their names. Shared: cloning it is cheap.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    cached: Rc<CachedListing>,
+}
+
+/// One name of a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The name, as the file system keeps it.
+    pub name: Box<[u8]>,
+    /// Attributes; of the link's far end if `symlink`.
+    pub attributes: Attributes,
+    /// The name is a symbolic link that leads to a file or directory of the volume.
+    pub symlink: bool,
+}
+
+/// A listing and what it takes to believe it later.
+pub(crate) struct CachedListing {
+    entries: Box<[Entry]>,
+    /// The directory's own, from before the entries were read.
+    token: ChangeToken,
+    vantage: Vantage,
+}
+
+/// Who reads a directory now, so that a crowd asks the file system once.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    reading: Cell<usize>,
+    finished: Cell<u64>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// One reading; it ends when this is dropped, come to its end or given up.
+pub(crate) struct Reading<'a> {
+    readers: &'a Readers,
+}
+
+impl Listing {
+    pub(crate) fn new(cached: Rc<CachedListing>) -> Self {
+        Self { cached }
+    }
+
+    pub(crate) fn within(self, max: usize) -> Result<Self, Error> {
+        if self.len() > max { Err(Error::TooLarge { max }) } else { Ok(self) }
+    }
+}
+
+impl Deref for Listing {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.cached.entries
+    }
+}
+
+impl CachedListing {
+    pub(crate) fn new(entries: Box<[Entry]>, token: ChangeToken, vantage: Vantage) -> Self {
+        Self { entries, token, vantage }
+    }
+
+    /// Whether it is still to be believed of a directory whose token is `now`.
+    pub(crate) fn holds(&self, now: ChangeToken, options: &CacheOptions) -> bool {
+        let ttl = if self.vantage.is_watched() { options.listing_ttl } else { options.ttl };
+        self.token == now && self.vantage.holds_for_all(ttl)
+    }
+
+    pub(crate) fn age(&self) -> Duration {
+        self.vantage.age()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+impl std::fmt::Debug for CachedListing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.entries).finish()
+    }
+}
+
+impl Readers {
+    pub(crate) fn begin(&self) -> Reading<'_> {
+        self.reading.set(self.reading.get() + 1);
+        Reading { readers: self }
+    }
+
+    /// Waits until a reading that is under way has ended; `false` at once when there is none.
+    pub(crate) async fn wait_for_one(&self) -> bool {
+        if self.reading.get() == 0 {
+            return false;
+        }
+        let seen = self.finished.get();
+        std::future::poll_fn(|cx| {
+            if self.finished.get() != seen {
+                return Poll::Ready(true);
+            }
+            self.waiting.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+impl Drop for Reading<'_> {
+    fn drop(&mut self) {
+        self.readers.reading.set(self.readers.reading.get() - 1);
+        self.readers.finished.set(self.readers.finished.get() + 1);
+        let waiting = self.readers.waiting.take();
+        waiting.into_iter().for_each(Waker::wake);
+    }
+}
