@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use rx::security::NullSecurity;
 use rx::{
-    CallHandle, ConnectionHandle, Endpoint, EndpointConfig, Event, OpenError, ReadError, Service, WriteError,
+    CallHandle, ConnectionHandle, DeadReason, Endpoint, EndpointConfig, Event, OpenError, ReadError, Service,
+    WriteError,
 };
 
 use crate::network::Outgoing;
@@ -47,6 +48,8 @@ pub(crate) struct Client {
 pub(crate) struct Server {
     running: BTreeMap<CallHandle, Transfer>,
     pub(crate) finished: usize,
+    /// Calls whose reply was sent and never acknowledged.
+    pub(crate) unheard: usize,
     pub(crate) failures: Vec<String>,
 }
 
@@ -102,6 +105,14 @@ impl Host {
         match &self.role {
             Role::Client(client) => client,
             Role::Server(_) => panic!("not a client"),
+        }
+    }
+
+    /// The server's record. Panics on a client.
+    pub(crate) fn as_server(&self) -> &Server {
+        match &self.role {
+            Role::Server(server) => server,
+            Role::Client(_) => panic!("not a server"),
         }
     }
 
@@ -225,6 +236,10 @@ impl Client {
 }
 
 impl Server {
+    fn has_replied(&self, call: CallHandle) -> bool {
+        self.running.get(&call).is_some_and(|transfer| transfer.write_finished)
+    }
+
     fn on_event(&mut self, now: Instant, event: Event, endpoint: &mut Endpoint) {
         match event {
             Event::NewCall { call, service } => {
@@ -238,6 +253,10 @@ impl Server {
                 let transfer = self.running.remove(&call).expect("a call finishes once");
                 assert!(transfer.write_finished && transfer.to_read.is_done(), "{call:?} finished early");
                 self.finished += 1;
+            }
+            Event::Dead { call, reason: DeadReason::Silent } if self.has_replied(call) => {
+                self.running.remove(&call);
+                self.unheard += 1;
             }
             Event::Aborted { call, code } => self.fail(call, &format!("aborted with {code}")),
             Event::Dead { call, reason } => self.fail(call, &format!("dead: {reason:?}")),

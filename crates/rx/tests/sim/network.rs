@@ -29,8 +29,9 @@ pub(crate) struct Link {
     pub(crate) queue_bytes: u64,
     /// Chance that a packet (each fragment of it) is lost.
     pub(crate) loss: f64,
-    /// Chance that a datagram arrives twice.
+    /// Chance that a datagram arrives twice, the second time up to `duplicate_delay` later.
     pub(crate) duplicate: f64,
+    pub(crate) duplicate_delay: Duration,
     /// Chance that a datagram is held back by up to `reorder_delay`, so that later ones overtake it.
     pub(crate) reorder: f64,
     pub(crate) reorder_delay: Duration,
@@ -47,6 +48,7 @@ impl Link {
             queue_bytes: u64::MAX,
             loss: 0.0,
             duplicate: 0.0,
+            duplicate_delay: Duration::ZERO,
             reorder: 0.0,
             reorder_delay: Duration::ZERO,
             mtu: 1472,
@@ -150,7 +152,7 @@ impl Network {
         let first = Arrival { at, node: to, from: source };
         let second = self.rng.random_bool(link.duplicate).then(|| {
             self.fates.duplicated += 1;
-            let later = (link.reorder_delay + Duration::from_micros(10)).mul_f64(self.rng.random());
+            let later = link.duplicate_delay.mul_f64(self.rng.random());
             Arrival { at: at + later, ..first }
         });
         [Some(first), second]

@@ -70,6 +70,8 @@ fn link(rng: &mut SmallRng, loss: f64) -> Link {
         queue_bytes: rng.random_range(20_000..400_000),
         loss,
         duplicate: if rng.random_bool(0.5) { 0.0 } else { rng.random_range(0.0..0.1) },
+        // From a switch that stutters to a datagram that was stuck in a queue for seconds.
+        duplicate_delay: Duration::from_millis(10u64.pow(rng.random_range(0..=3)) * rng.random_range(1..=5)),
         reorder: if rng.random_bool(0.5) { 0.0 } else { rng.random_range(0.0..0.2) },
         reorder_delay: latency.mul_f64(rng.random_range(0.1..2.0)),
         mtu: 1472,
