@@ -133,7 +133,10 @@ pub enum Warning {
         path: PathBuf,
     },
     /// A self-signed certificate was made.
-    #[error("made the self-signed certificate {}: browsers warn until they are told to trust it", path.display())]
+    #[error(
+        "made the self-signed certificate {}: browsers warn until they are told to trust it",
+        path.display()
+    )]
     SelfSigned {
         /// The certificate file.
         path: PathBuf,
@@ -153,7 +156,11 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// The state directory cannot be used.
-    #[error("cannot keep the self-signed certificate at {}: {source}; make the directory writable or configure a certificate", path.display())]
+    #[error(
+        "cannot keep the self-signed certificate at {}: {source}; \
+         make the directory writable or configure a certificate",
+        path.display()
+    )]
     StateDir {
         /// The file or directory.
         path: PathBuf,
@@ -161,7 +168,10 @@ pub enum ConfigError {
         source: io::Error,
     },
     /// A certificate file is not usable.
-    #[error("{} holds no usable certificate: {reason}; it must be PEM, the server's certificate first", path.display())]
+    #[error(
+        "{} holds no usable certificate: {reason}; it must be PEM, the server's certificate first",
+        path.display()
+    )]
     Certificate {
         /// The file.
         path: PathBuf,
@@ -169,7 +179,11 @@ pub enum ConfigError {
         reason: String,
     },
     /// A key file is not usable.
-    #[error("{} holds no usable private key: {reason}; it must be an unencrypted PEM key (RSA, ECDSA or Ed25519)", path.display())]
+    #[error(
+        "{} holds no usable private key: {reason}; \
+         it must be an unencrypted PEM key (RSA, ECDSA or Ed25519)",
+        path.display()
+    )]
     Key {
         /// The file.
         path: PathBuf,
@@ -177,7 +191,12 @@ pub enum ConfigError {
         reason: String,
     },
     /// Key and certificate do not belong together.
-    #[error("the key {} does not belong to the certificate {}; check which key the certificate was issued for", key.display(), certificate.display())]
+    #[error(
+        "the key {} does not belong to the certificate {}; \
+         check which key the certificate was issued for",
+        key.display(),
+        certificate.display()
+    )]
     Mismatch {
         /// The certificate file.
         certificate: PathBuf,

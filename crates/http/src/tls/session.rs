@@ -9,14 +9,13 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ContentType, ServerConfig};
 
-use super::control::{Control, ControlReader, alert_message, key_update_message};
+use super::control::alert_message;
 use super::error::TlsError;
-use super::handshake::{Finished, Handshake, KeySchedule, SessionInfo};
+use super::established::{Found, KernelControl, Open, Step, Tx};
+use super::handshake::{Handshake, SessionInfo};
 use super::keys::TrafficKeys;
-use super::ktls::CryptoInfo;
-use super::layout::{PLAINTEXT_MAX, RecordLayout};
-use super::open::{Opened, Place, RecordOpener};
-use super::seal::RecordSealer;
+use super::layout::RecordLayout;
+use super::open::Place;
 
 /// The most bytes that a peer's part of the handshake may take: a ClientHello with post-quantum key
 /// shares is under 4 KiB.
@@ -46,42 +45,6 @@ enum State {
     Open(Box<Open>),
     /// Failed: nothing more comes in or goes out, but for an alert in `output`.
     Ended,
-}
-
-struct Open {
-    opener: RecordOpener,
-    tx: Tx,
-    /// Absent in TLS 1.2; apart because it is the largest part.
-    schedule: Option<Box<KeySchedule>>,
-    control: ControlReader,
-    info: SessionInfo,
-    /// Control messages that kernel TLS has to send.
-    kernel_queue: Vec<KernelControl>,
-    peer_closed: bool,
-    close_sent: bool,
-    /// A KeyUpdate waits unsent: one answer is enough for all requests until it leaves.
-    key_update_waits: bool,
-}
-
-/// Who seals what we send.
-enum Tx {
-    /// Nobody has sealed yet: the keys may still go to the kernel.
-    Undecided(TrafficKeys),
-    User(RecordSealer),
-    Kernel {
-        records_left: u64,
-        can_rekey: bool,
-    },
-}
-
-/// A record of control data that must be sent by sendmsg with a TLS_SET_RECORD_TYPE control message.
-pub struct KernelControl {
-    /// The record's content type.
-    pub record_type: u8,
-    /// The record's plaintext.
-    pub payload: Vec<u8>,
-    /// The key to set with TLS_TX once the record is sent, before anything else is.
-    pub then_rekey: Option<CryptoInfo>,
 }
 
 impl TlsSession {
@@ -297,18 +260,7 @@ impl TlsSession {
             return Err(TlsError::NotOpen);
         };
         let role = handshake.role();
-        let Finished { rx, tx, schedule, info } = handshake.finish()?;
-        self.state = State::Open(Box::new(Open {
-            opener: RecordOpener::new(&rx)?,
-            tx: Tx::Undecided(tx),
-            schedule: schedule.map(Box::new),
-            control: ControlReader::new(role, info.version),
-            info,
-            kernel_queue: Vec::new(),
-            peer_closed: false,
-            close_sent: false,
-            key_update_waits: false,
-        }));
+        self.state = State::Open(Box::new(Open::new(role, handshake.finish()?)?));
         Ok(())
     }
 
@@ -378,149 +330,5 @@ impl Receive<'_> {
     /// Bytes of the input that are done with.
     pub fn consumed(&self) -> usize {
         self.consumed
-    }
-}
-
-struct Step {
-    consumed: usize,
-    found: Found,
-}
-
-enum Found {
-    /// A record without an event; there may be more.
-    Nothing,
-    NeedMore,
-    Established,
-    Data(Place),
-    PeerClosed,
-}
-
-impl Open {
-    fn receive(&mut self, input: &mut [u8], output: &mut Vec<u8>) -> Result<Step, TlsError> {
-        // RFC 8446 section 6.1: data after a closure alert is ignored.
-        if self.peer_closed {
-            return Ok(Step { consumed: input.len(), found: Found::NeedMore });
-        }
-        let (consumed, content_type, plain) = match self.opener.open(input)? {
-            Opened::NeedMore => return Ok(Step { consumed: input.len(), found: Found::NeedMore }),
-            Opened::Record { consumed, content_type, plain } => (consumed, content_type, plain),
-        };
-        if content_type == ContentType::ApplicationData {
-            let (Place::Input(range) | Place::Carry(range)) = &plain;
-            self.control.note_application_data(range.len())?;
-            let found = if range.is_empty() { Found::Nothing } else { Found::Data(plain) };
-            return Ok(Step { consumed, found });
-        }
-        let payload = match plain {
-            Place::Input(range) => &input[range],
-            Place::Carry(range) => &*self.opener.carried(range),
-        };
-        for control in self.control.read(content_type, payload)? {
-            self.obey(control, output)?;
-        }
-        let found = if self.peer_closed { Found::PeerClosed } else { Found::Nothing };
-        Ok(Step { consumed, found })
-    }
-
-    fn obey(&mut self, control: Control, output: &mut Vec<u8>) -> Result<(), TlsError> {
-        match control {
-            Control::CloseNotify => self.peer_closed = true,
-            Control::RefuseRenegotiation => self.send_alert(AlertDescription::NoRenegotiation, output),
-            Control::Ticket(ticket) => self.schedule()?.store_ticket(&ticket)?,
-            Control::KeyUpdate { answer } => {
-                let keys = self.schedule()?.next_rx()?;
-                self.opener.rekey(&keys)?;
-                if answer && !self.key_update_waits && !self.close_sent {
-                    self.rekey_tx(false, output)?;
-                    self.key_update_waits = true;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn schedule(&mut self) -> Result<&mut KeySchedule, TlsError> {
-        self.schedule.as_deref_mut().ok_or(TlsError::Unexpected("key message in TLS 1.2"))
-    }
-
-    fn user_sealer(&mut self) -> Result<&mut RecordSealer, TlsError> {
-        if let Tx::Undecided(keys) = &self.tx {
-            self.tx = Tx::User(RecordSealer::new(keys)?);
-        }
-        match &mut self.tx {
-            Tx::User(sealer) => Ok(sealer),
-            Tx::Undecided(_) | Tx::Kernel { .. } => Err(TlsError::NotOpen),
-        }
-    }
-
-    /// Makes sure that the key may protect `plain_len` more bytes and one control record after them.
-    fn make_room(&mut self, plain_len: usize, output: &mut Vec<u8>) -> Result<(), TlsError> {
-        let sealer = self.user_sealer()?;
-        let needed = sealer.layout().records(plain_len) as u64;
-        if sealer.records_left() > needed {
-            return Ok(());
-        }
-        if self.schedule.is_none() {
-            return Err(TlsError::KeyExhausted);
-        }
-        self.rekey_tx(false, output)
-    }
-
-    fn count_kernel_tx(&mut self, plain_len: u64, output: &mut Vec<u8>) -> Result<(), TlsError> {
-        let Tx::Kernel { records_left, can_rekey } = &mut self.tx else {
-            return Err(TlsError::NotOpen);
-        };
-        let records = plain_len.div_ceil(PLAINTEXT_MAX as u64);
-        if *records_left > records {
-            *records_left -= records;
-            return Ok(());
-        }
-        if self.schedule.is_none() || !*can_rekey {
-            return Err(TlsError::KeyExhausted);
-        }
-        self.rekey_tx(false, output)?;
-        self.count_kernel_tx(plain_len, output)
-    }
-
-    /// Sends a KeyUpdate under the old key and goes on with the new one.
-    fn rekey_tx(&mut self, ask_peer: bool, output: &mut Vec<u8>) -> Result<(), TlsError> {
-        if let Tx::Kernel { can_rekey: false, .. } = self.tx {
-            return Err(TlsError::KernelRekey);
-        }
-        let message = key_update_message(ask_peer);
-        if let Tx::Kernel { records_left, .. } = &mut self.tx {
-            let keys = self.schedule.as_mut().ok_or(TlsError::KeyExhausted)?.next_tx()?;
-            *records_left = keys.record_limit;
-            self.kernel_queue.push(KernelControl {
-                record_type: u8::from(ContentType::Handshake),
-                payload: message.to_vec(),
-                then_rekey: Some(CryptoInfo::new(&keys)?),
-            });
-            return Ok(());
-        }
-        self.user_sealer()?.append(ContentType::Handshake, &message, output)?;
-        let keys = self.schedule()?.next_tx()?;
-        self.tx = Tx::User(RecordSealer::new(&keys)?);
-        Ok(())
-    }
-
-    /// Queues an alert. One that cannot be sealed is left out: the connection ends all the same.
-    fn send_alert(&mut self, description: AlertDescription, output: &mut Vec<u8>) {
-        if self.close_sent {
-            return;
-        }
-        self.close_sent = description != AlertDescription::NoRenegotiation;
-        let message = alert_message(description);
-        if let Tx::Kernel { .. } = self.tx {
-            self.kernel_queue.push(KernelControl {
-                record_type: u8::from(ContentType::Alert),
-                payload: message.to_vec(),
-                then_rekey: None,
-            });
-            return;
-        }
-        if let Ok(sealer) = self.user_sealer() {
-            let _ = sealer.append(ContentType::Alert, &message, output);
-        }
     }
 }
