@@ -20,4 +20,5 @@ pub mod redirect;
 pub mod refusal;
 pub mod request;
 pub mod response;
+pub mod service;
 pub mod tls;

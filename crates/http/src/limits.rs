@@ -15,7 +15,7 @@ pub struct Limits {
     pub body_discard_bytes_max: u64,
     /// Range specs of one request. More: the Range field is ignored (RFC 9110 14.2) and the file sent whole.
     pub ranges_max: usize,
-    /// Entries shown in one directory listing; the listing says when there were more.
+    /// Entries of one directory listing. A larger directory is not listed; its files are still served.
     pub listing_entries_max: usize,
     /// Requests served on one connection before it is closed; 0 means no bound.
     pub keep_alive_requests_max: u64,
@@ -30,8 +30,10 @@ pub struct Limits {
     /// Slowest average rate of a response body, bytes per second; 0 means no floor. It is judged
     /// only after [`Limits::write_stall_timeout`], so a short hiccup does not end a transfer.
     pub send_rate_min: u64,
-    /// After shutdown is asked for, how long a transfer may go on.
-    pub drain_timeout: Duration,
+    /// From accept to the end of the TLS handshake.
+    pub handshake_timeout: Duration,
+    /// Connections of one lane. More are told 503 (plain) or closed (TLS).
+    pub connections_max: usize,
 }
 
 /// Largest head any configuration may allow: it must fit one receive buffer.
@@ -54,7 +56,8 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(65),
             write_stall_timeout: Duration::from_secs(30),
             send_rate_min: 0,
-            drain_timeout: Duration::from_secs(300),
+            handshake_timeout: Duration::from_secs(10),
+            connections_max: 16_384,
         }
     }
 }

@@ -17,8 +17,6 @@ pub struct RelativePath<'b> {
     pub bytes: Cow<'b, [u8]>,
     /// The request path ended in a slash (or in `/.`): a directory is meant.
     pub directory: bool,
-    /// Some segment begins with a dot. `.well-known` (RFC 8615) does not count.
-    pub hidden: bool,
 }
 
 /// Decodes and checks a request path that begins with `/`.
@@ -27,11 +25,10 @@ pub fn decode(raw: &[u8]) -> Result<RelativePath<'_>, Refusal> {
     if is_plain(raw) {
         let directory = relative.is_empty() || relative.ends_with(b"/");
         let bytes = relative.strip_suffix(b"/").unwrap_or(relative);
-        return Ok(RelativePath { bytes: Cow::Borrowed(bytes), directory, hidden: false });
+        return Ok(RelativePath { bytes: Cow::Borrowed(bytes), directory });
     }
     let mut bytes = Vec::with_capacity(relative.len());
     let mut directory = true;
-    let mut hidden = false;
     for segment in relative.split(|byte| *byte == b'/') {
         let start = bytes.len();
         if start > 0 {
@@ -49,9 +46,8 @@ pub fn decode(raw: &[u8]) -> Result<RelativePath<'_>, Refusal> {
         if name.split(|byte| matches!(byte, b'\\' | b'/')).any(|part| part == b"..") {
             return Err(Refusal::Path);
         }
-        hidden |= name[0] == b'.' && name != b".well-known";
     }
-    Ok(RelativePath { bytes: Cow::Owned(bytes), directory, hidden })
+    Ok(RelativePath { bytes: Cow::Owned(bytes), directory })
 }
 
 /// Percent-encodes a relative path for use in a URL path; slashes stay.
@@ -116,16 +112,16 @@ const PATH_SET: &AsciiSet = &SEGMENT_SET.remove(b'/');
 mod tests {
     use super::*;
 
-    fn decoded(raw: &str) -> (String, bool, bool) {
+    fn decoded(raw: &str) -> (String, bool) {
         let path = decode(raw.as_bytes()).expect("accepted");
-        (String::from_utf8_lossy(&path.bytes).into_owned(), path.directory, path.hidden)
+        (String::from_utf8_lossy(&path.bytes).into_owned(), path.directory)
     }
 
     #[test]
     fn plain_path_is_borrowed() {
         let path = decode(b"/a/b.txt").unwrap();
         assert!(matches!(path.bytes, Cow::Borrowed(b"a/b.txt")));
-        assert!(!path.directory && !path.hidden);
+        assert!(!path.directory);
         assert!(matches!(decode(b"/").unwrap().bytes, Cow::Borrowed(b"")));
     }
 
@@ -138,11 +134,11 @@ mod tests {
 
     #[test]
     fn empty_and_dot_segments_vanish() {
-        assert_eq!(decoded("//a///b"), ("a/b".into(), false, false));
-        assert_eq!(decoded("/./a/./b/."), ("a/b".into(), true, false));
-        assert_eq!(decoded("/a/%2e/"), ("a".into(), true, false));
-        assert_eq!(decoded("/a/"), ("a".into(), true, false));
-        assert_eq!(decoded("/."), ("".into(), true, false));
+        assert_eq!(decoded("//a///b"), ("a/b".into(), false));
+        assert_eq!(decoded("/./a/./b/."), ("a/b".into(), true));
+        assert_eq!(decoded("/a/%2e/"), ("a".into(), true));
+        assert_eq!(decoded("/a/"), ("a".into(), true));
+        assert_eq!(decoded("/."), ("".into(), true));
     }
 
     #[test]
@@ -172,14 +168,6 @@ mod tests {
             assert_eq!(decode(raw.as_bytes()), Err(Refusal::Path), "{raw}");
         }
         assert_eq!(decode(b"/a\0b"), Err(Refusal::Path));
-    }
-
-    #[test]
-    fn dot_names_are_hidden_but_well_known_is_not() {
-        assert!(decoded("/.git/config").2);
-        assert!(decoded("/a/%2egit").2);
-        assert!(!decoded("/.well-known/x").2);
-        assert!(decode(b"/...").unwrap().hidden);
     }
 
     #[test]

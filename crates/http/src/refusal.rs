@@ -39,6 +39,9 @@ pub enum Refusal {
     /// The file exists but may not be read.
     #[error("The server may not read this file or list this directory.")]
     Forbidden,
+    /// The directory has more entries than a listing may have.
+    #[error("This directory has too many entries to be listed; its files can be fetched by name.")]
+    ListingTooLarge,
     /// A known method that a read-only file service does not offer.
     #[error("Files here can only be read: use GET, HEAD or OPTIONS.")]
     MethodNotAllowed,
@@ -75,6 +78,9 @@ pub enum Refusal {
     /// Out of file descriptors, buffers or connection slots.
     #[error("The server is at its limit: try again in a moment.")]
     Overloaded,
+    /// Plain HTTP on a TLS port.
+    #[error("This port speaks HTTPS: put https:// before the address.")]
+    PlainHttp,
     /// A version other than HTTP/1.0 and HTTP/1.1.
     #[error("The server speaks HTTP/1.0 and HTTP/1.1 on this connection.")]
     Version,
@@ -82,7 +88,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// Every refusal, in the order of its number, for counters indexed by [`Refusal::index`].
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::RequestLine,
         Self::HeaderField,
         Self::BareLf,
@@ -94,6 +100,7 @@ impl Refusal {
         Self::DuplicateField,
         Self::NotFound,
         Self::Forbidden,
+        Self::ListingTooLarge,
         Self::MethodNotAllowed,
         Self::HeaderTimeout,
         Self::PreconditionFailed,
@@ -106,6 +113,7 @@ impl Refusal {
         Self::MethodUnknown,
         Self::TransferCoding,
         Self::Overloaded,
+        Self::PlainHttp,
         Self::Version,
     ];
 
@@ -125,8 +133,9 @@ impl Refusal {
             | Self::Host
             | Self::BodyLength
             | Self::ChunkedBody
-            | Self::DuplicateField => StatusCode::BAD_REQUEST,
-            Self::Forbidden => StatusCode::FORBIDDEN,
+            | Self::DuplicateField
+            | Self::PlainHttp => StatusCode::BAD_REQUEST,
+            Self::Forbidden | Self::ListingTooLarge => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::HeaderTimeout => StatusCode::REQUEST_TIMEOUT,
@@ -157,6 +166,7 @@ impl Refusal {
             Self::DuplicateField => "duplicate_field",
             Self::NotFound => "not_found",
             Self::Forbidden => "forbidden",
+            Self::ListingTooLarge => "listing_too_large",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::HeaderTimeout => "header_timeout",
             Self::PreconditionFailed => "precondition_failed",
@@ -169,6 +179,7 @@ impl Refusal {
             Self::MethodUnknown => "method_unknown",
             Self::TransferCoding => "transfer_coding",
             Self::Overloaded => "overloaded",
+            Self::PlainHttp => "plain_http",
             Self::Version => "version",
         }
     }

@@ -15,6 +15,8 @@ pub struct Head<'b> {
     pub method: Method,
     /// Where.
     pub target: Target<'b>,
+    /// The target as sent, for logs.
+    pub raw_target: &'b [u8],
     /// Minor version: HTTP/1.0 or HTTP/1.1.
     pub version: Version,
     /// Host and optional port from the target's authority or the Host field; empty only in HTTP/1.0.
@@ -141,6 +143,7 @@ pub fn parse<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usi
     let head = Head {
         method,
         target,
+        raw_target: target_text,
         version,
         // RFC 9112 3.2.2: an absolute target's authority replaces Host.
         host: authority.or(seen.host).unwrap_or_default(),

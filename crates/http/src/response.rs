@@ -6,6 +6,7 @@ use httptypes::StatusCode;
 
 use crate::conditional::Validators;
 use crate::date;
+use crate::multipart::BOUNDARY_LEN;
 use crate::range::ByteRange;
 
 /// No head is longer, not counting Location and configured fields.
@@ -18,6 +19,8 @@ pub struct Answer {
     pub status: StatusCode,
     /// Media type of the body.
     pub content_type: Option<&'static str>,
+    /// Boundary of a multipart body, a parameter of its media type.
+    pub boundary: Option<[u8; BOUNDARY_LEN]>,
     /// Length of the body that GET gives; `None` writes no Content-Length (204, 304).
     pub content_length: Option<u64>,
     /// Content-Range.
@@ -67,7 +70,17 @@ impl Answer {
     #[inline]
     pub fn each_field(&self, mut each: impl FnMut(&'static str, &[u8])) {
         if let Some(media_type) = self.content_type {
-            each("Content-Type", media_type.as_bytes());
+            match self.boundary {
+                None => each("Content-Type", media_type.as_bytes()),
+                Some(boundary) => {
+                    let mut text = [0; 80];
+                    let mut out = Writer::new(&mut text);
+                    out.put(media_type.as_bytes());
+                    out.put(b"; boundary=");
+                    out.put(&boundary);
+                    each("Content-Type", out.written());
+                }
+            }
         }
         if let Some(length) = self.content_length {
             each("Content-Length", Decimal::new(length).as_bytes());

@@ -147,9 +147,6 @@ fn summary(listing: &Listing<'_>, page: &mut String) {
         size(bytes, page);
         page.push_str(". Times are UTC.");
     }
-    if listing.truncated {
-        page.push_str(" <strong>There are more entries than are shown here.</strong>");
-    }
     page.push_str("</p>\n");
 }
 

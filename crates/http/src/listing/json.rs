@@ -7,7 +7,7 @@ use crate::date::Civil;
 use crate::path;
 
 /// Writes the listing as one JSON object:
-/// `{"path":"/a/","truncated":false,"entries":[{"name","href","type","size","modified"},…]}`.
+/// `{"path":"/a/","entries":[{"name","href","type","size","modified"},…]}`.
 ///
 /// Names are shown with U+FFFD for what is not UTF-8; `href` holds the exact bytes, percent-encoded.
 /// `modified` is RFC 3339 in UTC; `size` is absent for directories.
@@ -15,7 +15,7 @@ pub fn json(listing: &Listing<'_>, out: &mut Vec<u8>) {
     let mut text = String::with_capacity(64 + listing.entries.len() * 128);
     text.push_str("{\"path\":");
     put_string(&String::from_utf8_lossy(&absolute(listing.path)), &mut text);
-    let _ = write!(text, ",\"truncated\":{},\"entries\":[", listing.truncated);
+    text.push_str(",\"entries\":[");
     for (index, entry) in listing.entries.iter().enumerate() {
         text.push_str(if index == 0 { "{\"name\":" } else { ",\n{\"name\":" });
         put_string(&String::from_utf8_lossy(&entry.name), &mut text);

@@ -30,8 +30,6 @@ pub struct Listing<'a> {
     pub path: &'a [u8],
     /// The entries, in the order to show them.
     pub entries: &'a [Entry],
-    /// There were more entries than the limit allows to show.
-    pub truncated: bool,
     /// The order they are in.
     pub order: Order,
 }

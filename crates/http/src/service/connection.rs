@@ -1,0 +1,311 @@
+//! One HTTP/1.1 connection: heads in, replies out, until somebody ends it.
+
+use std::time::{Instant, UNIX_EPOCH};
+
+use httptypes::StatusCode;
+use lane::net::TcpStream;
+use lane::time::{now, wall_clock};
+
+use super::dispatch::dispatch;
+use super::http2::serve_http2;
+use super::listener::{Role, Service};
+use super::refuse::refuse;
+use super::reply::{Body, Reply};
+use super::send_reply::send_reply;
+use super::site::Site;
+use super::wire::{Abort, Inbox, Received, Wire};
+use crate::chunked::BodyDiscard;
+use crate::log::{Protocol, Record};
+use crate::redirect;
+use crate::refusal::Refusal;
+use crate::request::{self, BodyLength, Fields, Head, Method, Version};
+use crate::response::{Answer, Persistence};
+use crate::tls::{Alpn, TlsError};
+
+/// Serves a connection to its end.
+pub(super) async fn serve_connection(service: &Service, stream: TcpStream, role: Role) {
+    let site = service.site();
+    let mut wire = Wire::new(stream, &site.limits);
+    let mut inbox = Inbox::default();
+    if role == Role::Tls {
+        match handshake(service, &site, &mut wire, &mut inbox).await {
+            Ok(Some(Alpn::H2)) => return serve_http2(service, wire, inbox).await,
+            Ok(_) => {}
+            Err(abort) => return end_failed_handshake(service, &site, wire, inbox, abort).await,
+        }
+    }
+    drop(site);
+    match serve_http1(service, &mut wire, &mut inbox, role).await {
+        Ok(()) => wire.close(&mut inbox).await,
+        Err(abort) => {
+            service.counters.abort(&abort);
+            match abort {
+                // The answer is out; a reset could overtake it.
+                Abort::RequestBody => wire.close(&mut inbox).await,
+                Abort::Tls(_) => wire.send_alert().await,
+                _ => wire.reset(),
+            }
+        }
+    }
+}
+
+/// What follows a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Request,
+    Close,
+}
+
+async fn serve_http1(service: &Service, wire: &mut Wire, inbox: &mut Inbox, role: Role) -> Result<(), Abort> {
+    let mut served = 0u64;
+    loop {
+        // A reload counts from the next request on.
+        let site = service.site();
+        if serve_request(service, &site, wire, inbox, role, served).await? == Next::Close {
+            return Ok(());
+        }
+        served += 1;
+        // A client that pipelines without end must not keep the lane to itself.
+        if served.is_multiple_of(REQUESTS_PER_TURN) {
+            lane::yield_now().await;
+        }
+    }
+}
+
+/// Waits for one request and answers it.
+async fn serve_request(
+    service: &Service,
+    site: &Site,
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+    role: Role,
+    served: u64,
+) -> Result<Next, Abort> {
+    let mut deadline = now() + site.limits.idle_timeout;
+    let mut examined = 0;
+    loop {
+        let unread = inbox.unread();
+        let begun = !unread.is_empty();
+        // A head can be complete only where a line has ended since the last look.
+        if unread[examined..].contains(&b'\n') || unread.len() > site.limits.target_bytes_max {
+            match request::parse(unread, &site.limits) {
+                Ok(Some((head, len))) => {
+                    let next = exchange(service, site, wire, &head, role, served).await?;
+                    let body = head.body;
+                    inbox.consume(len);
+                    if next == Next::Request && body != BodyLength::None {
+                        discard_body(site, wire, inbox, body).await?;
+                    }
+                    return Ok(next);
+                }
+                Ok(None) => examined = unread.len(),
+                Err(refusal) => return refuse_and_close(service, site, wire, unread, refusal).await,
+            }
+        }
+        match wait(service, wire, inbox, deadline, begun).await {
+            Ok(Some(Received::Bytes)) if !begun => deadline = now() + site.limits.header_timeout,
+            Ok(Some(Received::Bytes)) => {}
+            Ok(Some(Received::End)) => return Ok(Next::Close),
+            Ok(None) => {
+                service.counters.closed_drain.increment();
+                return Ok(Next::Close);
+            }
+            Err(abort) if abort.is_timeout() && begun => {
+                return refuse_and_close(service, site, wire, inbox.unread(), Refusal::HeaderTimeout).await;
+            }
+            Err(abort) if abort.is_timeout() => {
+                service.counters.closed_idle.increment();
+                return Ok(Next::Close);
+            }
+            Err(abort) => return Err(abort),
+        }
+    }
+}
+
+/// Waits for bytes; `None` when the lane shuts down and no request has begun.
+async fn wait(
+    service: &Service,
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+    deadline: Instant,
+    begun: bool,
+) -> Result<Option<Received>, Abort> {
+    // What is owed to the client goes out whatever happens while waiting for more.
+    wire.flush(false).await?;
+    if begun {
+        return wire.receive(inbox, deadline).await.map(Some);
+    }
+    service.unless_drained(wire.receive(inbox, deadline)).await.transpose()
+}
+
+/// Answers one request.
+async fn exchange(
+    service: &Service,
+    site: &Site,
+    wire: &mut Wire,
+    head: &Head<'_>,
+    role: Role,
+    served: u64,
+) -> Result<Next, Abort> {
+    let started = now();
+    let body = BodyDiscard::new(head.body, site.limits.body_discard_bytes_max);
+    let reply = match (&body, role) {
+        (Err(refusal), _) => refuse(service, *refusal, &head.fields),
+        (Ok(_), Role::Redirect { https_port }) => redirect_to_https(service, head, https_port),
+        (Ok(_), Role::Plain | Role::Tls) => dispatch(service, site, head).await,
+    };
+    let at_limit = served + 1 == site.limits.keep_alive_requests_max;
+    if at_limit {
+        service.counters.closed_requests.increment();
+    }
+    // Told that its body is not wanted, a client that waits for 100 may or may not send it: only
+    // closing makes clear where the next request begins (RFC 9110 10.1.1).
+    let keep =
+        head.keep_alive && body.is_ok() && !head.expect_continue && !at_limit && !service.is_draining();
+    let persistence = match (keep, head.version) {
+        (false, _) => Persistence::Close,
+        (true, Version::Http10) => Persistence::KeepAliveSaid,
+        (true, Version::Http11) => Persistence::KeepAlive,
+    };
+    let before = wire.sent();
+    let sent = send_reply(service, site, wire, head.method, &reply, persistence).await;
+    let body_bytes = *sent.as_ref().unwrap_or(&(wire.sent() - before));
+    service.counters.body_bytes.add(body_bytes);
+    service.log(&Record {
+        peer: wire.peer_ip(),
+        unix_us: unix_us(),
+        duration_us: u32::try_from(now().duration_since(started).as_micros()).unwrap_or(u32::MAX),
+        status: reply.answer.status.as_u16(),
+        body_bytes,
+        method: head.method,
+        protocol: if head.version == Version::Http10 { Protocol::Http10 } else { Protocol::Http11 },
+        tls: wire.is_tls(),
+        target: head.raw_target,
+        host: head.host,
+        referer: head.fields.referer.unwrap_or_default(),
+        user_agent: head.fields.user_agent.unwrap_or_default(),
+    });
+    sent?;
+    Ok(if keep { Next::Request } else { Next::Close })
+}
+
+fn redirect_to_https(service: &Service, head: &Head<'_>, https_port: u16) -> Reply {
+    service.counters.request(head.method);
+    match redirect::to_https(head, https_port) {
+        Ok(location) => {
+            let status = StatusCode::PERMANENT_REDIRECT;
+            service.counters.response(status.as_u16());
+            let answer =
+                Answer { status, location: Some(location), content_length: Some(0), ..Answer::default() };
+            Reply { answer, body: Body::Empty }
+        }
+        Err(refusal) => refuse(service, refusal, &head.fields),
+    }
+}
+
+/// Answers what could not be parsed. Where the next request would begin is not known, so none is read.
+async fn refuse_and_close(
+    service: &Service,
+    site: &Site,
+    wire: &mut Wire,
+    unread: &[u8],
+    refusal: Refusal,
+) -> Result<Next, Abort> {
+    let reply = refuse(service, refusal, &Fields::default());
+    let sent = send_reply(service, site, wire, Method::Get, &reply, Persistence::Close).await?;
+    service.counters.response(reply.answer.status.as_u16());
+    let first_line = unread.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+    service.log(&Record {
+        peer: wire.peer_ip(),
+        unix_us: unix_us(),
+        duration_us: 0,
+        status: reply.answer.status.as_u16(),
+        body_bytes: sent,
+        method: Method::Other,
+        protocol: Protocol::Http11,
+        tls: wire.is_tls(),
+        target: &first_line[..first_line.len().min(LOGGED_BAD_LINE_MAX)],
+        host: b"",
+        referer: b"",
+        user_agent: b"",
+    });
+    Ok(Next::Close)
+}
+
+/// Reads a request body and throws it away, so that the next request can be found.
+async fn discard_body(
+    site: &Site,
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+    length: BodyLength,
+) -> Result<(), Abort> {
+    let deadline = now() + site.limits.body_timeout;
+    let mut body =
+        BodyDiscard::new(length, site.limits.body_discard_bytes_max).map_err(|_| Abort::RequestBody)?;
+    loop {
+        let fed = body.feed(inbox.unread()).map_err(|_| Abort::RequestBody)?;
+        inbox.consume(fed.consumed);
+        if fed.done {
+            return Ok(());
+        }
+        match wire.receive(inbox, deadline).await {
+            Ok(Received::Bytes) => {}
+            Ok(Received::End) => return Err(Abort::PeerClosed),
+            Err(abort) if abort.is_timeout() => return Err(Abort::RequestBody),
+            Err(abort) => return Err(abort),
+        }
+    }
+}
+
+/// Does the TLS handshake; gives the protocol that the client chose.
+async fn handshake(
+    service: &Service,
+    site: &Site,
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+) -> Result<Option<Alpn>, Abort> {
+    let deadline = now() + site.limits.handshake_timeout;
+    let config = site.tls.clone().ok_or(Abort::Tls(TlsError::NotOpen))?;
+    let info = wire.handshake(config, &service.ktls, inbox, deadline).await?;
+    match info.resumed {
+        true => &service.counters.handshakes_resumed,
+        false => &service.counters.handshakes_full,
+    }
+    .increment();
+    if wire.is_sealed_by_kernel() {
+        service.counters.kernel_tls.increment();
+    }
+    Ok(info.alpn)
+}
+
+/// Ends a connection that did not become TLS. One that speaks HTTP is told where it has come.
+async fn end_failed_handshake(
+    service: &Service,
+    site: &Site,
+    mut wire: Wire,
+    mut inbox: Inbox,
+    abort: Abort,
+) {
+    service.counters.handshakes_failed.increment();
+    match abort {
+        Abort::Tls(TlsError::PlainHttp) => {
+            wire.forget_tls();
+            let told = refuse_and_close(service, site, &mut wire, b"", Refusal::PlainHttp).await;
+            if told.is_ok() {
+                wire.close(&mut inbox).await;
+            }
+        }
+        Abort::Tls(_) => wire.send_alert().await,
+        _ => {}
+    }
+}
+
+pub(super) fn unix_us() -> u64 {
+    let since_epoch = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Requests of one connection between two turns of the others.
+const REQUESTS_PER_TURN: u64 = 32;
+/// What the log shows of a request that could not be parsed.
+const LOGGED_BAD_LINE_MAX: usize = 256;

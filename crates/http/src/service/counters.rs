@@ -1,0 +1,165 @@
+//! What a lane counts about HTTP.
+
+use lane::counters::Counter;
+
+use super::wire::Abort;
+use crate::refusal::Refusal;
+use crate::request::Method;
+
+lane::counter_block! {
+    /// Connections, requests and refusals of one lane.
+    pub struct HttpCounters {
+        gauge connections: "HTTP connections open.",
+        count accepted_plain as http_connections [scheme = "http"]: "HTTP connections taken.",
+        count accepted_tls as http_connections [scheme = "https"]: "HTTP connections taken.",
+        count accepted_redirect as http_connections [scheme = "redirect"]: "HTTP connections taken.",
+        count connections_refused: "HTTP connections refused because the lane had its maximum.",
+        count accept_pauses: "Times a listener paused because descriptors or memory ran out.",
+        count handshakes_full as tls_handshakes [kind = "full"]: "TLS handshakes completed.",
+        count handshakes_resumed as tls_handshakes [kind = "resumed"]: "TLS handshakes completed.",
+        count handshakes_failed as tls_handshakes [kind = "failed"]: "TLS handshakes completed.",
+        count kernel_tls: "Connections whose records the kernel seals.",
+        count requests_get as http_requests [method = "GET"]: "Requests by method.",
+        count requests_head as http_requests [method = "HEAD"]: "Requests by method.",
+        count requests_options as http_requests [method = "OPTIONS"]: "Requests by method.",
+        count requests_other as http_requests [method = "other"]: "Requests by method.",
+        count requests_http2: "Requests that came over HTTP/2.",
+        count responses_2xx as http_responses [class = "2xx"]: "Responses by status class.",
+        count responses_3xx as http_responses [class = "3xx"]: "Responses by status class.",
+        count responses_4xx as http_responses [class = "4xx"]: "Responses by status class.",
+        count responses_5xx as http_responses [class = "5xx"]: "Responses by status class.",
+        count body_bytes: "Response body bytes handed to the network.",
+        count closed_idle as http_closed [reason = "idle"]: "Connections closed by the server.",
+        count closed_drain as http_closed [reason = "shutdown"]: "Connections closed by the server.",
+        count closed_requests as http_closed [reason = "request_limit"]: "Connections closed by the server.",
+        count aborted_peer as http_aborted [cause = "peer"]: "Connections that ended in the middle.",
+        count aborted_tls as http_aborted [cause = "tls"]: "Connections that ended in the middle.",
+        count aborted_stalled as http_aborted [cause = "write_stalled"]: "Connections that ended in the middle.",
+        count aborted_slow as http_aborted [cause = "too_slow"]: "Connections that ended in the middle.",
+        count aborted_body as http_aborted [cause = "request_body"]: "Connections that ended in the middle.",
+        count aborted_changed as http_aborted [cause = "file_changed"]: "Connections that ended in the middle.",
+        count aborted_disk as http_aborted [cause = "disk"]: "Connections that ended in the middle.",
+        count refused_request_line as http_refused [reason = "request_line"]: "Requests refused.",
+        count refused_header_field as http_refused [reason = "header_field"]: "Requests refused.",
+        count refused_bare_lf as http_refused [reason = "bare_lf"]: "Requests refused.",
+        count refused_target as http_refused [reason = "target"]: "Requests refused.",
+        count refused_path as http_refused [reason = "path"]: "Requests refused.",
+        count refused_host as http_refused [reason = "host"]: "Requests refused.",
+        count refused_body_length as http_refused [reason = "body_length"]: "Requests refused.",
+        count refused_chunked_body as http_refused [reason = "chunked_body"]: "Requests refused.",
+        count refused_duplicate_field as http_refused [reason = "duplicate_field"]: "Requests refused.",
+        count refused_not_found as http_refused [reason = "not_found"]: "Requests refused.",
+        count refused_forbidden as http_refused [reason = "forbidden"]: "Requests refused.",
+        count refused_listing_too_large as http_refused [reason = "listing_too_large"]: "Requests refused.",
+        count refused_method_not_allowed as http_refused [reason = "method_not_allowed"]: "Requests refused.",
+        count refused_header_timeout as http_refused [reason = "header_timeout"]: "Requests refused.",
+        count refused_precondition_failed as http_refused [reason = "precondition_failed"]: "Requests refused.",
+        count refused_body_too_large as http_refused [reason = "body_too_large"]: "Requests refused.",
+        count refused_target_too_long as http_refused [reason = "target_too_long"]: "Requests refused.",
+        count refused_range as http_refused [reason = "range_not_satisfiable"]: "Requests refused.",
+        count refused_expectation as http_refused [reason = "expectation"]: "Requests refused.",
+        count refused_head_too_large as http_refused [reason = "head_too_large"]: "Requests refused.",
+        count refused_internal as http_refused [reason = "internal"]: "Requests refused.",
+        count refused_method_unknown as http_refused [reason = "method_unknown"]: "Requests refused.",
+        count refused_transfer_coding as http_refused [reason = "transfer_coding"]: "Requests refused.",
+        count refused_overloaded as http_refused [reason = "overloaded"]: "Requests refused.",
+        count refused_plain_http as http_refused [reason = "plain_http"]: "Requests refused.",
+        count refused_version as http_refused [reason = "version"]: "Requests refused.",
+    }
+}
+
+impl HttpCounters {
+    /// Counts a request by its method.
+    pub(super) fn request(&self, method: Method) {
+        match method {
+            Method::Get => &self.requests_get,
+            Method::Head => &self.requests_head,
+            Method::Options => &self.requests_options,
+            Method::Other => &self.requests_other,
+        }
+        .increment();
+    }
+
+    /// Counts a response by its status class.
+    pub(super) fn response(&self, status: u16) {
+        match status {
+            ..300 => &self.responses_2xx,
+            300..400 => &self.responses_3xx,
+            400..500 => &self.responses_4xx,
+            _ => &self.responses_5xx,
+        }
+        .increment();
+    }
+
+    /// Counts the end of a connection in the middle of something.
+    pub(super) fn abort(&self, abort: &Abort) {
+        match abort {
+            Abort::Io(_) | Abort::PeerClosed => &self.aborted_peer,
+            Abort::Tls(_) => &self.aborted_tls,
+            Abort::WriteStalled => &self.aborted_stalled,
+            Abort::TooSlow => &self.aborted_slow,
+            Abort::RequestBody => &self.aborted_body,
+            Abort::FileChanged => &self.aborted_changed,
+            Abort::Disk(_) => &self.aborted_disk,
+        }
+        .increment();
+    }
+
+    /// Counts a refusal under its reason.
+    pub(super) fn refuse(&self, refusal: Refusal) {
+        self.of_refusal(refusal).increment();
+    }
+
+    fn of_refusal(&self, refusal: Refusal) -> &Counter {
+        match refusal {
+            Refusal::RequestLine => &self.refused_request_line,
+            Refusal::HeaderField => &self.refused_header_field,
+            Refusal::BareLf => &self.refused_bare_lf,
+            Refusal::Target => &self.refused_target,
+            Refusal::Path => &self.refused_path,
+            Refusal::Host => &self.refused_host,
+            Refusal::BodyLength => &self.refused_body_length,
+            Refusal::ChunkedBody => &self.refused_chunked_body,
+            Refusal::DuplicateField => &self.refused_duplicate_field,
+            Refusal::NotFound => &self.refused_not_found,
+            Refusal::Forbidden => &self.refused_forbidden,
+            Refusal::ListingTooLarge => &self.refused_listing_too_large,
+            Refusal::MethodNotAllowed => &self.refused_method_not_allowed,
+            Refusal::HeaderTimeout => &self.refused_header_timeout,
+            Refusal::PreconditionFailed => &self.refused_precondition_failed,
+            Refusal::BodyTooLarge => &self.refused_body_too_large,
+            Refusal::TargetTooLong => &self.refused_target_too_long,
+            Refusal::RangeNotSatisfiable => &self.refused_range,
+            Refusal::Expectation => &self.refused_expectation,
+            Refusal::HeadTooLarge => &self.refused_head_too_large,
+            Refusal::Internal => &self.refused_internal,
+            Refusal::MethodUnknown => &self.refused_method_unknown,
+            Refusal::TransferCoding => &self.refused_transfer_coding,
+            Refusal::Overloaded => &self.refused_overloaded,
+            Refusal::PlainHttp => &self.refused_plain_http,
+            Refusal::Version => &self.refused_version,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lane::counters::CounterBlock;
+
+    use super::*;
+
+    #[test]
+    fn every_refusal_is_counted_under_its_own_name() {
+        for refusal in Refusal::ALL {
+            let counters = HttpCounters::default();
+            counters.refuse(refusal);
+            let mut counted = Vec::new();
+            counters.visit(&mut |reading| {
+                if reading.name == "http_refused" && reading.value == 1 {
+                    counted.push(reading.label);
+                }
+            });
+            assert_eq!(counted, [Some(("reason", refusal.name()))]);
+        }
+    }
+}

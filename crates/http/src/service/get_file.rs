@@ -1,0 +1,182 @@
+//! GET and HEAD of a file: variant, conditions, ranges, in the order of RFC 9110 13.2.
+
+use std::rc::Rc;
+use std::time::UNIX_EPOCH;
+
+use httptypes::StatusCode;
+use vfs::{Attributes, OpenFile, RelPath, Resolved};
+
+use super::listener::Service;
+use super::reply::{Body, Reply, Version};
+use super::site::{Mount, Site};
+use crate::conditional::{self, Validators, Verdict};
+use crate::encoding::{Accepted, Coding};
+use crate::etag::ETag;
+use crate::mime;
+use crate::multipart::Multipart;
+use crate::range::{self, ByteRange, Selection};
+use crate::refusal::Refusal;
+use crate::request::{Head, Method};
+use crate::response::{Answer, ContentRange};
+
+/// A file that a path names.
+pub(super) struct Found<'a> {
+    pub(super) mount: &'a Mount,
+    pub(super) path: RelPath<'a>,
+    pub(super) file: Rc<OpenFile>,
+    pub(super) attributes: Attributes,
+}
+
+/// Answers with the file, a part of it, or the news that the client's copy is good.
+pub(super) async fn get_file(
+    service: &Service,
+    site: &Site,
+    head: &Head<'_>,
+    found: Found<'_>,
+) -> Result<Reply, Refusal> {
+    let content_type = mime::of_name(found.path.as_bytes());
+    let (chosen, negotiated) = choose_variant(site, head, found, content_type).await;
+    let now_s = service.unix_s();
+    let validators = validators(&chosen.attributes, now_s);
+    let size = chosen.attributes.size;
+    let answer = Answer {
+        status: StatusCode::OK,
+        content_encoding: chosen.coding.map(Coding::name),
+        validators: Some(validators),
+        accept_ranges: true,
+        vary: negotiated.then_some("Accept-Encoding"),
+        cache_control: site.cache_control,
+        ..Answer::default()
+    };
+
+    match conditional::evaluate(head.method, &head.fields, &validators) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => {
+            return Ok(Reply {
+                answer: Answer { status: StatusCode::NOT_MODIFIED, ..answer },
+                body: Body::Empty,
+            });
+        }
+        Verdict::Failed => return Err(Refusal::PreconditionFailed),
+    }
+
+    let answer = Answer { content_type: Some(content_type), ..answer };
+    let version = Version { file: chosen.file, token: chosen.attributes.change_token() };
+    // Range has a meaning for GET alone (RFC 9110 14.2).
+    let asked = head.fields.range.filter(|_| {
+        head.method == Method::Get && conditional::range_applies(head.fields.if_range, &validators, now_s)
+    });
+    let selection =
+        asked.map_or(Selection::Whole, |field| range::select(field, size, site.limits.ranges_max));
+    match selection {
+        Selection::Whole => Ok(whole(answer, version, size)),
+        Selection::Unsatisfiable => Ok(unsatisfiable(service, head, size)),
+        Selection::Parts(parts) if parts.len() == 1 => Ok(one_part(answer, version, parts[0], size)),
+        Selection::Parts(ranges) => {
+            let boundary = Multipart::boundary(service.random());
+            let multipart = Multipart { ranges, boundary, content_type, size };
+            // Framing that outweighs what the ranges leave out helps nobody.
+            if multipart.len() >= size {
+                return Ok(whole(answer, version, size));
+            }
+            Ok(many_parts(answer, version, multipart))
+        }
+    }
+}
+
+/// ETag and Last-Modified of a version. A time stamp in the future is not passed on (RFC 9110 8.8.2.1).
+fn validators(attributes: &Attributes, now_s: i64) -> Validators {
+    let token = attributes.change_token();
+    Validators {
+        etag: ETag::new(token.id.dev, token.id.ino, token.size, token.mtime_ns()),
+        modified_s: token.mtime.secs.min(now_s),
+    }
+}
+
+fn whole(answer: Answer, version: Version, size: u64) -> Reply {
+    let body = match size {
+        0 => Body::Empty,
+        _ => Body::File(version, ByteRange { start: 0, end: size }),
+    };
+    Reply { answer: Answer { content_length: Some(size), ..answer }, body }
+}
+
+fn one_part(answer: Answer, version: Version, part: ByteRange, size: u64) -> Reply {
+    let answer = Answer {
+        status: StatusCode::PARTIAL_CONTENT,
+        content_length: Some(part.len()),
+        content_range: Some(ContentRange::Part(part, size)),
+        ..answer
+    };
+    Reply { answer, body: Body::File(version, part) }
+}
+
+fn many_parts(answer: Answer, version: Version, multipart: Multipart) -> Reply {
+    let answer = Answer {
+        status: StatusCode::PARTIAL_CONTENT,
+        content_type: Some("multipart/byteranges"),
+        boundary: Some(multipart.boundary),
+        content_length: Some(multipart.len()),
+        ..answer
+    };
+    Reply { answer, body: Body::Multipart(version, Box::new(multipart)) }
+}
+
+fn unsatisfiable(service: &Service, head: &Head<'_>, size: u64) -> Reply {
+    let mut reply = super::refuse::refuse(service, Refusal::RangeNotSatisfiable, &head.fields);
+    reply.answer.content_range = Some(ContentRange::Unsatisfied(size));
+    reply
+}
+
+/// The file or one of its precompressed siblings.
+struct Chosen {
+    file: Rc<OpenFile>,
+    attributes: Attributes,
+    coding: Option<Coding>,
+}
+
+/// Picks a sibling that the client takes. The flag says that another client may get another variant,
+/// which caches must know. Files that are compressed already have no siblings worth looking for, unless
+/// the client offers to take one.
+async fn choose_variant(
+    site: &Site,
+    head: &Head<'_>,
+    found: Found<'_>,
+    content_type: &'static str,
+) -> (Chosen, bool) {
+    let plain = Chosen { file: found.file, attributes: found.attributes, coding: None };
+    if !site.precompressed || (head.fields.accept_encoding.is_none() && !mime::is_compressible(content_type))
+    {
+        return (plain, false);
+    }
+    let accepted = Accepted::parse(head.fields.accept_encoding);
+    for coding in accepted.preference() {
+        if let Some((file, attributes)) = sibling(found.mount, found.path, coding).await {
+            return (Chosen { file, attributes, coding: Some(coding) }, true);
+        }
+    }
+    for coding in Coding::ALL {
+        if sibling(found.mount, found.path, coding).await.is_some() {
+            return (plain, true);
+        }
+    }
+    (plain, false)
+}
+
+async fn sibling(mount: &Mount, path: RelPath<'_>, coding: Coding) -> Option<(Rc<OpenFile>, Attributes)> {
+    let mut name = smallvec::SmallVec::<[u8; 256]>::from_slice(path.as_bytes());
+    name.extend_from_slice(coding.suffix().as_bytes());
+    match mount.volume.lookup(RelPath::parse(&name).ok()?).await {
+        Ok(Resolved::File(file, attributes)) => Some((file, attributes)),
+        // Whatever keeps a sibling from being served, the file itself can be.
+        _ => None,
+    }
+}
+
+impl Service {
+    /// Time of day, seconds since 1970.
+    pub(super) fn unix_s(&self) -> i64 {
+        let since_epoch = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+        since_epoch.as_secs() as i64
+    }
+}

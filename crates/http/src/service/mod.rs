@@ -1,0 +1,28 @@
+//! The file service of one lane: listeners, connections, and a handler per kind of request.
+//!
+//! A connection is a task. It parses a head, [`dispatch`](mod@dispatch) asks the handler that the
+//! request needs, and the handler's reply is sent; see `get_file` for how a handler reads.
+
+mod alarm;
+mod connection;
+mod counters;
+mod dispatch;
+mod get_file;
+mod http2;
+mod list_directory;
+mod listener;
+mod options;
+mod outbox;
+mod refuse;
+mod reply;
+mod send_reply;
+mod site;
+mod wire;
+
+pub use counters::HttpCounters;
+pub use listener::{Role, Service};
+pub use site::{Mount, Site};
+pub use wire::Abort;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! Answers that say no, and what to do.
+
+use vfs::NameError;
+
+use super::listener::Service;
+use super::reply::Reply;
+use crate::page;
+use crate::refusal::Refusal;
+use crate::request::Fields;
+use crate::response::Answer;
+
+/// The answer to a refused request: a page for browsers, a line for tools. Counts it.
+pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -> Reply {
+    service.counters.refuse(refusal);
+    let mut body = Vec::new();
+    let content_type = if page::wants_html(fields.accept) {
+        page::html(refusal, &mut body);
+        page::HTML
+    } else {
+        page::text(refusal, &mut body);
+        page::TEXT
+    };
+    let answer = Answer {
+        status: refusal.status(),
+        content_type: Some(content_type),
+        allow: refusal == Refusal::MethodNotAllowed,
+        retry_after_s: (refusal == Refusal::Overloaded).then_some(1),
+        content_security_policy: (content_type == page::HTML).then_some(page::POLICY),
+        ..Answer::default()
+    };
+    Reply::memory(answer, body)
+}
+
+/// What a failed look-up means to a client. What exists but is not served is not admitted to exist.
+impl From<vfs::Error> for Refusal {
+    fn from(error: vfs::Error) -> Self {
+        use vfs::Error;
+        match error {
+            Error::AccessDenied => Self::Forbidden,
+            Error::Name(NameError::Nul | NameError::Dots | NameError::Slash) => Self::Path,
+            Error::TooManyOpen | Error::Overloaded => Self::Overloaded,
+            Error::TooLarge { .. } => Self::ListingTooLarge,
+            Error::Changed | Error::Io(_) | Error::VolumeName(_) => Self::Internal,
+            Error::NotFound
+            | Error::Hidden
+            | Error::NotADirectory
+            | Error::IsADirectory
+            | Error::Escapes
+            | Error::SymlinkRefused
+            | Error::NotServable
+            | Error::NameTooLong
+            | Error::Name(_) => Self::NotFound,
+        }
+    }
+}
+
+impl From<NameError> for Refusal {
+    fn from(error: NameError) -> Self {
+        vfs::Error::Name(error).into()
+    }
+}

@@ -1,0 +1,117 @@
+//! What one lane serves: the mounted volumes and the rules for them. Replaced as a whole on reload.
+
+use std::sync::Arc;
+
+use httptypes::{HeaderName, HeaderValue};
+use rustls::ServerConfig;
+use vfs::Volume;
+
+use crate::limits::Limits;
+
+/// Everything the handlers look at. A request sees one `Site` from its first byte to its last.
+pub struct Site {
+    mounts: Vec<Mount>,
+    /// Bounds of every connection.
+    pub limits: Limits,
+    /// Names tried, in order, when a directory is asked for.
+    pub index: Vec<String>,
+    /// Serve `.br`, `.zst` and `.gz` siblings to clients that take them.
+    pub precompressed: bool,
+    /// Upper bound on the sending rate of one connection, bytes per second.
+    pub pacing: Option<u64>,
+    /// Cache-Control of files; none is sent without it, so caches decide by Last-Modified.
+    pub cache_control: Option<&'static str>,
+    /// Certificates and protocol versions of TLS listeners.
+    pub tls: Option<Arc<ServerConfig>>,
+    extra: Vec<(HeaderName, HeaderValue)>,
+    extra_lines: Vec<u8>,
+}
+
+/// A volume at a place in the URL tree.
+pub struct Mount {
+    prefix: Vec<u8>,
+    /// What is served there.
+    pub volume: Volume,
+    /// Whether directories without an index file are listed.
+    pub listings: bool,
+}
+
+impl Mount {
+    /// Mounts `volume` at `place`: `/` for the whole tree, `/music` for a part of it.
+    pub fn new(place: &str, volume: Volume, listings: bool) -> Self {
+        Self { prefix: place.trim_matches('/').into(), volume, listings }
+    }
+
+    /// Where it is mounted, without slashes at the ends.
+    pub fn prefix(&self) -> &[u8] {
+        &self.prefix
+    }
+}
+
+impl Site {
+    /// A site of these mounts with default rules.
+    pub fn new(mut mounts: Vec<Mount>) -> Self {
+        mounts.sort_by(|a, b| b.prefix.len().cmp(&a.prefix.len()).then_with(|| a.prefix.cmp(&b.prefix)));
+        Self {
+            mounts,
+            limits: Limits::default(),
+            index: vec!["index.html".into(), "index.htm".into()],
+            precompressed: true,
+            pacing: None,
+            cache_control: None,
+            tls: None,
+            extra: Vec::new(),
+            extra_lines: Vec::new(),
+        }
+    }
+
+    /// Adds a field to every response.
+    pub fn add_field(&mut self, name: HeaderName, value: HeaderValue) {
+        self.extra_lines.extend_from_slice(name.as_str().as_bytes());
+        self.extra_lines.extend_from_slice(b": ");
+        self.extra_lines.extend_from_slice(value.as_bytes());
+        self.extra_lines.extend_from_slice(b"\r\n");
+        self.extra.push((name, value));
+    }
+
+    /// The mount a decoded path lies in, the innermost of several, and the rest of the path.
+    pub(super) fn resolve<'p>(&self, path: &'p [u8]) -> Option<(&Mount, &'p [u8])> {
+        self.mounts.iter().find_map(|mount| {
+            if mount.prefix.is_empty() {
+                return Some((mount, path));
+            }
+            let rest = path.strip_prefix(&mount.prefix[..])?;
+            match rest {
+                [] => Some((mount, rest)),
+                [b'/', rest @ ..] => Some((mount, rest)),
+                _ => None,
+            }
+        })
+    }
+
+    /// Names of the directories that exist only because something is mounted in them.
+    pub(super) fn mounted_below(&self, path: &[u8]) -> Vec<Vec<u8>> {
+        let mut names: Vec<Vec<u8>> = Vec::new();
+        for mount in &self.mounts {
+            let below = if path.is_empty() {
+                Some(&mount.prefix[..])
+            } else {
+                mount.prefix.strip_prefix(path).and_then(|rest| rest.strip_prefix(b"/"))
+            };
+            let name = below.and_then(|below| below.split(|byte| *byte == b'/').next()).unwrap_or_default();
+            if !name.is_empty() && !names.iter().any(|known| known == name) {
+                names.push(name.to_vec());
+            }
+        }
+        names
+    }
+
+    pub(super) fn extra(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.extra
+    }
+
+    /// The configured fields as HTTP/1.1 lines.
+    pub(super) fn extra_lines(&self) -> &[u8] {
+        &self.extra_lines
+    }
+}

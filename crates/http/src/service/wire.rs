@@ -1,0 +1,522 @@
+//! A connection as the services see it: received bytes into an [`Inbox`], responses out, plain or TLS.
+//!
+//! Everything that waits for the peer waits here, under a deadline.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Shutdown};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lane::backend::SocketOption;
+use lane::buffer::BufClass;
+use lane::net::TcpStream;
+use lane::net::tcp::SentFile;
+use lane::time::{Elapsed, now};
+use rustls::ServerConfig;
+use vfs::{ChangeToken, OpenFile};
+
+use super::alarm::Alarm;
+use super::outbox::Outbox;
+use crate::limits::Limits;
+use crate::range::ByteRange;
+use crate::response::Writer;
+use crate::tls::{CryptoInfo, KtlsSupport, SessionInfo, TlsError, TlsEvent, TlsSession};
+
+/// Bodies up to this size are copied behind their head and leave with it in one send: below it a second
+/// system call costs more than the copy.
+pub(super) const SMALL_BODY_MAX: u64 = 16 * 1024;
+
+/// Why a connection ends in the middle of something.
+#[derive(Debug, thiserror::Error)]
+pub enum Abort {
+    /// The socket failed, or the peer reset it.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The peer went away while something was owed to it.
+    #[error("the client closed the connection")]
+    PeerClosed,
+    /// The TLS session failed.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// The peer took no byte for too long.
+    #[error("the client took no byte for too long")]
+    WriteStalled,
+    /// The peer takes bytes slower than the configured floor.
+    #[error("the client takes bytes too slowly")]
+    TooSlow,
+    /// The request body is malformed, too long or too late; the answer is already on its way.
+    #[error("the request body cannot be skipped")]
+    RequestBody,
+    /// The file was written or truncated while it was sent.
+    #[error("the file changed while it was sent")]
+    FileChanged,
+    /// The file could not be read.
+    #[error("reading the file failed: {0}")]
+    Disk(#[source] io::Error),
+}
+
+/// Received plaintext that is not used yet. Holds no memory while empty.
+#[derive(Debug, Default)]
+pub(super) struct Inbox {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+/// One connection.
+pub(super) struct Wire {
+    stream: TcpStream,
+    tls: Option<Box<TlsSession>>,
+    outbox: Outbox,
+    alarm: Alarm,
+    stall: Duration,
+    send_rate_min: u64,
+    sent: u64,
+}
+
+impl Inbox {
+    pub(super) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub(super) fn consume(&mut self, n: usize) {
+        self.start += n;
+        debug_assert!(self.start <= self.bytes.len());
+        if self.start == self.bytes.len() {
+            self.start = 0;
+            self.bytes.clear();
+            // A long head leaves no long buffer behind for the idle time after it.
+            if self.bytes.capacity() > INBOX_KEPT_MAX {
+                self.bytes = Vec::new();
+            }
+        }
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        if self.start > 0 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        self.bytes.extend_from_slice(bytes);
+    }
+}
+
+impl Wire {
+    pub(super) fn new(stream: TcpStream, limits: &Limits) -> Self {
+        Self {
+            stream,
+            tls: None,
+            outbox: Outbox::default(),
+            alarm: Alarm::default(),
+            stall: limits.write_stall_timeout,
+            send_rate_min: limits.send_rate_min,
+            sent: 0,
+        }
+    }
+
+    pub(super) fn peer_ip(&self) -> IpAddr {
+        self.stream.peer_addr().ip().to_canonical()
+    }
+
+    pub(super) fn is_tls(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Plaintext has to lie in records: sending means copying.
+    pub(super) fn is_sealed(&self) -> bool {
+        self.outbox.layout.is_some()
+    }
+
+    pub(super) fn is_sealed_by_kernel(&self) -> bool {
+        self.tls.is_some() && self.outbox.layout.is_none()
+    }
+
+    /// Bytes handed to the socket so far.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// The peer turned out to speak plain text.
+    pub(super) fn forget_tls(&mut self) {
+        self.tls = None;
+        self.outbox = Outbox::default();
+    }
+
+    /// A mark to come back to with [`Wire::rewind`], as long as nothing was flushed in between.
+    pub(super) fn mark(&self) -> usize {
+        self.outbox.mark()
+    }
+
+    pub(super) fn rewind(&mut self, mark: usize) {
+        self.outbox.rewind(mark);
+    }
+
+    /// Ends a failed TLS session with the alert that says why.
+    pub(super) async fn send_alert(mut self) {
+        // The connection is over either way.
+        let _ = self.send_tls_output().await;
+    }
+
+    /// Splits the connection for HTTP/2, which has its own buffers. Nothing may wait in the outbox.
+    pub(super) fn into_parts(self) -> (TcpStream, Option<Box<TlsSession>>) {
+        debug_assert!(self.outbox.is_empty());
+        (self.stream, self.tls)
+    }
+
+    /// Does the server's part of a TLS handshake and hands sending to the kernel where it can.
+    pub(super) async fn handshake(
+        &mut self,
+        config: Arc<ServerConfig>,
+        ktls: &RefCell<KtlsSupport>,
+        inbox: &mut Inbox,
+        deadline: Instant,
+    ) -> Result<SessionInfo, Abort> {
+        self.tls = Some(Box::new(TlsSession::server(config)?));
+        loop {
+            if self.receive(inbox, deadline).await? == Received::End {
+                return Err(Abort::PeerClosed);
+            }
+            if let Some(info) = self.tls.as_ref().and_then(|tls| tls.info()).cloned() {
+                self.offer_to_kernel(&mut ktls.borrow_mut());
+                self.outbox.layout = self.tls.as_ref().and_then(|tls| tls.layout());
+                return Ok(info);
+            }
+        }
+    }
+
+    /// Waits for bytes from the peer, after sending all that is owed to it.
+    ///
+    /// # Errors
+    /// [`Abort::Io`] with `TimedOut` when the deadline passes.
+    pub(super) async fn receive(&mut self, inbox: &mut Inbox, deadline: Instant) -> Result<Received, Abort> {
+        self.flush(false).await?;
+        let mut received =
+            self.alarm.race(deadline, self.stream.recv()).await.map_err(|Elapsed| timed_out())??;
+        let Some(tls) = &mut self.tls else {
+            inbox.extend(&received);
+            return Ok(if received.is_empty() { Received::End } else { Received::Bytes });
+        };
+        if received.is_empty() {
+            // Whatever the missing close_notify may mean, a request cut short is no request.
+            return Ok(Received::End);
+        }
+        let mut outcome = Ok(Received::Bytes);
+        let mut cursor = tls.receive(&mut received);
+        loop {
+            match cursor.next() {
+                Ok(Some(TlsEvent::Data(plain))) => inbox.extend(plain),
+                Ok(Some(TlsEvent::Established)) => {}
+                Ok(Some(TlsEvent::PeerClosed)) => outcome = Ok(Received::End),
+                Ok(None) => break,
+                Err(error) => {
+                    outcome = Err(error);
+                    break;
+                }
+            }
+        }
+        drop(received);
+        self.send_tls_output().await?;
+        Ok(outcome?)
+    }
+
+    /// Makes room for `n` bytes, sending what waits if need be. `n` must fit a small buffer.
+    pub(super) async fn reserve(&mut self, n: usize, class: BufClass) -> Result<(), Abort> {
+        if self.outbox.has_buffer() && self.outbox.room() < n {
+            self.flush(true).await?;
+        }
+        if !self.outbox.has_buffer() {
+            let buffers = lane::current().buffers().clone();
+            // Large buffers are few: without one a transfer goes on in small steps.
+            let buf = match buffers.try_get(class) {
+                Some(buf) => buf,
+                None => buffers.get(BufClass::Small).await,
+            };
+            self.outbox.open(buf);
+        }
+        Ok(())
+    }
+
+    /// Writes at most `max` bytes of text, for which room was reserved.
+    pub(super) fn write(&mut self, max: usize, write: impl FnOnce(&mut Writer<'_>)) {
+        self.outbox.write(max, write);
+    }
+
+    /// Sends bytes that are in memory.
+    pub(super) async fn send_bytes(&mut self, mut bytes: &[u8]) -> Result<(), Abort> {
+        while !bytes.is_empty() {
+            self.reserve(1, BufClass::Small).await?;
+            let taken = self.outbox.append(bytes);
+            bytes = &bytes[taken..];
+        }
+        Ok(())
+    }
+
+    /// Sends part of a file: copied behind what waits if it is small or TLS, else page cache to socket.
+    ///
+    /// # Errors
+    /// [`Abort::FileChanged`] when the file is no longer the version `token` names. The check comes
+    /// before the last bytes leave, so a client never has the announced length of mixed content.
+    pub(super) async fn send_file(
+        &mut self,
+        file: &OpenFile,
+        range: ByteRange,
+        token: &ChangeToken,
+    ) -> Result<(), Abort> {
+        let started = now();
+        let copied = self.outbox.layout.is_some() || range.len() <= SMALL_BODY_MAX;
+        if copied {
+            return self.send_file_copied(file, range, token, started).await;
+        }
+        self.flush(true).await?;
+        let last = range.end - LAST_PART_BYTES.min(range.len());
+        self.send_file_pages(file, ByteRange { start: range.start, end: last }, started).await?;
+        file.check_unchanged(token).map_err(|_| Abort::FileChanged)?;
+        self.send_file_pages(file, ByteRange { start: last, end: range.end }, started).await
+    }
+
+    /// Sends what waits in the outbox. `more` says that more follows at once.
+    pub(super) async fn flush(&mut self, more: bool) -> Result<(), Abort> {
+        let Some((mut buf, plain_len)) = self.outbox.take() else { return Ok(()) };
+        if plain_len == 0 {
+            return Ok(());
+        }
+        let len = match (&mut self.tls, self.outbox.layout) {
+            (Some(tls), Some(layout)) => {
+                let first = tls.seal(&mut buf, plain_len)?;
+                if !first.is_empty() {
+                    self.push_out(&first, true).await?;
+                }
+                layout.sealed_len(plain_len)
+            }
+            (Some(tls), None) => {
+                tls.count_kernel_tx(plain_len as u64)?;
+                plain_len
+            }
+            (None, _) => plain_len,
+        };
+        self.push_out(&buf[..len], more).await
+    }
+
+    /// Ends the connection so that the peer gets all that was sent: says so, and waits a little for its
+    /// end. Closing at once with unread bytes would reset the connection and could destroy the answer.
+    pub(super) async fn close(mut self, inbox: &mut Inbox) {
+        if self.flush(false).await.is_err() {
+            return;
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.close();
+            if self.send_tls_output().await.is_err() {
+                return;
+            }
+        }
+        if self.stream.shutdown(Shutdown::Write).is_err() {
+            return;
+        }
+        let deadline = now() + LINGER_MAX;
+        let mut left = LINGER_BYTES_MAX;
+        inbox.consume(inbox.unread().len());
+        while let Ok(Ok(bytes)) = self.alarm.race(deadline, self.stream.recv()).await {
+            if bytes.is_empty() || bytes.len() > left {
+                return;
+            }
+            left -= bytes.len();
+        }
+    }
+
+    /// Ends the connection so that the peer knows that what it has is not the whole.
+    pub(super) fn reset(self) {
+        self.stream.reset();
+    }
+
+    /// Copies the range into the outbox, sending each time it is full.
+    async fn send_file_copied(
+        &mut self,
+        file: &OpenFile,
+        range: ByteRange,
+        token: &ChangeToken,
+        started: Instant,
+    ) -> Result<(), Abort> {
+        let mut at = range.start;
+        while at < range.end {
+            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let class = if left > LARGE_FROM { BufClass::Large } else { BufClass::Small };
+            self.reserve(1, class).await?;
+            let spare = self.outbox.contiguous();
+            let want = spare.len().min(left);
+            let read = match file.try_read_at(at, &mut spare[..want]).map_err(Abort::Disk)? {
+                Some(read) => {
+                    self.outbox.grow(read);
+                    read
+                }
+                None => self.read_cold(file, at, want).await?,
+            };
+            if read == 0 {
+                return Err(Abort::FileChanged);
+            }
+            at += read as u64;
+            if self.outbox.room() == 0 && at < range.end {
+                self.flush(true).await?;
+                self.check_rate(started, at - range.start)?;
+            }
+        }
+        // A small file was read in one step right after its attributes.
+        if range.len() > SMALL_BODY_MAX {
+            file.check_unchanged(token).map_err(|_| Abort::FileChanged)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what the page cache does not hold, through a buffer of its own.
+    async fn read_cold(&mut self, file: &OpenFile, at: u64, want: usize) -> Result<usize, Abort> {
+        let buf = lane::current().buffers().clone().get(BufClass::Small).await;
+        let (read, buf) = file.read_at(at, want.min(BufClass::Small.bytes()), buf).await;
+        let read = read.map_err(Abort::Disk)?;
+        let copied = self.outbox.append(&buf[..read]);
+        debug_assert_eq!(copied, read, "no more was asked for than fits");
+        Ok(copied)
+    }
+
+    async fn send_file_pages(
+        &mut self,
+        file: &OpenFile,
+        range: ByteRange,
+        started: Instant,
+    ) -> Result<(), Abort> {
+        if range.start == range.end {
+            return Ok(());
+        }
+        if let Some(tls) = &mut self.tls {
+            tls.count_kernel_tx(range.len())?;
+        }
+        let (moved, moved_at) = (Cell::new(0u64), Cell::new(now()));
+        let progress = |n| {
+            moved.set(moved.get() + n);
+            moved_at.set(now());
+        };
+        let mut send = pin!(self.stream.send_file(file.lane_file(), range.start, range.len(), progress));
+        loop {
+            let deadline = moved_at.get() + self.stall;
+            match self.alarm.race(deadline, send.as_mut()).await {
+                Ok(sent) => {
+                    return match sent? {
+                        SentFile::All => Ok(()),
+                        SentFile::EndedAfter(_) => Err(Abort::FileChanged),
+                    };
+                }
+                Err(Elapsed) if moved_at.get() + self.stall > deadline => {
+                    is_fast_enough(self.send_rate_min, self.stall, started, moved.get())?;
+                }
+                Err(Elapsed) => return Err(Abort::WriteStalled),
+            }
+        }
+    }
+
+    fn check_rate(&self, started: Instant, sent: u64) -> Result<(), Abort> {
+        is_fast_enough(self.send_rate_min, self.stall, started, sent)
+    }
+
+    /// Sends handshake messages, alerts and key updates.
+    async fn send_tls_output(&mut self) -> Result<(), Abort> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
+        // With kernel TLS a control record needs a call of its own that carries the record's type; the
+        // peers that make one necessary in the middle of a connection are rare enough to be let go.
+        if !tls.take_kernel_control().is_empty() {
+            return Err(Abort::Tls(TlsError::KernelRekey));
+        }
+        if !tls.has_output() {
+            return Ok(());
+        }
+        let output = tls.take_output();
+        self.push_out(&output, false).await
+    }
+
+    async fn push_out(&mut self, bytes: &[u8], more: bool) -> Result<(), Abort> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.stream.try_send(&[IoSlice::new(rest)], more)? {
+                Some(sent) => {
+                    self.sent += sent as u64;
+                    rest = &rest[sent..];
+                }
+                None => self.wait_writable().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for room in the socket, a second at a time: when the lane runs out of buffers, a client
+    /// that has taken nothing for that long gives its buffer back to those who do take.
+    async fn wait_writable(&mut self) -> Result<(), Abort> {
+        let deadline = now() + self.stall;
+        let mut writable = pin!(self.stream.writable());
+        loop {
+            let until = deadline.min(now() + PATIENCE_WHEN_SHORT);
+            match self.alarm.race(until, writable.as_mut()).await {
+                Ok(result) => return Ok(result?),
+                Err(Elapsed) if now() >= deadline || is_short_of_buffers() => {
+                    return Err(Abort::WriteStalled);
+                }
+                Err(Elapsed) => {}
+            }
+        }
+    }
+
+    fn offer_to_kernel(&mut self, support: &mut KtlsSupport) {
+        let Some(tls) = &mut self.tls else { return };
+        let Some(keys) = tls.kernel_tx_keys() else { return };
+        if support.should_try(keys).is_err() {
+            return;
+        }
+        let Ok(info) = CryptoInfo::new(keys) else { return };
+        match self.stream.set_option(SocketOption::KtlsTransmit(info.as_bytes())) {
+            Ok(()) => tls.use_kernel_tx(false),
+            Err(error) => {
+                support.note_refusal(keys, &error);
+            }
+        }
+    }
+}
+
+/// What [`Wire::receive`] got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// At least one record or segment; with TLS perhaps no plaintext yet.
+    Bytes,
+    /// The peer sends no more.
+    End,
+}
+
+impl Abort {
+    /// The connection failed because a deadline passed.
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+}
+
+fn timed_out() -> Abort {
+    Abort::Io(io::ErrorKind::TimedOut.into())
+}
+
+fn is_fast_enough(rate_min: u64, grace: Duration, started: Instant, sent: u64) -> Result<(), Abort> {
+    let elapsed = now().duration_since(started);
+    let owed = u128::from(rate_min) * elapsed.as_millis() / 1000;
+    if elapsed > grace && u128::from(sent) < owed { Err(Abort::TooSlow) } else { Ok(()) }
+}
+
+fn is_short_of_buffers() -> bool {
+    let usage = lane::current().buffers().usage(BufClass::Small);
+    usage.free * 8 < usage.allocated
+}
+
+/// A transfer with more to go than this is worth a large buffer.
+const LARGE_FROM: usize = 32 * 1024;
+/// The part of a file that is held back until the file is known to be unchanged.
+const LAST_PART_BYTES: u64 = 16 * 1024;
+/// Capacity that an idle connection may keep for its next request.
+const INBOX_KEPT_MAX: usize = 1024;
+/// How long, and for how many bytes, a closed connection waits for the client to read the answer.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 1 << 20;
+/// How long a client may take nothing while the lane has hardly a buffer left.
+const PATIENCE_WHEN_SHORT: Duration = Duration::from_secs(1);
