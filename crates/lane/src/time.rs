@@ -113,6 +113,11 @@ impl Timers {
         self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
 
+    /// Timers armed.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
     /// Takes every timer due at `now`.
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
         let mut due = Vec::new();

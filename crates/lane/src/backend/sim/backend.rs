@@ -1,0 +1,321 @@
+//! A simulated lane's side of the [`Backend`] trait: every call acts on the world the lane lives in.
+
+use std::ffi::CString;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Instant, SystemTime};
+
+use super::core::{Core, Descriptor, State, wall_clock};
+use super::net::{HostId, SocketId};
+use crate::backend::{
+    Backend, Datagram, DatagramBatch, Fd, ListenOptions, Op, OpId, Outcome, Park, SocketKind, SocketOption,
+    UdpOptions, Unpark, Watch,
+};
+use crate::buffer::RecvBuf;
+use crate::counters::LaneCounters;
+use crate::fs::{OpenHow, Stat, WatchEvent};
+
+/// One lane of one host.
+pub(super) struct SimBackend {
+    core: Rc<Core>,
+    host: HostId,
+    /// Unlike any other lane's of the world, and of the host before it lost power.
+    lane: usize,
+    counters: Arc<LaneCounters>,
+}
+
+impl SimBackend {
+    pub(super) fn new(core: Rc<Core>, host: HostId, lane: usize, counters: Arc<LaneCounters>) -> Self {
+        Self { core, host, lane, counters }
+    }
+
+    fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        self.core.with(act)
+    }
+
+    fn with_socket<R>(
+        &self,
+        fd: Fd,
+        act: impl FnOnce(&mut State, SocketId) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.with(|state| {
+            let socket = state.socket(self.host, fd)?;
+            act(state, socket)
+        })
+    }
+
+    /// Names a new socket and counts it.
+    fn open_socket(&self, make: impl FnOnce(&mut State) -> io::Result<SocketId>) -> io::Result<Fd> {
+        let fd = self.with(|state| {
+            let socket = make(state)?;
+            state.name_socket(self.host, socket)
+        })?;
+        self.counters.sockets.add(1);
+        Ok(fd)
+    }
+
+    fn count_sent(&self, sent: io::Result<Option<usize>>) -> io::Result<Option<usize>> {
+        if let Ok(Some(n)) = sent {
+            self.counters.bytes_out.add(n as u64);
+        }
+        sent
+    }
+
+    /// Counts what an operation brought.
+    fn count_outcome(&self, outcome: &Outcome) {
+        if let Outcome::Opened(Ok(_)) = outcome {
+            self.counters.files.add(1);
+        }
+    }
+}
+
+impl Backend for SimBackend {
+    fn now(&self) -> Instant {
+        self.core.instant()
+    }
+
+    fn wall_clock(&self) -> SystemTime {
+        wall_clock(self.with(|state| state.engine.now()))
+    }
+
+    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+        let read = self.with(|state| {
+            let inode = state.inode(self.host, file)?;
+            state.disks[self.host.0].try_read(&inode, offset, into, &mut state.engine)
+        });
+        if let Ok(None) = read {
+            self.counters.cold_reads.increment();
+        }
+        read
+    }
+
+    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Fd>> {
+        let opened = self.with(|state| {
+            let dir = state.inode(self.host, dir)?;
+            let (disk, engine) = (&state.disks[self.host.0], &mut state.engine);
+            match disk.try_open(&dir, path.as_bytes(), how, engine)? {
+                Some(inode) => state.hosts[self.host.0].add_file(inode).map(Some),
+                None => Ok(None),
+            }
+        })?;
+        self.counters.files.add(u64::from(opened.is_some()));
+        Ok(opened)
+    }
+
+    fn stat(&self, file: Fd) -> io::Result<Stat> {
+        self.with(|state| state.inode(self.host, file).map(|inode| inode.stat()))
+    }
+
+    fn open_root(&self, path: &Path) -> io::Result<Fd> {
+        let fd = self.with(|state| {
+            let inode = state.disks[self.host.0].open_root(path.as_os_str().as_bytes())?;
+            state.hosts[self.host.0].add_file(inode)
+        })?;
+        self.counters.files.add(1);
+        Ok(fd)
+    }
+
+    fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
+        self.count_sent(
+            self.with_socket(socket, |state, socket| state.net.send(socket, parts, more, &mut state.engine)),
+        )
+    }
+
+    fn try_send_file(&self, socket: Fd, file: Fd, offset: u64, len: usize) -> io::Result<Option<usize>> {
+        self.count_sent(self.with_socket(socket, |state, socket| {
+            let inode = state.inode(self.host, file)?;
+            let (disk, engine) = (&state.disks[self.host.0], &mut state.engine);
+            let bytes = disk.read_for_socket(&inode, offset, len.min(PIPE_BYTES), engine)?;
+            if bytes.is_empty() {
+                return Ok(Some(0));
+            }
+            state.net.send(socket, &[IoSlice::new(&bytes)], false, engine)
+        }))
+    }
+
+    fn try_send_datagrams(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
+        let sent = self
+            .with_socket(socket, |state, socket| state.net.send_datagrams(socket, batch, &mut state.engine));
+        if let Ok(Some(n)) = sent {
+            let count = n.div_ceil(usize::from(batch.segment).max(1)).max(1);
+            self.counters.datagrams_out.add(count as u64);
+        }
+        self.count_sent(sent)
+    }
+
+    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Fd> {
+        self.open_socket(|state| state.net.listen(self.host, addr, options))
+    }
+
+    fn adopt(&self, _socket: OwnedFd, _kind: SocketKind) -> io::Result<Fd> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated lane cannot adopt a real socket"))
+    }
+
+    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd> {
+        self.open_socket(|state| state.net.udp_bind(self.host, addr, options))
+    }
+
+    fn tcp_socket(&self, _peer: SocketAddr) -> io::Result<Fd> {
+        self.open_socket(|state| Ok(state.net.stream_socket(self.host)))
+    }
+
+    fn local_addr(&self, socket: Fd) -> io::Result<SocketAddr> {
+        self.with_socket(socket, |state, socket| state.net.local_addr(socket))
+    }
+
+    fn set_option(&self, socket: Fd, option: SocketOption<'_>) -> io::Result<()> {
+        self.with_socket(socket, |state, socket| state.net.set_option(socket, option))
+    }
+
+    fn shutdown(&self, socket: Fd, how: Shutdown) -> io::Result<()> {
+        self.with_socket(socket, |state, socket| state.net.shutdown(socket, how, &mut state.engine))
+    }
+
+    fn close(&self, fd: Fd) {
+        let closed = self.with(|state| {
+            let closed = state.hosts[self.host.0].remove(fd);
+            if let Some(Descriptor::Socket(socket)) = closed {
+                state.net.close(socket, &mut state.engine);
+            }
+            closed
+        });
+        match closed {
+            Some(Descriptor::Socket(_)) => self.counters.sockets.sub(1),
+            Some(Descriptor::File(_)) => self.counters.files.sub(1),
+            // The host lost power meanwhile and took all its descriptors along.
+            None => {}
+        }
+    }
+
+    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Fd, SocketAddr)>> {
+        let accepted = self.with_socket(listener, |state, listener| {
+            if !state.net.has_connection(listener, cx.waker())? {
+                return Ok(None);
+            }
+            if state.hosts[self.host.0].is_full() {
+                return Err(io::Error::from_raw_os_error(libc::EMFILE));
+            }
+            let (socket, peer) = state.net.accept(listener).expect("one waits");
+            state.name_socket(self.host, socket).map(|fd| Some((fd, peer)))
+        });
+        match accepted {
+            Ok(Some(accepted)) => {
+                self.counters.accepted.increment();
+                self.counters.sockets.add(1);
+                Poll::Ready(Ok(accepted))
+            }
+            Ok(None) => Poll::Pending,
+            Err(error) => {
+                self.counters.accept_errors.increment();
+                Poll::Ready(Err(error))
+            }
+        }
+    }
+
+    fn poll_recv(&self, socket: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>> {
+        let received = self
+            .with_socket(socket, |state, socket| state.net.receive(socket, cx.waker(), &mut state.engine));
+        match received {
+            Ok(Some(bytes)) => {
+                self.counters.bytes_in.add(bytes.len() as u64);
+                Poll::Ready(Ok(RecvBuf::from_vec(bytes)))
+            }
+            Ok(None) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    fn poll_recv_datagrams(
+        &self,
+        socket: Fd,
+        cx: &mut Context<'_>,
+        out: &mut Vec<Datagram>,
+        max: usize,
+    ) -> Poll<io::Result<()>> {
+        let before = out.len();
+        let received = self
+            .with_socket(socket, |state, socket| state.net.receive_datagrams(socket, out, max, cx.waker()));
+        match received {
+            Ok(true) => {
+                for datagram in &out[before..] {
+                    self.counters.bytes_in.add(datagram.buf.len() as u64);
+                    self.counters.datagrams_in.add(datagram.segments().count().max(1) as u64);
+                }
+                Poll::Ready(Ok(()))
+            }
+            Ok(false) => Poll::Pending,
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+
+    fn submit(&self, op: Op) -> OpId {
+        self.counters.submissions.increment();
+        self.with(|state| state.submit(self.host, op))
+    }
+
+    fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let polled = self.with(|state| state.ops.poll(id, cx));
+        if let Poll::Ready(outcome) = &polled {
+            self.counters.completions.increment();
+            self.count_outcome(outcome);
+        }
+        polled
+    }
+
+    fn forget(&self, id: OpId) {
+        let outcome = self.with(|state| state.forget(id));
+        if let Some(outcome) = outcome {
+            self.count_outcome(&outcome);
+            if let Outcome::Opened(Ok(fd)) = outcome {
+                self.close(fd);
+            }
+        }
+    }
+
+    fn watch(&self, dir: Fd) -> io::Result<Watch> {
+        self.with(|state| {
+            let inode = state.inode(self.host, dir)?;
+            if inode.stat().kind != crate::fs::FileKind::Directory {
+                return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+            }
+            Ok(state.disk(self.host).watches.add(self.lane, &inode))
+        })
+    }
+
+    fn unwatch(&self, watch: Watch) {
+        self.with(|state| {
+            state.disks[self.host.0].watches.remove(self.lane, watch, &mut state.engine);
+        });
+    }
+
+    fn poll_watch_events(&self, cx: &mut Context<'_>) -> Poll<io::Result<Vec<WatchEvent>>> {
+        let events = self.with(|state| state.disk(self.host).watches.take(self.lane, cx.waker()));
+        if events.is_empty() { Poll::Pending } else { Poll::Ready(Ok(events)) }
+    }
+
+    /// The world moves the clock and delivers events; a lane's own turn does nothing but be counted.
+    fn turn(&self, _park: Park) -> io::Result<()> {
+        self.counters.turns.increment();
+        Ok(())
+    }
+
+    fn unparker(&self) -> Arc<dyn Unpark> {
+        Arc::new(NeverParked)
+    }
+}
+
+/// Simulated lanes do not park: the world looks at each of them before it moves its clock.
+struct NeverParked;
+
+impl Unpark for NeverParked {
+    fn unpark(&self) {}
+}
+
+/// What sendfile moves at most before a socket's own limits apply: bounds the copy made here.
+const PIPE_BYTES: usize = 256 << 10;

@@ -1,0 +1,218 @@
+//! What a simulated world is made of: sizes, delays, and how often which fault strikes. Rates are
+//! probabilities from 0 to 1; all may be changed while a world runs.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use crate::buffer::BufferCounts;
+
+/// A whole world. The default is a healthy network and disk with the timing of real ones: bytes arrive split
+/// anywhere and reads miss the cache, but nothing is lost and nothing fails.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The network of all hosts.
+    pub net: NetConfig,
+    /// The file system of each host.
+    pub fs: FsConfig,
+    /// Send and read buffers of each lane.
+    pub buffers: BufferCounts,
+    /// Descriptors a host may have open; beyond it `EMFILE`.
+    pub descriptors_max: usize,
+    /// Virtual time after which a world that has not finished is taken for hung.
+    pub time_limit: Duration,
+}
+
+/// The network of all hosts.
+#[derive(Clone, Debug, Default)]
+pub struct NetConfig {
+    /// Every link that has no settings of its own.
+    pub link: LinkConfig,
+    /// Streams.
+    pub tcp: TcpConfig,
+    /// Datagrams.
+    pub udp: UdpConfig,
+}
+
+/// One direction between two hosts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// Shortest time on the way.
+    pub latency: Duration,
+    /// Up to this much more, at random. It alone never reorders.
+    pub jitter: Duration,
+    /// Bytes per second; `None` is unlimited.
+    pub bandwidth: Option<u64>,
+    /// Bytes waiting for a limited link before datagrams are dropped.
+    pub queue_bytes: usize,
+    /// Rate of packets lost. Streams send them again after a while.
+    pub loss: f64,
+    /// Rate of datagrams that later ones overtake.
+    pub reorder: f64,
+    /// Extra time of an overtaken datagram, at most.
+    pub reorder_delay: Duration,
+    /// Rate of datagrams that arrive twice.
+    pub duplicate: f64,
+    /// Largest IP packet, bytes. Larger datagrams vanish.
+    pub mtu: usize,
+}
+
+/// Streams.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// Bytes a sender may have unacknowledged.
+    pub send_buffer: usize,
+    /// Bytes a receiver may have untaken.
+    pub recv_buffer: usize,
+    /// Largest segments; each connection draws one of these.
+    pub segments: Vec<usize>,
+    /// Rate of segments, and of received buffers, cut short at a random byte.
+    pub split: f64,
+    /// Rate of sends that take only part of what fits.
+    pub partial_send: f64,
+    /// Rate of deliveries at which something on the way resets the connection.
+    pub reset: f64,
+    /// How long a connection stands a partition before it is reset. Attempts to connect give up after it too.
+    pub timeout: Duration,
+}
+
+/// Datagrams.
+#[derive(Clone, Debug)]
+pub struct UdpConfig {
+    /// Rate at which a datagram joins the one before it, where GRO may join them.
+    pub coalesce: f64,
+    /// Rate of sends refused for a moment, as by a full device queue.
+    pub would_block: f64,
+}
+
+/// The file system of one host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FsConfig {
+    /// Rate of inline reads that miss the page cache.
+    pub cold_read: f64,
+    /// Rate of inline opens that miss the name cache.
+    pub cold_open: f64,
+    /// Rate of reads that give less than asked for.
+    pub short_read: f64,
+    /// Rate of reads that fail with `EIO`.
+    pub read_error: f64,
+    /// Rate of opens, look-ups and listings that fail with `EIO`.
+    pub name_error: f64,
+    /// How long an operation takes.
+    pub delay: Range<Duration>,
+    /// Rate of operations that take [`FsConfig::slow_delay`].
+    pub slow: f64,
+    /// A disk's bad day.
+    pub slow_delay: Duration,
+    /// Steps of the clock that stamps files: changes within one step share a time.
+    pub timestamp_step: Duration,
+}
+
+impl Config {
+    /// No chance at all: fixed delays, whole segments, warm caches. For tests that count packets or time.
+    pub fn clean() -> Self {
+        let mut config = Self::default();
+        config.net.link.jitter = Duration::ZERO;
+        config.net.tcp.split = 0.0;
+        config.net.tcp.partial_send = 0.0;
+        config.net.tcp.segments = vec![1448];
+        config.net.udp.coalesce = 1.0;
+        config.net.udp.would_block = 0.0;
+        config.fs.cold_read = 0.0;
+        config.fs.cold_open = 0.0;
+        config.fs.short_read = 0.0;
+        config.fs.delay = Duration::from_micros(100)..Duration::from_micros(100);
+        config
+    }
+
+    /// A bad network and a slow disk: loss, reordering, duplicates, stalls. Nothing that a correct program may
+    /// not survive: no resets and no failing reads; tests add those where they expect them.
+    pub fn rough() -> Self {
+        let mut config = Self::default();
+        let link = &mut config.net.link;
+        link.jitter = Duration::from_millis(5);
+        link.loss = 0.02;
+        link.reorder = 0.02;
+        link.duplicate = 0.02;
+        config.net.tcp.split = 0.5;
+        config.net.tcp.partial_send = 0.5;
+        config.net.tcp.send_buffer = 16 << 10;
+        config.net.tcp.recv_buffer = 16 << 10;
+        config.net.udp.would_block = 0.1;
+        config.fs.cold_read = 0.5;
+        config.fs.cold_open = 0.5;
+        config.fs.short_read = 0.5;
+        config.fs.slow = 0.05;
+        config
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            net: NetConfig::default(),
+            fs: FsConfig::default(),
+            buffers: BufferCounts { small: 64, large: 16 },
+            descriptors_max: 1024,
+            time_limit: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+impl LinkConfig {
+    /// Between processes of one host.
+    pub(super) fn loopback() -> Self {
+        Self { latency: Duration::from_micros(10), jitter: Duration::ZERO, mtu: 65_536, ..Self::default() }
+    }
+}
+
+impl Default for LinkConfig {
+    fn default() -> Self {
+        Self {
+            latency: Duration::from_micros(50),
+            jitter: Duration::from_micros(50),
+            bandwidth: None,
+            queue_bytes: 1 << 20,
+            loss: 0.0,
+            reorder: 0.0,
+            reorder_delay: Duration::from_millis(10),
+            duplicate: 0.0,
+            mtu: 1500,
+        }
+    }
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        Self {
+            send_buffer: 256 << 10,
+            recv_buffer: 256 << 10,
+            segments: vec![536, 1448, 8948, 65_160],
+            split: 0.1,
+            partial_send: 0.1,
+            reset: 0.0,
+            timeout: Duration::from_secs(120),
+        }
+    }
+}
+
+impl Default for UdpConfig {
+    fn default() -> Self {
+        Self { coalesce: 0.8, would_block: 0.01 }
+    }
+}
+
+impl Default for FsConfig {
+    fn default() -> Self {
+        Self {
+            cold_read: 0.1,
+            cold_open: 0.1,
+            short_read: 0.1,
+            read_error: 0.0,
+            name_error: 0.0,
+            delay: Duration::from_micros(20)..Duration::from_millis(2),
+            slow: 0.0,
+            slow_delay: Duration::from_secs(2),
+            timestamp_step: Duration::from_millis(4),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What the lanes of a world share: the engine, the network, every host's disk and descriptors, and the
+//! operations in flight.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::config::Config;
+use super::engine::{Engine, Event};
+use super::fs::{Disk, Inode};
+use super::net::{HostId, Network, SocketId};
+use super::ops::Ops;
+use crate::backend::Fd;
+
+/// The shared part of a world. Tasks are woken only while it is not borrowed.
+pub(super) struct Core {
+    state: RefCell<State>,
+    /// The lanes' clock is this plus the virtual time.
+    epoch: Instant,
+}
+
+pub(super) struct State {
+    pub(super) engine: Engine,
+    pub(super) net: Network,
+    pub(super) disks: Vec<Disk>,
+    pub(super) hosts: Vec<Process>,
+    pub(super) ops: Ops,
+}
+
+/// What a host's kernel keeps for the one process that runs on it.
+pub(super) struct Process {
+    descriptors: Vec<Option<Descriptor>>,
+    open: usize,
+    pub(super) descriptors_max: usize,
+}
+
+/// What a descriptor number names.
+pub(super) enum Descriptor {
+    Socket(SocketId),
+    File(Rc<Inode>),
+}
+
+impl Core {
+    pub(super) fn new(seed: u64, config: &Config) -> Rc<Self> {
+        let state = State {
+            engine: Engine::new(seed),
+            net: Network::new(config.net.clone()),
+            disks: Vec::new(),
+            hosts: Vec::new(),
+            ops: Ops::default(),
+        };
+        Rc::new(Self { state: RefCell::new(state), epoch: Instant::now() })
+    }
+
+    /// Runs `act` on the state, then wakes the tasks it found reason to wake.
+    pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.borrow_mut();
+        let result = act(&mut state);
+        let woken = state.engine.take_woken();
+        drop(state);
+        woken.into_iter().for_each(std::task::Waker::wake);
+        result
+    }
+
+    pub(super) fn with_net<R>(&self, act: impl FnOnce(&mut Network) -> R) -> R {
+        self.with(|state| act(&mut state.net))
+    }
+
+    pub(super) fn with_net_and_engine<R>(&self, act: impl FnOnce(&mut Network, &mut Engine) -> R) -> R {
+        self.with(|state| act(&mut state.net, &mut state.engine))
+    }
+
+    pub(super) fn with_disk<R>(
+        &self,
+        host: HostId,
+        act: impl FnOnce(&mut Disk, &mut Engine) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.with(|state| act(&mut state.disks[host.0], &mut state.engine))
+    }
+
+    /// The clock that lanes see.
+    pub(super) fn instant(&self) -> Instant {
+        self.epoch + self.with(|state| state.engine.now())
+    }
+
+    /// A lane's deadline as a moment of the world.
+    pub(super) fn moment(&self, instant: Instant) -> Duration {
+        instant.saturating_duration_since(self.epoch)
+    }
+}
+
+impl State {
+    /// Lets everything happen that is due now; says how much that was.
+    pub(super) fn dispatch_due(&mut self) -> usize {
+        let mut handled = 0;
+        while let Some(event) = self.engine.pop_due() {
+            handled += 1;
+            match event {
+                Event::Step(op) => self.step(op),
+                Event::Net(event) => self.net.handle(event, &mut self.engine),
+            }
+        }
+        handled
+    }
+
+    pub(super) fn disk(&mut self, host: HostId) -> &mut Disk {
+        &mut self.disks[host.0]
+    }
+
+    pub(super) fn socket(&self, host: HostId, fd: Fd) -> io::Result<SocketId> {
+        match self.hosts[host.0].descriptor(fd) {
+            Some(&Descriptor::Socket(socket)) => Ok(socket),
+            Some(Descriptor::File(_)) => Err(io::Error::from_raw_os_error(libc::ENOTSOCK)),
+            None => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        }
+    }
+
+    pub(super) fn inode(&self, host: HostId, fd: Fd) -> io::Result<Rc<Inode>> {
+        match self.hosts[host.0].descriptor(fd) {
+            Some(Descriptor::File(inode)) => Ok(Rc::clone(inode)),
+            Some(Descriptor::Socket(_)) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            None => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        }
+    }
+
+    /// Gives a new socket a number, or takes it away again when there is none left.
+    pub(super) fn name_socket(&mut self, host: HostId, socket: SocketId) -> io::Result<Fd> {
+        let named = self.hosts[host.0].add(Descriptor::Socket(socket));
+        if named.is_err() {
+            self.net.close(socket, &mut self.engine);
+        }
+        named
+    }
+}
+
+impl Process {
+    pub(super) fn new(descriptors_max: usize) -> Self {
+        Self { descriptors: Vec::new(), open: 0, descriptors_max }
+    }
+
+    pub(super) fn descriptor(&self, fd: Fd) -> Option<&Descriptor> {
+        self.descriptors.get(usize::try_from(fd.0 - FIRST_FD).ok()?)?.as_ref()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.open >= self.descriptors_max
+    }
+
+    /// Descriptors open.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    pub(super) fn add_file(&mut self, inode: Rc<Inode>) -> io::Result<Fd> {
+        self.add(Descriptor::File(inode))
+    }
+
+    pub(super) fn remove(&mut self, fd: Fd) -> Option<Descriptor> {
+        let removed = self.descriptors.get_mut(usize::try_from(fd.0 - FIRST_FD).ok()?)?.take();
+        self.open -= usize::from(removed.is_some());
+        removed
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.descriptors.clear();
+        self.open = 0;
+    }
+
+    /// The lowest free number, as a kernel gives it: code that keeps a number too long meets another's.
+    fn add(&mut self, descriptor: Descriptor) -> io::Result<Fd> {
+        if self.is_full() {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        let free = self.descriptors.iter().position(Option::is_none);
+        let index = free.unwrap_or_else(|| {
+            self.descriptors.push(None);
+            self.descriptors.len() - 1
+        });
+        self.descriptors[index] = Some(descriptor);
+        self.open += 1;
+        Ok(Fd(FIRST_FD + i32::try_from(index).expect("limited far below")))
+    }
+}
+
+/// When worlds begin: 2026-01-01 00:00:00 UTC.
+pub(super) fn wall_clock(now: Duration) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600) + now
+}
+
+/// 0 to 2 are taken in every process.
+const FIRST_FD: i32 = 3;

@@ -1,0 +1,162 @@
+//! Virtual time: the clock, the events to come in their order, the dice, and the trace that tells two runs apart.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::task::Waker;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::net::NetEvent;
+use super::ops::OpKey;
+
+/// Something that happens at a moment to come.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// An operation takes its next step.
+    Step(OpKey),
+    /// Something reaches a host.
+    Net(NetEvent),
+}
+
+/// What drives a world. Moments are durations since it began.
+pub(super) struct Engine {
+    now: Duration,
+    queue: BTreeMap<(Duration, u64), Event>,
+    scheduled: u64,
+    pub(super) rng: SmallRng,
+    trace: u64,
+    traced: u64,
+    print_trace: bool,
+    woken: Vec<Waker>,
+    rounds_at_this_moment: u32,
+}
+
+impl Engine {
+    pub(super) fn new(seed: u64) -> Self {
+        Self {
+            now: Duration::ZERO,
+            queue: BTreeMap::new(),
+            scheduled: 0,
+            rng: SmallRng::seed_from_u64(seed),
+            trace: FNV_OFFSET,
+            traced: 0,
+            print_trace: std::env::var_os("LANE_SIM_TRACE").is_some(),
+            woken: Vec::new(),
+            rounds_at_this_moment: 0,
+        }
+    }
+
+    pub(super) fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// Moves the clock. Time never goes back.
+    pub(super) fn advance_to(&mut self, moment: Duration) {
+        assert!(moment >= self.now, "the clock stands at {:?} and was to go back to {moment:?}", self.now);
+        if moment > self.now {
+            self.rounds_at_this_moment = 0;
+        }
+        self.now = moment;
+    }
+
+    /// Counts a round of the lanes; says how many there were without time passing.
+    pub(super) fn count_round(&mut self) -> u32 {
+        self.rounds_at_this_moment += 1;
+        self.rounds_at_this_moment
+    }
+
+    /// Schedules `event`; of events at the same moment the one scheduled first comes first.
+    pub(super) fn at(&mut self, moment: Duration, event: Event) {
+        self.queue.insert((moment.max(self.now), self.scheduled), event);
+        self.scheduled += 1;
+    }
+
+    pub(super) fn after(&mut self, delay: Duration, event: Event) {
+        self.at(self.now + delay, event);
+    }
+
+    /// When the next event comes.
+    pub(super) fn next_event_at(&self) -> Option<Duration> {
+        self.queue.first_key_value().map(|(&(moment, _), _)| moment)
+    }
+
+    /// The next event that is due now.
+    pub(super) fn pop_due(&mut self) -> Option<Event> {
+        let entry = self.queue.first_entry()?;
+        if entry.key().0 > self.now {
+            return None;
+        }
+        Some(entry.remove())
+    }
+
+    pub(super) fn events_pending(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether a fault of this rate strikes now.
+    pub(super) fn chance(&mut self, rate: f64) -> bool {
+        rate > 0.0 && self.rng.random_bool(rate.min(1.0))
+    }
+
+    /// A duration in `range`; its start when it is empty.
+    pub(super) fn between(&mut self, range: Range<Duration>) -> Duration {
+        if range.is_empty() {
+            return range.start;
+        }
+        let span = u64::try_from((range.end - range.start).as_nanos()).expect("delays are below 500 years");
+        range.start + Duration::from_nanos(self.rng.random_range(0..span))
+    }
+
+    pub(super) fn up_to(&mut self, most: Duration) -> Duration {
+        self.between(Duration::ZERO..most)
+    }
+
+    /// Some of `n`, at least one, at the given rate; else all.
+    pub(super) fn cut_short(&mut self, n: usize, rate: f64) -> usize {
+        if n > 1 && self.chance(rate) { self.rng.random_range(1..=n) } else { n }
+    }
+
+    /// Wakes a task once nothing of the world is borrowed.
+    pub(super) fn wake(&mut self, waker: Option<Waker>) {
+        self.woken.extend(waker);
+    }
+
+    /// Lets operations look again whether they can go on.
+    pub(super) fn wake_ops(&mut self, waiting: &mut Vec<OpKey>) {
+        for op in waiting.drain(..) {
+            self.after(Duration::ZERO, Event::Step(op));
+        }
+    }
+
+    pub(super) fn take_woken(&mut self) -> Vec<Waker> {
+        std::mem::take(&mut self.woken)
+    }
+
+    /// Adds to the trace: what happened, and the numbers that tell it from its like.
+    pub(super) fn note(&mut self, what: &'static str, numbers: &[u64]) {
+        if self.print_trace {
+            eprintln!("{:>14.6?} {what} {numbers:?}", self.now);
+        }
+        self.traced += 1;
+        let now = u64::try_from(self.now.as_nanos()).expect("worlds last less than 500 years");
+        self.trace = fnv(self.trace, what.as_bytes());
+        self.trace = fnv(self.trace, &now.to_le_bytes());
+        for number in numbers {
+            self.trace = fnv(self.trace, &number.to_le_bytes());
+        }
+    }
+
+    /// A number that two runs share only if all they did was the same, and how many notes it covers.
+    pub(super) fn trace(&self) -> (u64, u64) {
+        (self.trace, self.traced)
+    }
+}
+
+/// FNV-1a, the same on every machine and in every release.
+pub(super) fn fnv(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+pub(super) const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;

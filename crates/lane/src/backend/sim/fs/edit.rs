@@ -1,0 +1,224 @@
+//! Changes of a tree, as other programs of the host make them while a server serves it. Names are as safe as
+//! on a journalled disk: only the bytes of files can be torn.
+
+use std::cell::RefCell;
+use std::io;
+use std::rc::Rc;
+
+use super::content::Content;
+use super::resolve::{Rules, resolve, split_last};
+use super::{Disk, Inode, Node, errno};
+use crate::backend::sim::engine::Engine;
+use crate::fs::Timestamp;
+
+/// A name in a directory.
+pub(super) struct Place {
+    pub(super) parent: Rc<Inode>,
+    pub(super) name: Vec<u8>,
+}
+
+impl Disk {
+    /// Where `path` has its name; the directory must exist.
+    pub(super) fn place(&self, path: &[u8]) -> io::Result<Place> {
+        let (parent, name) = split_last(path);
+        if matches!(name, b"" | b"." | b"..") || name.contains(&0) {
+            return Err(errno(libc::EINVAL));
+        }
+        let rules = Rules { follow: true, keep_last: false, absolute: true };
+        let parent = resolve(&self.root, parent, rules)?;
+        parent.directory()?;
+        Ok(Place { parent, name: name.to_vec() })
+    }
+
+    /// What `path` names; a link at its end is followed when `follow`.
+    pub(super) fn find(&self, path: &[u8], follow: bool) -> io::Result<Rc<Inode>> {
+        resolve(&self.root, path, Rules { follow: true, keep_last: !follow, absolute: true })
+    }
+
+    /// Makes `path` and every directory above it.
+    pub(super) fn make_directories(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<()> {
+        let mut done = vec![b'/'];
+        for component in path.split(|&b| b == b'/').filter(|c| !c.is_empty()) {
+            done.extend_from_slice(component);
+            match self.find(&done, true) {
+                Ok(inode) => drop(inode.directory()?),
+                Err(_) => self.make_directory(&done, engine)?,
+            }
+            done.push(b'/');
+        }
+        Ok(())
+    }
+
+    /// Puts a file, link or special file at `path`; `EEXIST` when something has the name.
+    pub(super) fn create(&mut self, path: &[u8], node: Node, engine: &mut Engine) -> io::Result<Rc<Inode>> {
+        let place = self.place(path)?;
+        if place.get().is_some() {
+            return Err(errno(libc::EEXIST));
+        }
+        let inode = self.new_inode(node, engine);
+        self.put(&place, Rc::clone(&inode), engine);
+        Ok(inode)
+    }
+
+    /// Puts a new file at `path` in one step, in place of what had the name: write aside and rename.
+    pub(super) fn replace(&mut self, path: &[u8], bytes: Vec<u8>, engine: &mut Engine) -> io::Result<()> {
+        let place = self.place(path)?;
+        if let Some(before) = place.get() {
+            before.content()?;
+            before.unlink(self.stamp(engine));
+        }
+        let file = self.new_inode(Node::File(RefCell::new(Content::synced(bytes))), engine);
+        self.put(&place, file, engine);
+        Ok(())
+    }
+
+    /// Changes the bytes of the file at `path` in place.
+    pub(super) fn modify<R>(
+        &mut self,
+        path: &[u8],
+        engine: &mut Engine,
+        change: impl FnOnce(&mut Content) -> R,
+    ) -> io::Result<R> {
+        let inode = self.find(path, true)?;
+        let result = change(&mut inode.content()?.borrow_mut());
+        let stamp = self.stamp(engine);
+        inode.mtime.set(stamp);
+        inode.ctime.set(stamp);
+        self.notify(path, engine);
+        Ok(result)
+    }
+
+    /// Changes attributes of what `path` names.
+    pub(super) fn set_attributes(
+        &mut self,
+        path: &[u8],
+        mode: Option<u32>,
+        mtime: Option<Timestamp>,
+        engine: &mut Engine,
+    ) -> io::Result<()> {
+        let inode = self.find(path, false)?;
+        if let Some(mode) = mode {
+            inode.mode.set(mode & 0o7777);
+        }
+        if let Some(mtime) = mtime {
+            inode.mtime.set(mtime);
+        }
+        inode.ctime.set(self.stamp(engine));
+        self.notify(path, engine);
+        Ok(())
+    }
+
+    /// Takes a name away, with all beneath it.
+    pub(super) fn remove(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<()> {
+        let place = self.place(path)?;
+        let inode = place.take()?;
+        self.forget_tree(&inode, engine);
+        self.touch(&place, engine);
+        Ok(())
+    }
+
+    /// Moves a name, over a file that has the new one.
+    pub(super) fn rename(&mut self, from: &[u8], to: &[u8], engine: &mut Engine) -> io::Result<()> {
+        let (from, to) = (self.place(from)?, self.place(to)?);
+        let moved = from.get().ok_or_else(|| errno(libc::ENOENT))?;
+        if contains(&moved, &to.parent) {
+            return Err(errno(libc::EINVAL));
+        }
+        if let Some(before) = to.get() {
+            if Rc::ptr_eq(&before, &moved) {
+                return Ok(());
+            }
+            match (&before.node, &moved.node) {
+                (Node::Directory(entries), Node::Directory(_)) if entries.borrow().is_empty() => {}
+                (Node::Directory(_), Node::Directory(_)) => return Err(errno(libc::ENOTEMPTY)),
+                (Node::Directory(_), _) => return Err(errno(libc::EISDIR)),
+                (_, Node::Directory(_)) => return Err(errno(libc::ENOTDIR)),
+                _ => {}
+            }
+            before.unlink(self.stamp(engine));
+        }
+        from.take()?;
+        self.touch(&from, engine);
+        moved.ctime.set(self.stamp(engine));
+        self.watches.gone(&moved, engine);
+        self.put(&to, moved, engine);
+        Ok(())
+    }
+
+    /// Gives the file at `from` one more name.
+    pub(super) fn link(&mut self, from: &[u8], to: &[u8], engine: &mut Engine) -> io::Result<()> {
+        let inode = self.find(from, false)?;
+        inode.content()?;
+        let place = self.place(to)?;
+        if place.get().is_some() {
+            return Err(errno(libc::EEXIST));
+        }
+        inode.nlink.set(inode.nlink.get() + 1);
+        inode.ctime.set(self.stamp(engine));
+        self.put(&place, inode, engine);
+        Ok(())
+    }
+
+    fn make_directory(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<()> {
+        self.create(path, Node::Directory(RefCell::default()), engine).map(drop)
+    }
+
+    fn put(&mut self, place: &Place, inode: Rc<Inode>, engine: &mut Engine) {
+        let entries = place.parent.directory().expect("places are in directories");
+        entries.borrow_mut().insert(place.name.clone(), inode);
+        self.touch(place, engine);
+    }
+
+    /// A directory's entry has changed: its time moves and its watchers learn.
+    fn touch(&mut self, place: &Place, engine: &mut Engine) {
+        let stamp = self.stamp(engine);
+        place.parent.mtime.set(stamp);
+        place.parent.ctime.set(stamp);
+        self.watches.entry_changed(&place.parent, &place.name, engine);
+    }
+
+    /// What a name stands for has changed, not the name.
+    fn notify(&mut self, path: &[u8], engine: &mut Engine) {
+        if let Ok(place) = self.place(path) {
+            self.watches.entry_changed(&place.parent, &place.name, engine);
+        }
+    }
+
+    fn forget_tree(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
+        inode.unlink(self.stamp(engine));
+        if let Node::Directory(entries) = &inode.node {
+            // Emptied, as it must be before it can go: who holds it open sees no entries.
+            let entries = std::mem::take(&mut *entries.borrow_mut());
+            entries.values().for_each(|entry| self.forget_tree(entry, engine));
+            self.watches.gone(inode, engine);
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn get(&self) -> Option<Rc<Inode>> {
+        self.parent.directory().ok()?.borrow().get(&self.name).cloned()
+    }
+
+    fn take(&self) -> io::Result<Rc<Inode>> {
+        let entries = self.parent.directory()?;
+        let taken = entries.borrow_mut().remove(&self.name);
+        taken.ok_or_else(|| errno(libc::ENOENT))
+    }
+}
+
+impl Inode {
+    fn unlink(&self, stamp: Timestamp) {
+        self.nlink.set(self.nlink.get().saturating_sub(1));
+        self.ctime.set(stamp);
+    }
+}
+
+/// Whether `inner` is `outer` or lies beneath it.
+fn contains(outer: &Rc<Inode>, inner: &Rc<Inode>) -> bool {
+    Rc::ptr_eq(outer, inner)
+        || match &outer.node {
+            Node::Directory(entries) => entries.borrow().values().any(|entry| contains(entry, inner)),
+            _ => false,
+        }
+}

@@ -1,0 +1,151 @@
+//! What a server does to files: open, read, look up, list.
+
+use std::io;
+use std::rc::Rc;
+
+use rand::seq::SliceRandom;
+
+use super::resolve::{Rules, resolve, split_last};
+use super::{Disk, Inode, READ, errno};
+use crate::backend::sim::engine::Engine;
+use crate::fs::{DirEntry, FileKind, OpenHow, OpenKind, Stat};
+
+impl Disk {
+    /// Reads if the page cache has it: `None` is a miss.
+    pub(in crate::backend::sim) fn try_read(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        into: &mut [u8],
+        engine: &mut Engine,
+    ) -> io::Result<Option<usize>> {
+        if engine.chance(self.config.cold_read) {
+            inode.content()?;
+            return Ok(None);
+        }
+        self.read(inode, offset, into, engine).map(Some)
+    }
+
+    /// Reads; gives less than asked for at the end of the file, and at random.
+    pub(in crate::backend::sim) fn read(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        into: &mut [u8],
+        engine: &mut Engine,
+    ) -> io::Result<usize> {
+        let content = inode.content()?.borrow();
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes().len());
+        let n = into.len().min(content.bytes().len() - start);
+        if n > 0 && engine.chance(self.config.read_error) {
+            return Err(errno(libc::EIO));
+        }
+        let n = engine.cut_short(n, self.config.short_read);
+        into[..n].copy_from_slice(&content.bytes()[start..start + n]);
+        Ok(n)
+    }
+
+    /// A copy of up to `len` bytes for a socket.
+    pub(in crate::backend::sim) fn read_for_socket(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        len: usize,
+        engine: &mut Engine,
+    ) -> io::Result<Vec<u8>> {
+        let size = inode.content()?.borrow().bytes().len() as u64;
+        let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len.min(left)];
+        let n = self.read(inode, offset, &mut bytes, engine)?;
+        bytes.truncate(n);
+        Ok(bytes)
+    }
+
+    /// Brings pages in. They may be gone again by the next read.
+    pub(in crate::backend::sim) fn warm(&self, inode: &Inode, engine: &mut Engine) -> io::Result<()> {
+        inode.content()?;
+        self.may_fail(self.config.read_error, engine)
+    }
+
+    /// Opens from the name cache: `None` is a miss.
+    pub(in crate::backend::sim) fn try_open(
+        &self,
+        dir: &Rc<Inode>,
+        path: &[u8],
+        how: OpenHow,
+        engine: &mut Engine,
+    ) -> io::Result<Option<Rc<Inode>>> {
+        if engine.chance(self.config.cold_open) {
+            return Ok(None);
+        }
+        self.open(dir, path, how, engine).map(Some)
+    }
+
+    /// Opens `path` beneath `dir`.
+    pub(in crate::backend::sim) fn open(
+        &self,
+        dir: &Rc<Inode>,
+        path: &[u8],
+        how: OpenHow,
+        engine: &mut Engine,
+    ) -> io::Result<Rc<Inode>> {
+        self.may_fail(self.config.name_error, engine)?;
+        let rules = Rules { follow: how.symlinks, keep_last: false, absolute: false };
+        let inode = resolve(dir, path, rules)?;
+        if how.kind == OpenKind::Directory {
+            inode.directory()?;
+        }
+        inode.check_access(READ)?;
+        match inode.kind() {
+            FileKind::File | FileKind::Directory => Ok(inode),
+            FileKind::Symlink | FileKind::Other => Err(errno(libc::ENXIO)),
+        }
+    }
+
+    /// Opens the directory a volume exports, from the root of the tree.
+    pub(in crate::backend::sim) fn open_root(&self, path: &[u8]) -> io::Result<Rc<Inode>> {
+        let rules = Rules { follow: true, keep_last: false, absolute: true };
+        let inode = resolve(&self.root, path, rules)?;
+        inode.directory()?;
+        inode.check_access(READ)?;
+        Ok(inode)
+    }
+
+    /// Attributes of `path` beneath `dir`, not following a link at its end.
+    pub(in crate::backend::sim) fn stat_at(
+        &self,
+        dir: &Rc<Inode>,
+        path: &[u8],
+        engine: &mut Engine,
+    ) -> io::Result<Stat> {
+        self.may_fail(self.config.name_error, engine)?;
+        if split_last(path).1.is_empty() {
+            return Err(errno(libc::ENOENT));
+        }
+        let rules = Rules { follow: true, keep_last: true, absolute: false };
+        resolve(dir, path, rules).map(|inode| inode.stat())
+    }
+
+    /// Every entry, in an order nobody may rely on; `EFBIG` when there are more than `max`.
+    pub(in crate::backend::sim) fn entries(
+        &self,
+        dir: &Inode,
+        max: usize,
+        engine: &mut Engine,
+    ) -> io::Result<Vec<DirEntry>> {
+        self.may_fail(self.config.name_error, engine)?;
+        let entries = dir.directory()?.borrow();
+        if entries.len() > max {
+            return Err(errno(libc::EFBIG));
+        }
+        let entry =
+            |(name, inode): (&Vec<u8>, &Rc<Inode>)| DirEntry { name: name.clone(), stat: Some(inode.stat()) };
+        let mut listed: Vec<_> = entries.iter().map(entry).collect();
+        listed.shuffle(&mut engine.rng);
+        Ok(listed)
+    }
+
+    fn may_fail(&self, rate: f64, engine: &mut Engine) -> io::Result<()> {
+        if engine.chance(rate) { Err(errno(libc::EIO)) } else { Ok(()) }
+    }
+}

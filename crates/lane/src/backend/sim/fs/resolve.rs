@@ -1,0 +1,127 @@
+//! From a path to an inode: beneath a directory, by the rules of openat2's RESOLVE_BENEATH (`openat2(2)`),
+//! or from the root for a test's own look-ups.
+
+use std::io;
+use std::rc::Rc;
+
+use super::{Inode, Node, SEARCH, errno};
+
+/// How a path is walked.
+#[derive(Clone, Copy)]
+pub(super) struct Rules {
+    /// Links in the middle of the path, and at its end unless `keep_last`.
+    pub(super) follow: bool,
+    /// A link at the end of the path is itself what is looked for.
+    pub(super) keep_last: bool,
+    /// The start is the world's root: absolute paths start there and `..` stays there.
+    pub(super) absolute: bool,
+}
+
+/// Walks `path` from `start`.
+///
+/// # Errors
+/// `EXDEV` where the path leads out, `ELOOP` for links not followed or too many, `ENOENT`, `ENOTDIR`,
+/// `EACCES`, `ENAMETOOLONG`.
+pub(super) fn resolve(start: &Rc<Inode>, path: &[u8], rules: Rules) -> io::Result<Rc<Inode>> {
+    if path.len() >= PATH_MAX {
+        return Err(errno(libc::ENAMETOOLONG));
+    }
+    if path.is_empty() {
+        return Err(errno(libc::ENOENT));
+    }
+    let mut walk = Walk { at: vec![Rc::clone(start)], rules, links: 0 };
+    walk.follow(path, true)?;
+    Ok(walk.at.pop().expect("a walk never leaves its start"))
+}
+
+/// Splits the last component off. The name is empty when the path ends in a slash.
+pub(super) fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash.max(usize::from(slash == 0))], &path[slash + 1..]),
+        None => (b".", path),
+    }
+}
+
+struct Walk {
+    /// From the start to where the walk is.
+    at: Vec<Rc<Inode>>,
+    rules: Rules,
+    links: u32,
+}
+
+impl Walk {
+    /// Follows `path`; `last` tells whether it is the end of the whole walk.
+    fn follow(&mut self, path: &[u8], last: bool) -> io::Result<()> {
+        if path.first() == Some(&b'/') {
+            if !self.rules.absolute {
+                return Err(errno(libc::EXDEV));
+            }
+            self.at.truncate(1);
+        }
+        let mut components = path.split(|&b| b == b'/').filter(|c| !c.is_empty()).peekable();
+        let must_be_directory = path.last() == Some(&b'/');
+        while let Some(component) = components.next() {
+            let ends_here = last && components.peek().is_none() && !must_be_directory;
+            self.step(component, ends_here)?;
+        }
+        if must_be_directory {
+            self.here().directory()?;
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, name: &[u8], is_last: bool) -> io::Result<()> {
+        let directory = Rc::clone(self.here());
+        let entries = directory.directory()?;
+        directory.check_access(SEARCH)?;
+        match name {
+            b"." => return Ok(()),
+            b".." => return self.step_up(),
+            _ if name.len() > NAME_MAX => return Err(errno(libc::ENAMETOOLONG)),
+            _ => {}
+        }
+        let next = entries.borrow().get(name).cloned().ok_or_else(|| errno(libc::ENOENT))?;
+        let Node::Symlink(target) = &next.node else {
+            self.at.push(next);
+            return Ok(());
+        };
+        if is_last && self.rules.keep_last {
+            self.at.push(next);
+            return Ok(());
+        }
+        self.links += 1;
+        if !self.rules.follow || self.links > LINKS_MAX {
+            return Err(errno(libc::ELOOP));
+        }
+        self.follow(target, is_last)
+    }
+
+    fn step_up(&mut self) -> io::Result<()> {
+        if self.at.len() > 1 {
+            self.at.pop();
+            return Ok(());
+        }
+        if self.rules.absolute { Ok(()) } else { Err(errno(libc::EXDEV)) }
+    }
+
+    fn here(&self) -> &Rc<Inode> {
+        self.at.last().expect("a walk never leaves its start")
+    }
+}
+
+/// Linux's limits, bytes and links.
+const PATH_MAX: usize = 4096;
+const NAME_MAX: usize = 255;
+const LINKS_MAX: u32 = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::split_last;
+
+    #[test]
+    fn the_last_component_is_split_off() {
+        assert_eq!(split_last(b"a"), (&b"."[..], &b"a"[..]));
+        assert_eq!(split_last(b"/a"), (&b"/"[..], &b"a"[..]));
+        assert_eq!(split_last(b"/a/b"), (&b"/a"[..], &b"b"[..]));
+    }
+}

@@ -1,0 +1,104 @@
+//! A machine of a world: its addresses, files, lanes and power.
+
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::fs::Fs;
+use super::net::HostId;
+use super::world::Inner;
+use crate::buffer::BufferPool;
+use crate::context::{self, Lane};
+use crate::counters::LaneCounters;
+use crate::executor::Task;
+
+/// A handle on one machine. Clones name the same one; futures may hold one.
+#[derive(Clone)]
+pub struct Host {
+    pub(super) inner: Rc<Inner>,
+    id: HostId,
+}
+
+impl Host {
+    pub(super) fn new(inner: Rc<Inner>, id: HostId) -> Self {
+        Self { inner, id }
+    }
+
+    pub(super) fn id(&self) -> HostId {
+        self.id
+    }
+
+    /// One more address of this host.
+    ///
+    /// # Panics
+    /// When another host has it.
+    pub fn add_address(&self, ip: &str) {
+        let ip: IpAddr = ip.parse().unwrap_or_else(|_| panic!("{ip:?} is no IP address"));
+        self.inner.core.with_net(|net| net.add_address(self.id, ip));
+    }
+
+    /// One more lane of this host's process; returns its number. Hosts begin with lane 0.
+    pub fn add_lane(&self) -> usize {
+        self.inner.add_lane(self.id)
+    }
+
+    /// Starts a task on lane 0. It runs until it ends, or the host loses power, or the world goes.
+    pub fn spawn(&self, future: impl Future<Output = ()> + 'static) {
+        self.start_on(0, future).detach();
+    }
+
+    /// As [`Host::spawn`], on a lane of choice.
+    pub fn spawn_on(&self, lane: usize, future: impl Future<Output = ()> + 'static) {
+        self.start_on(lane, future).detach();
+    }
+
+    /// Starts a task on a lane; dropping what this returns cancels it.
+    pub fn start_on<T: 'static>(&self, lane: usize, future: impl Future<Output = T> + 'static) -> Task<T> {
+        let lane = self.lane(lane);
+        let _entered = context::enter(&lane);
+        lane.executor.spawn(future)
+    }
+
+    /// A lane's buffers, whose books tests check after the world is gone.
+    pub fn buffers(&self, lane: usize) -> BufferPool {
+        self.lane(lane).buffers.clone()
+    }
+
+    /// A lane's counters.
+    pub fn counters(&self, lane: usize) -> Arc<LaneCounters> {
+        Arc::clone(&self.lane(lane).counters)
+    }
+
+    /// This host's files.
+    pub fn fs(&self) -> Fs {
+        Fs::new(Rc::clone(&self.inner.core), self.id)
+    }
+
+    /// How many descriptors this host may have open; beyond it opens and accepts fail with `EMFILE`.
+    pub fn set_descriptors_max(&self, max: usize) {
+        self.inner.core.with(|state| state.hosts[self.id.0].descriptors_max = max);
+    }
+
+    /// Descriptors open now.
+    pub fn descriptors(&self) -> usize {
+        self.inner.core.with(|state| state.hosts[self.id.0].open())
+    }
+
+    /// The power goes, at once and without a packet: tasks end, sockets vanish, writes not synced are torn.
+    /// Peers find silence until the host is back, and resets after that.
+    ///
+    /// # Panics
+    /// When called from a task of this host: it would have to outlive itself.
+    pub fn lose_power(&self) {
+        self.inner.lose_power(self.id);
+    }
+
+    /// The power is back: the host has as many lanes as before, and no tasks. Start its server again.
+    pub fn restart(&self) {
+        self.inner.restart(self.id);
+    }
+
+    pub(super) fn lane(&self, lane: usize) -> Rc<Lane> {
+        self.inner.lane(self.id, lane)
+    }
+}

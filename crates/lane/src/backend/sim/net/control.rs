@@ -1,0 +1,173 @@
+//! What a test may do to the network while the world runs.
+
+use std::rc::Rc;
+
+use super::ports::{Protocol, Steered};
+use super::stream::Side;
+use crate::backend::sim::config::{LinkConfig, TcpConfig, UdpConfig};
+use crate::backend::sim::core::Core;
+use crate::backend::sim::host::Host;
+
+/// A handle on the network of a world. Clones act on the same network; futures may hold one.
+#[derive(Clone)]
+pub struct Net {
+    core: Rc<Core>,
+}
+
+/// What has happened on the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetStats {
+    /// Connections accepted.
+    pub connections: u64,
+    /// Attempts to connect that found no listener.
+    pub refused: u64,
+    /// Attempts put off because the accept queue was full.
+    pub accept_overflows: u64,
+    /// Resets that reached an end of a connection.
+    pub resets: u64,
+    /// Datagrams put on the way, each of a batch.
+    pub datagrams_sent: u64,
+    /// Datagrams that reached a socket, duplicates included.
+    pub datagrams_delivered: u64,
+    /// Datagrams lost at random.
+    pub lost: u64,
+    /// Datagrams lost to a partition or a host without power.
+    pub cut: u64,
+    /// Datagrams larger than a link's MTU.
+    pub too_big: u64,
+    /// Datagrams dropped because a link of limited width was busy.
+    pub queue_overflows: u64,
+    /// Datagrams dropped because the receiver did not take what came before.
+    pub receive_overflows: u64,
+    /// Datagrams for nobody.
+    pub unroutable: u64,
+    /// Datagrams that arrived twice.
+    pub duplicated: u64,
+    /// Datagrams that later ones could overtake.
+    pub reordered: u64,
+}
+
+impl Net {
+    pub(in crate::backend::sim) fn new(core: Rc<Core>) -> Self {
+        Self { core }
+    }
+
+    /// Cuts both ways between two hosts: datagrams vanish, streams stall and in the end time out.
+    pub fn partition(&self, a: &Host, b: &Host) {
+        self.partition_oneway(a, b);
+        self.partition_oneway(b, a);
+    }
+
+    /// Cuts the way from one host to another only.
+    pub fn partition_oneway(&self, from: &Host, to: &Host) {
+        self.core.with_net(|net| net.links.set_cut(from.id(), to.id(), true));
+    }
+
+    /// Mends both ways between two hosts.
+    pub fn heal(&self, a: &Host, b: &Host) {
+        self.core.with_net(|net| {
+            net.links.set_cut(a.id(), b.id(), false);
+            net.links.set_cut(b.id(), a.id(), false);
+        });
+    }
+
+    /// Mends every cut.
+    pub fn heal_all(&self) {
+        self.core.with_net(|net| net.links.heal_all());
+    }
+
+    /// Gives both ways between two hosts settings of their own.
+    pub fn set_link(&self, a: &Host, b: &Host, config: LinkConfig) {
+        self.set_link_oneway(a, b, config.clone());
+        self.set_link_oneway(b, a, config);
+    }
+
+    /// Gives one way settings of its own. What is on the way already keeps its time.
+    pub fn set_link_oneway(&self, from: &Host, to: &Host, config: LinkConfig) {
+        self.core.with_net(|net| net.links.set(from.id(), to.id(), config));
+    }
+
+    /// The settings of one way.
+    pub fn link(&self, from: &Host, to: &Host) -> LinkConfig {
+        self.core.with_net(|net| net.links.config(from.id(), to.id()))
+    }
+
+    /// Changes the settings of all links without settings of their own.
+    pub fn set_usual_link(&self, config: LinkConfig) {
+        self.core.with_net(|net| net.links.set_usual(config));
+    }
+
+    /// Changes how streams behave. Buffer sizes count for connections made from now on.
+    pub fn set_tcp(&self, change: impl FnOnce(&mut TcpConfig)) {
+        self.core.with_net(|net| change(&mut net.config.tcp));
+    }
+
+    /// Changes how datagram sockets behave.
+    pub fn set_udp(&self, change: impl FnOnce(&mut UdpConfig)) {
+        self.core.with_net(|net| change(&mut net.config.udp));
+    }
+
+    /// Resets every connection between two hosts at both ends, as a middlebox that lost its state does.
+    /// Returns how many there were.
+    pub fn reset_connections(&self, a: &Host, b: &Host) -> usize {
+        let (a, b) = (a.id(), b.id());
+        self.core.with_net_and_engine(|net, engine| {
+            let between = |c: &super::Conn| {
+                let [one, other] = [c.ends[0].host, c.ends[1].host];
+                (one, other) == (a, b) || (one, other) == (b, a)
+            };
+            let hit: Vec<_> = net.conns.iter().filter(|(_, c)| between(c)).map(|(&id, _)| id).collect();
+            for &id in &hit {
+                net.with_conn(id, engine, |c, around| {
+                    c.break_end(Side::Client, libc::ECONNRESET, around);
+                    c.break_end(Side::Server, libc::ECONNRESET, around);
+                });
+            }
+            net.stats.resets += 2 * hit.len() as u64;
+            hit.len()
+        })
+    }
+
+    /// Steers datagrams for a port of `host` among the sockets of its SO_REUSEPORT group, by their place in
+    /// it: the order in which they bound. `None`, or a place that does not exist, falls back to the hash.
+    pub fn steer_udp(
+        &self,
+        host: &Host,
+        port: u16,
+        steer: impl FnMut(Steered<'_>) -> Option<usize> + 'static,
+    ) {
+        self.core.with_net(|net| {
+            net.ports.set_steering(host.id(), Protocol::Udp, port, Some(Box::new(steer)));
+        });
+    }
+
+    /// As [`Net::steer_udp`], for new connections.
+    pub fn steer_tcp(
+        &self,
+        host: &Host,
+        port: u16,
+        steer: impl FnMut(Steered<'_>) -> Option<usize> + 'static,
+    ) {
+        self.core.with_net(|net| {
+            net.ports.set_steering(host.id(), Protocol::Tcp, port, Some(Box::new(steer)));
+        });
+    }
+
+    /// Takes the hooks of a port away.
+    pub fn unsteer(&self, host: &Host, port: u16) {
+        self.core.with_net(|net| {
+            net.ports.set_steering(host.id(), Protocol::Udp, port, None);
+            net.ports.set_steering(host.id(), Protocol::Tcp, port, None);
+        });
+    }
+
+    /// What has happened so far.
+    pub fn stats(&self) -> NetStats {
+        self.core.with_net(|net| net.stats)
+    }
+
+    /// Connections that still hold state at either end.
+    pub fn connections(&self) -> usize {
+        self.core.with_net(|net| net.connections())
+    }
+}

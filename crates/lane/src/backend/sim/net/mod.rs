@@ -1,0 +1,377 @@
+//! The simulated network: hosts with addresses, ports and sockets, and the links between them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::task::Waker;
+use std::time::Duration;
+
+use super::config::NetConfig;
+use super::engine::{Engine, Event};
+use super::ops::OpKey;
+use crate::backend::SocketOption;
+
+use self::link::Links;
+use self::ports::Ports;
+use self::stream::{Around, Conn, Side};
+use self::udp::{Packet, UdpSocket};
+
+mod byte_queue;
+mod connect;
+mod control;
+mod link;
+mod ports;
+mod stream;
+mod udp;
+
+pub use self::control::{Net, NetStats};
+pub use self::ports::Steered;
+
+/// Which host of a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(in crate::backend::sim) struct HostId(pub(in crate::backend::sim) usize);
+
+pub(in crate::backend::sim) type ConnId = u64;
+pub(in crate::backend::sim) type SocketId = u64;
+
+/// Every host's part of the network.
+pub(in crate::backend::sim) struct Network {
+    pub(in crate::backend::sim) config: NetConfig,
+    pub(in crate::backend::sim) stats: NetStats,
+    links: Links,
+    ports: Ports,
+    sockets: BTreeMap<SocketId, Socket>,
+    conns: BTreeMap<ConnId, Conn>,
+    next_id: u64,
+}
+
+/// What a socket is.
+enum Socket {
+    Stream(StreamSocket),
+    Listener(Listener),
+    Udp(UdpSocket),
+}
+
+/// A TCP socket's hold on its connection.
+struct StreamSocket {
+    host: HostId,
+    /// `None` before it connects.
+    conn: Option<(ConnId, Side)>,
+    send_buffer: Option<usize>,
+    pacing: Option<u64>,
+    reset_on_close: bool,
+}
+
+struct Listener {
+    host: HostId,
+    addr: SocketAddr,
+    backlog: usize,
+    queue: std::collections::VecDeque<ConnId>,
+    waker: Option<Waker>,
+    waiting: Vec<OpKey>,
+}
+
+/// Something that reaches a host, or that a host's own timers bring about.
+#[derive(Debug)]
+pub(super) enum NetEvent {
+    /// A client's wish to connect; `attempt` counts from 0.
+    Syn { conn: ConnId, attempt: u32 },
+    /// A server's consent.
+    SynAck { conn: ConnId, attempt: u32 },
+    /// The end of a connection, or of an attempt, as `side` learns it.
+    Reset { conn: ConnId, side: Side, errno: i32 },
+    /// The first segment that `side` sent has arrived.
+    Deliver { conn: ConnId, side: Side },
+    /// What `side` sent is acknowledged up to a position, and it may send up to another.
+    Ack { conn: ConnId, side: Side, upto: u64, limit: u64 },
+    /// Bytes held back for more to come have waited long enough.
+    Uncork { conn: ConnId, side: Side },
+    /// A datagram.
+    Datagram(Box<Packet>),
+    /// A socket whose send was refused takes datagrams again.
+    Drained(SocketId),
+}
+
+impl Network {
+    pub(super) fn new(config: NetConfig) -> Self {
+        Self {
+            links: Links::new(config.link.clone()),
+            ports: Ports::default(),
+            sockets: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            next_id: 0,
+            stats: NetStats::default(),
+            config,
+        }
+    }
+
+    /// Gives `host` one more address.
+    pub(super) fn add_address(&mut self, host: HostId, ip: IpAddr) {
+        self.ports.add_address(host, ip);
+    }
+
+    pub(super) fn host_with(&self, ip: IpAddr) -> Option<HostId> {
+        self.ports.host_with(ip)
+    }
+
+    /// Acts on an event.
+    pub(super) fn handle(&mut self, event: NetEvent, engine: &mut Engine) {
+        match event {
+            NetEvent::Syn { conn, attempt } => self.syn(conn, attempt, engine),
+            NetEvent::SynAck { conn, attempt } => self.syn_ack(conn, attempt, engine),
+            NetEvent::Reset { conn, side, errno } => self.reset(conn, side, errno, engine),
+            NetEvent::Deliver { conn, side } => self.with_conn(conn, engine, |c, around| {
+                c.deliver(side, around);
+            }),
+            NetEvent::Ack { conn, side, upto, limit } => self.with_conn(conn, engine, |c, around| {
+                c.acknowledged(side, upto, limit, around);
+            }),
+            NetEvent::Uncork { conn, side } => self.with_conn(conn, engine, |c, around| {
+                c.uncork(side, around);
+            }),
+            NetEvent::Datagram(packet) => self.datagram_arrives(*packet, engine),
+            NetEvent::Drained(socket) => self.drained(socket, engine),
+        }
+    }
+
+    /// Sends on a stream; `None` when its buffer is full.
+    pub(super) fn send(
+        &mut self,
+        socket: SocketId,
+        parts: &[io::IoSlice<'_>],
+        more: bool,
+        engine: &mut Engine,
+    ) -> io::Result<Option<usize>> {
+        let (conn, side) = self.stream_of(socket)?;
+        self.try_with_conn(conn, engine, |c, around| c.send(side, parts, more, around))?
+    }
+
+    /// Receives from a stream: bytes, none at its end, `None` when nothing has come and `waker` will be told.
+    pub(super) fn receive(
+        &mut self,
+        socket: SocketId,
+        waker: &Waker,
+        engine: &mut Engine,
+    ) -> io::Result<Option<Vec<u8>>> {
+        let (conn, side) = self.stream_of(socket)?;
+        self.try_with_conn(conn, engine, |c, around| {
+            let received = c.receive(side, around);
+            if let Ok(None) = received {
+                c.ends[side as usize].reader = Some(waker.clone());
+            }
+            received
+        })?
+    }
+
+    /// Whether an operation may go on: the socket takes or gives something. If not, the operation is told when.
+    pub(super) fn is_ready(&mut self, socket: SocketId, writable: bool, op: OpKey) -> io::Result<bool> {
+        let (ready, waiting) = match self.sockets.get_mut(&socket).ok_or_else(canceled)? {
+            Socket::Stream(stream) => {
+                let (id, side) = stream.conn.ok_or_else(not_connected)?;
+                let conn = self.conns.get_mut(&id).ok_or_else(not_connected)?;
+                let ready = if writable { conn.is_writable(side) } else { conn.is_readable(side) };
+                (ready, &mut conn.ends[side as usize].waiting)
+            }
+            Socket::Listener(listener) => (!writable && !listener.queue.is_empty(), &mut listener.waiting),
+            Socket::Udp(udp) => (udp.is_ready(writable), &mut udp.waiting),
+        };
+        if !ready {
+            waiting.push(op);
+        }
+        Ok(ready)
+    }
+
+    pub(super) fn shutdown(
+        &mut self,
+        socket: SocketId,
+        how: std::net::Shutdown,
+        engine: &mut Engine,
+    ) -> io::Result<()> {
+        use std::net::Shutdown;
+        let (conn, side) = self.stream_of(socket)?;
+        self.try_with_conn(conn, engine, |c, around| {
+            if c.ends[side as usize].broken {
+                return Err(not_connected());
+            }
+            if matches!(how, Shutdown::Read | Shutdown::Both) {
+                let end = &mut c.ends[side as usize];
+                end.read_shut = true;
+                around.engine.wake(end.reader.take());
+                around.engine.wake_ops(&mut end.waiting);
+            }
+            if matches!(how, Shutdown::Write | Shutdown::Both) {
+                c.finish_sending(side, around);
+            }
+            Ok(())
+        })?
+    }
+
+    pub(super) fn set_option(&mut self, socket: SocketId, option: SocketOption<'_>) -> io::Result<()> {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else {
+            return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
+        };
+        match option {
+            SocketOption::NoDelay(_) => {}
+            SocketOption::PacingRate(rate) => stream.pacing = Some(rate),
+            SocketOption::SendBuffer(bytes) => stream.send_buffer = Some(bytes.max(SEND_BUFFER_MIN)),
+            SocketOption::ResetOnClose => stream.reset_on_close = true,
+            // As a kernel without the tls module answers.
+            SocketOption::KtlsTransmit(_) => return Err(io::Error::from_raw_os_error(libc::ENOENT)),
+        }
+        self.apply_options(socket);
+        Ok(())
+    }
+
+    pub(super) fn local_addr(&self, socket: SocketId) -> io::Result<SocketAddr> {
+        match self.sockets.get(&socket).ok_or_else(canceled)? {
+            Socket::Listener(listener) => Ok(listener.addr),
+            Socket::Udp(udp) => Ok(udp.addr),
+            Socket::Stream(StreamSocket { conn: Some((id, side)), .. }) => {
+                Ok(self.conns.get(id).ok_or_else(not_connected)?.ends[*side as usize].addr)
+            }
+            Socket::Stream(_) => Ok(SocketAddr::from(([0, 0, 0, 0], 0))),
+        }
+    }
+
+    /// Closes a socket.
+    pub(super) fn close(&mut self, id: SocketId, engine: &mut Engine) {
+        match self.sockets.remove(&id) {
+            Some(Socket::Stream(StreamSocket { conn: Some((conn, side)), reset_on_close, .. })) => {
+                self.with_conn(conn, engine, |c, around| c.detach(side, reset_on_close, around));
+            }
+            Some(Socket::Listener(mut listener)) => {
+                self.ports.unbind(listener.host, ports::Protocol::Tcp, listener.addr, id);
+                engine.wake_ops(&mut listener.waiting);
+                for conn in listener.queue {
+                    self.with_conn(conn, engine, |c, around| c.detach(Side::Server, true, around));
+                }
+            }
+            Some(Socket::Udp(mut udp)) => {
+                self.ports.unbind(udp.host, ports::Protocol::Udp, udp.addr, id);
+                engine.wake_ops(&mut udp.waiting);
+            }
+            Some(Socket::Stream(_)) | None => {}
+        }
+    }
+
+    /// A host loses power with all its sockets: no packet tells its peers.
+    pub(super) fn lose_power(&mut self, host: HostId) {
+        for conn in self.conns.values_mut() {
+            for side in [Side::Client, Side::Server] {
+                if conn.ends[side as usize].host == host {
+                    conn.vanish(side);
+                }
+            }
+        }
+        let lost: Vec<SocketId> =
+            self.sockets.iter().filter(|(_, socket)| socket.host() == host).map(|(&id, _)| id).collect();
+        for id in lost {
+            match self.sockets.remove(&id) {
+                Some(Socket::Listener(l)) => self.ports.unbind(host, ports::Protocol::Tcp, l.addr, id),
+                Some(Socket::Udp(udp)) => self.ports.unbind(host, ports::Protocol::Udp, udp.addr, id),
+                Some(Socket::Stream(_)) | None => {}
+            }
+        }
+        self.links.set_down(host, true);
+    }
+
+    pub(super) fn regain_power(&mut self, host: HostId) {
+        self.links.set_down(host, false);
+    }
+
+    /// Connections that still hold state, for reports.
+    pub(super) fn connections(&self) -> usize {
+        self.conns.len()
+    }
+
+    fn reset(&mut self, conn: ConnId, side: Side, errno: i32, engine: &mut Engine) {
+        let Some(c) = self.conns.get(&conn) else { return };
+        let (from, to) = (c.ends[side.other() as usize].host, c.ends[side as usize].host);
+        // Nobody sends a reset twice. The end that waits for it learns of the loss when it next sends.
+        if self.links.is_cut(from, to) {
+            return;
+        }
+        self.stats.resets += 1;
+        self.with_conn(conn, engine, |c, around| c.break_end(side, errno, around));
+    }
+
+    fn stream_of(&self, socket: SocketId) -> io::Result<(ConnId, Side)> {
+        match self.sockets.get(&socket) {
+            Some(Socket::Stream(stream)) => stream.conn.ok_or_else(not_connected),
+            Some(_) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            None => Err(canceled()),
+        }
+    }
+
+    fn apply_options(&mut self, socket: SocketId) {
+        let Some(Socket::Stream(stream)) = self.sockets.get(&socket) else { return };
+        let Some((id, side)) = stream.conn else { return };
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let flow = &mut conn.flows[side as usize];
+        flow.pacing = stream.pacing.or(flow.pacing);
+        flow.send_buffer = stream.send_buffer.unwrap_or(flow.send_buffer);
+    }
+
+    /// Runs `act` on a connection if it still is one, and forgets it once it is over.
+    fn with_conn(&mut self, id: ConnId, engine: &mut Engine, act: impl FnOnce(&mut Conn, &mut Around<'_>)) {
+        // A connection that is gone has nothing left to tell.
+        let _ = self.try_with_conn(id, engine, act);
+    }
+
+    fn try_with_conn<R>(
+        &mut self,
+        id: ConnId,
+        engine: &mut Engine,
+        act: impl FnOnce(&mut Conn, &mut Around<'_>) -> R,
+    ) -> io::Result<R> {
+        let conn = self.conns.get_mut(&id).ok_or_else(not_connected)?;
+        let mut around = Around { id, links: &mut self.links, tcp: &self.config.tcp, engine };
+        let result = act(conn, &mut around);
+        if conn.is_over() {
+            let client = &conn.ends[Side::Client as usize];
+            self.ports.free_ephemeral(client.host, ports::Protocol::Tcp, client.addr.port());
+            self.conns.remove(&id);
+        }
+        Ok(result)
+    }
+
+    fn new_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+}
+
+impl Socket {
+    fn host(&self) -> HostId {
+        match self {
+            Self::Stream(stream) => stream.host,
+            Self::Listener(listener) => listener.host,
+            Self::Udp(udp) => udp.host,
+        }
+    }
+}
+
+/// IP and UDP headers of a datagram.
+fn datagram_headers(to: SocketAddr) -> usize {
+    if to.is_ipv6() { 48 } else { 28 }
+}
+
+fn canceled() -> io::Error {
+    io::Error::from_raw_os_error(libc::ECANCELED)
+}
+
+fn not_connected() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOTCONN)
+}
+
+/// What Linux makes of any smaller wish.
+const SEND_BUFFER_MIN: usize = 4608;
+
+/// A pause after which a refused socket takes datagrams again.
+const DRAIN_TIME: Duration = Duration::from_micros(50);
+
+impl From<NetEvent> for Event {
+    fn from(event: NetEvent) -> Self {
+        Self::Net(event)
+    }
+}

@@ -1,0 +1,481 @@
+//! Streams: what lies in a sender's buffer, on the wire and untaken at the receiver; windows, acknowledgements,
+//! half-close, resets, and stalls while the way is cut.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::byte_queue::ByteQueue;
+use super::link::{Links, time_for};
+use super::{ConnId, HostId, NetEvent};
+use crate::backend::sim::config::TcpConfig;
+use crate::backend::sim::engine::{Engine, Event};
+use crate::backend::sim::ops::OpKey;
+
+/// One connection, seen from above: both ends and both directions.
+pub(in crate::backend::sim) struct Conn {
+    pub(super) phase: Phase,
+    /// When the server's consent reaches the client; nothing of the server's may come before.
+    pub(super) opens_at: Duration,
+    /// Indexed by [`Side`].
+    pub(super) ends: [End; 2],
+    /// What each side sends, indexed by the sender's [`Side`].
+    pub(super) flows: [Flow; 2],
+    segment_max: usize,
+}
+
+/// Who of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend::sim) enum Side {
+    Client = 0,
+    Server = 1,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Connecting,
+    Open,
+    Failed(i32),
+}
+
+/// One end.
+pub(super) struct End {
+    pub(super) host: HostId,
+    pub(super) addr: SocketAddr,
+    pub(super) reader: Option<Waker>,
+    pub(super) waiting: Vec<OpKey>,
+    /// Told once to whoever asks next.
+    pub(super) error: Option<i32>,
+    /// Reset or timed out: nothing moves any more.
+    pub(super) broken: bool,
+    /// Closed by its owner.
+    pub(super) detached: bool,
+    pub(super) read_shut: bool,
+}
+
+/// One direction.
+#[derive(Default)]
+pub(super) struct Flow {
+    out: ByteQueue,
+    fin_wanted: bool,
+    fin_sent: bool,
+    corked: bool,
+    /// Positions in the stream: sent, acknowledged, and how far the receiver lets the sender go.
+    sent: u64,
+    acked: u64,
+    limit: u64,
+    pub(super) send_buffer: usize,
+    pub(super) pacing: Option<u64>,
+    paced_until: Duration,
+
+    wire: VecDeque<Segment>,
+    last_arrival: Duration,
+    delivering: bool,
+    stalled_since: Option<Duration>,
+    backoff: Duration,
+
+    pub(super) inbox: VecDeque<Vec<u8>>,
+    inbox_bytes: usize,
+    consumed: u64,
+    delivered: u64,
+    /// How far the sender was last told it may go.
+    offered: u64,
+    pub(super) eof: bool,
+}
+
+struct Segment {
+    arrival: Duration,
+    bytes: Vec<u8>,
+    fin: bool,
+}
+
+/// What a connection needs of the world while something happens to it.
+pub(super) struct Around<'a> {
+    pub(super) id: ConnId,
+    pub(super) links: &'a mut Links,
+    pub(super) tcp: &'a TcpConfig,
+    pub(super) engine: &'a mut Engine,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+impl Conn {
+    pub(super) fn new(ends: [End; 2], segment_max: usize, tcp: &TcpConfig) -> Self {
+        let flow = || Flow {
+            send_buffer: tcp.send_buffer,
+            limit: tcp.recv_buffer as u64,
+            offered: tcp.recv_buffer as u64,
+            ..Flow::default()
+        };
+        Self {
+            phase: Phase::Connecting,
+            opens_at: Duration::ZERO,
+            ends,
+            flows: [flow(), flow()],
+            segment_max,
+        }
+    }
+
+    /// The server consents; the client learns at `moment`.
+    pub(super) fn consent(&mut self, moment: Duration) {
+        self.opens_at = moment;
+        self.flows[Side::Server as usize].last_arrival = moment;
+    }
+
+    /// Takes what fits of `parts` into the send buffer.
+    pub(super) fn send(
+        &mut self,
+        side: Side,
+        parts: &[io::IoSlice<'_>],
+        more: bool,
+        around: &mut Around<'_>,
+    ) -> io::Result<Option<usize>> {
+        self.check_sendable(side)?;
+        let flow = &mut self.flows[side as usize];
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let room = flow.room().min(total);
+        if room == 0 && total > 0 {
+            return Ok(None);
+        }
+        let take = around.engine.cut_short(room, around.tcp.partial_send);
+        let mut left = take;
+        for part in parts {
+            let n = part.len().min(left);
+            flow.out.push(&part[..n]);
+            left -= n;
+        }
+        flow.corked = more;
+        self.pump(side, around);
+        if more {
+            // Segments held back for bytes that never come leave after all.
+            around.engine.after(CORK_MAX, Event::Net(NetEvent::Uncork { conn: around.id, side }));
+        }
+        Ok(Some(take))
+    }
+
+    /// Whether a send would take bytes or tell an error.
+    pub(super) fn is_writable(&self, side: Side) -> bool {
+        let (end, flow) = (&self.ends[side as usize], &self.flows[side as usize]);
+        end.broken || flow.fin_wanted || flow.room() * 3 >= flow.send_buffer
+    }
+
+    /// Whether a receive would give bytes, an end or an error.
+    pub(super) fn is_readable(&self, side: Side) -> bool {
+        let (end, flow) = (&self.ends[side as usize], &self.flows[side.other() as usize]);
+        end.broken || end.read_shut || flow.eof || !flow.inbox.is_empty()
+    }
+
+    /// The next received bytes, empty at the end; `None` when there are none yet.
+    pub(super) fn receive(&mut self, side: Side, around: &mut Around<'_>) -> io::Result<Option<Vec<u8>>> {
+        let end = &mut self.ends[side as usize];
+        let flow = &mut self.flows[side.other() as usize];
+        if let Some(mut chunk) = flow.inbox.pop_front() {
+            let n = around.engine.cut_short(chunk.len(), around.tcp.split);
+            if n < chunk.len() {
+                let rest = chunk.split_off(n);
+                flow.inbox.push_front(rest);
+            }
+            flow.inbox_bytes -= n;
+            flow.consumed += n as u64;
+            self.offer_window(side.other(), around);
+            return Ok(Some(chunk));
+        }
+        if let Some(errno) = end.error.take() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        Ok((end.broken || end.read_shut || flow.eof).then(Vec::new))
+    }
+
+    /// Ends the side's sending once what it sent before has left.
+    pub(super) fn finish_sending(&mut self, side: Side, around: &mut Around<'_>) {
+        self.flows[side as usize].fin_wanted = true;
+        self.flows[side as usize].corked = false;
+        self.pump(side, around);
+    }
+
+    /// The owner lets go. Untaken bytes, or `reset`, break the connection; else what was sent still leaves.
+    pub(super) fn detach(&mut self, side: Side, reset: bool, around: &mut Around<'_>) {
+        let end = &mut self.ends[side as usize];
+        end.detached = true;
+        end.reader = None;
+        around.engine.wake_ops(&mut end.waiting);
+        let untaken = !self.flows[side.other() as usize].inbox.is_empty();
+        if end.broken {
+            return;
+        }
+        let gave_up = side == Side::Client && self.phase == Phase::Connecting;
+        if reset || untaken || gave_up {
+            self.reset_from(side, around);
+        } else {
+            self.finish_sending(side, around);
+        }
+    }
+
+    /// The side's host loses power: no packet tells the other.
+    pub(super) fn vanish(&mut self, side: Side) {
+        let end = &mut self.ends[side as usize];
+        (end.broken, end.detached, end.reader) = (true, true, None);
+        end.waiting.clear();
+        self.flows[side as usize].drop_unsent();
+    }
+
+    /// Nobody holds an end and nothing is on its way.
+    pub(super) fn is_over(&self) -> bool {
+        let done = |end: &End, flow: &Flow| {
+            end.detached && (end.broken || (flow.out.is_empty() && flow.wire.is_empty()))
+        };
+        done(&self.ends[0], &self.flows[0]) && done(&self.ends[1], &self.flows[1])
+    }
+
+    /// Lets what a cork held back go.
+    pub(super) fn uncork(&mut self, side: Side, around: &mut Around<'_>) {
+        self.flows[side as usize].corked = false;
+        self.pump(side, around);
+    }
+
+    /// Puts on the wire what the receiver's window lets through.
+    pub(super) fn pump(&mut self, side: Side, around: &mut Around<'_>) {
+        if self.ends[side as usize].broken {
+            return;
+        }
+        let (from, to) = self.hosts(side);
+        let flow = &mut self.flows[side as usize];
+        let mut delay = around.links.stream_delay(from, to, around.engine);
+        while !flow.out.is_empty() && flow.sent < flow.limit {
+            let window = usize::try_from(flow.limit - flow.sent).unwrap_or(usize::MAX);
+            let n = flow.out.len().min(window).min(self.segment_max);
+            if flow.corked && flow.out.len() < self.segment_max {
+                break;
+            }
+            let n = around.engine.cut_short(n, around.tcp.split);
+            let bytes = flow.out.pop(n);
+            let start = flow.pace(n, around.engine.now());
+            let left = around.links.depart(from, to, n + HEADERS, start);
+            flow.put_on_wire(Segment { arrival: left + delay, bytes, fin: false });
+            // Most of a burst travels together.
+            if around.engine.chance(around.tcp.split) {
+                delay = around.links.stream_delay(from, to, around.engine);
+            }
+        }
+        if flow.fin_wanted && !flow.fin_sent && flow.out.is_empty() {
+            flow.fin_sent = true;
+            let left = around.links.depart(from, to, HEADERS, flow.paced_until.max(around.engine.now()));
+            flow.put_on_wire(Segment { arrival: left + delay, bytes: Vec::new(), fin: true });
+        }
+        flow.schedule_delivery(side, around);
+    }
+
+    /// Segments reach the receiver, or find the way cut.
+    pub(super) fn deliver(&mut self, side: Side, around: &mut Around<'_>) {
+        self.flows[side as usize].delivering = false;
+        let (from, to) = self.hosts(side);
+        if around.links.is_cut(from, to) || around.links.is_cut(to, from) {
+            self.stall(side, around);
+            return;
+        }
+        if !self.flows[side as usize].wire.is_empty() && around.engine.chance(around.tcp.reset) {
+            self.break_end(side, libc::ECONNRESET, around);
+            self.break_end(side.other(), libc::ECONNRESET, around);
+            return;
+        }
+        let receiver = &mut self.ends[side.other() as usize];
+        let flow = &mut self.flows[side as usize];
+        (flow.stalled_since, flow.backoff) = (None, Duration::ZERO);
+        let now = around.engine.now();
+        let mut refused = false;
+        while flow.wire.front().is_some_and(|segment| segment.arrival <= now) {
+            let segment = flow.wire.pop_front().expect("looked at above");
+            flow.delivered += segment.bytes.len() as u64;
+            around.engine.note("segment", &[around.id, side as u64, segment.bytes.len() as u64]);
+            flow.eof |= segment.fin;
+            refused |= receiver.broken || (receiver.detached && !segment.bytes.is_empty());
+            if receiver.read_shut {
+                flow.consumed += segment.bytes.len() as u64;
+            } else if !segment.bytes.is_empty() && !refused {
+                flow.inbox_bytes += segment.bytes.len();
+                flow.inbox.push_back(segment.bytes);
+            }
+        }
+        around.engine.wake(receiver.reader.take());
+        around.engine.wake_ops(&mut receiver.waiting);
+        if refused {
+            self.reset_from(side.other(), around);
+            return;
+        }
+        self.acknowledge(side, around);
+        self.flows[side as usize].schedule_delivery(side, around);
+    }
+
+    /// The sender learns what has arrived and how far it may go.
+    pub(super) fn acknowledged(&mut self, side: Side, upto: u64, limit: u64, around: &mut Around<'_>) {
+        let (from, to) = self.hosts(side);
+        if around.links.is_cut(to, from) {
+            if self.note_stall(side, around).is_some() {
+                let again = Event::Net(NetEvent::Ack { conn: around.id, side, upto, limit });
+                around.engine.after(ACK_AGAIN, again);
+            }
+            return;
+        }
+        let flow = &mut self.flows[side as usize];
+        flow.acked = flow.acked.max(upto);
+        flow.limit = flow.limit.max(limit);
+        self.pump(side, around);
+        if self.is_writable(side) {
+            around.engine.wake_ops(&mut self.ends[side as usize].waiting);
+        }
+    }
+
+    /// A reset reaches `side`.
+    pub(super) fn break_end(&mut self, side: Side, errno: i32, around: &mut Around<'_>) {
+        let end = &mut self.ends[side as usize];
+        if std::mem::replace(&mut end.broken, true) {
+            return;
+        }
+        around.engine.note("broken", &[around.id, side as u64, errno.unsigned_abs().into()]);
+        end.error = Some(errno);
+        around.engine.wake(end.reader.take());
+        around.engine.wake_ops(&mut end.waiting);
+        self.flows[side as usize].drop_unsent();
+        self.flows[side.other() as usize].wire.clear();
+        if self.phase == Phase::Connecting {
+            self.phase = Phase::Failed(errno);
+        }
+    }
+
+    /// Breaks `side` and tells the other with a reset, which overtakes what is in flight and may be lost.
+    fn reset_from(&mut self, side: Side, around: &mut Around<'_>) {
+        let end = &mut self.ends[side as usize];
+        end.broken = true;
+        let flow = &mut self.flows[side as usize];
+        flow.out.clear();
+        let (from, to) = self.hosts(side);
+        let delay = around.links.stream_delay(from, to, around.engine);
+        let reset = NetEvent::Reset { conn: around.id, side: side.other(), errno: libc::ECONNRESET };
+        around.engine.at(self.opens_at.max(around.engine.now() + delay), Event::Net(reset));
+    }
+
+    fn acknowledge(&mut self, side: Side, around: &mut Around<'_>) {
+        let (from, to) = self.hosts(side);
+        let flow = &mut self.flows[side as usize];
+        flow.offered = flow.offered.max(flow.consumed + around.tcp.recv_buffer as u64);
+        let ack = NetEvent::Ack { conn: around.id, side, upto: flow.delivered, limit: flow.offered };
+        let delay = around.links.stream_delay(to, from, around.engine);
+        around.engine.after(delay, Event::Net(ack));
+    }
+
+    /// Tells the sender of `side` that its receiver has made room, when there is enough to tell.
+    fn offer_window(&mut self, side: Side, around: &mut Around<'_>) {
+        let flow = &self.flows[side as usize];
+        let window = around.tcp.recv_buffer as u64;
+        let gained = (flow.consumed + window).saturating_sub(flow.offered);
+        if gained * 2 >= window || gained >= 2 * self.segment_max as u64 {
+            self.acknowledge(side, around);
+        }
+    }
+
+    fn stall(&mut self, side: Side, around: &mut Around<'_>) {
+        if let Some(backoff) = self.note_stall(side, around) {
+            self.flows[side as usize].delivering = true;
+            around.engine.after(backoff, Event::Net(NetEvent::Deliver { conn: around.id, side }));
+        }
+    }
+
+    /// How long to wait before trying again; `None` when the sender has given up.
+    fn note_stall(&mut self, side: Side, around: &mut Around<'_>) -> Option<Duration> {
+        let now = around.engine.now();
+        let flow = &mut self.flows[side as usize];
+        let since = *flow.stalled_since.get_or_insert(now);
+        if now - since >= around.tcp.timeout {
+            self.break_end(side, libc::ETIMEDOUT, around);
+            return None;
+        }
+        flow.backoff = (flow.backoff * 2).clamp(BACKOFF_MIN, BACKOFF_MAX);
+        Some(flow.backoff)
+    }
+
+    /// Sender and receiver of what `side` sends.
+    fn hosts(&self, side: Side) -> (HostId, HostId) {
+        (self.ends[side as usize].host, self.ends[side.other() as usize].host)
+    }
+
+    fn check_sendable(&mut self, side: Side) -> io::Result<()> {
+        let end = &mut self.ends[side as usize];
+        if let Some(errno) = end.error.take() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        if end.broken || self.flows[side as usize].fin_wanted {
+            return Err(io::Error::from_raw_os_error(libc::EPIPE));
+        }
+        Ok(())
+    }
+}
+
+impl End {
+    pub(super) fn new(host: HostId, addr: SocketAddr) -> Self {
+        Self {
+            host,
+            addr,
+            reader: None,
+            waiting: Vec::new(),
+            error: None,
+            broken: false,
+            detached: false,
+            read_shut: false,
+        }
+    }
+}
+
+impl Flow {
+    fn room(&self) -> usize {
+        let in_flight = usize::try_from(self.sent - self.acked).expect("bounded by the receiver's window");
+        self.send_buffer.saturating_sub(self.out.len() + in_flight)
+    }
+
+    /// When a paced sender may send `n` more bytes.
+    fn pace(&mut self, n: usize, now: Duration) -> Duration {
+        let start = self.paced_until.max(now);
+        if let Some(rate) = self.pacing {
+            self.paced_until = start + time_for(n, rate);
+        }
+        start
+    }
+
+    fn put_on_wire(&mut self, mut segment: Segment) {
+        segment.arrival = segment.arrival.max(self.last_arrival);
+        self.last_arrival = segment.arrival;
+        self.sent += segment.bytes.len() as u64;
+        self.wire.push_back(segment);
+    }
+
+    fn schedule_delivery(&mut self, side: Side, around: &mut Around<'_>) {
+        let Some(first) = self.wire.front() else { return };
+        if !self.delivering {
+            self.delivering = true;
+            around.engine.at(first.arrival, Event::Net(NetEvent::Deliver { conn: around.id, side }));
+        }
+    }
+
+    fn drop_unsent(&mut self) {
+        self.out.clear();
+        self.wire.clear();
+    }
+}
+
+/// Ethernet, IP and TCP headers of a segment, for links of limited width.
+const HEADERS: usize = 66;
+/// MSG_MORE holds bytes back no longer than this.
+const CORK_MAX: Duration = Duration::from_millis(200);
+/// Waits between attempts to get through a cut.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+const BACKOFF_MAX: Duration = Duration::from_secs(8);
+const ACK_AGAIN: Duration = Duration::from_millis(500);

@@ -1,0 +1,271 @@
+//! Datagrams: batches taken apart as GSO does, joined again at random as GRO does, and every way to get lost.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::task::Waker;
+
+use super::link::Fate;
+use super::ports::{Protocol, Steered};
+use super::{DRAIN_TIME, HostId, NetEvent, Network, Socket, SocketId, canceled, datagram_headers};
+use crate::backend::sim::engine::Engine;
+use crate::backend::sim::ops::OpKey;
+use crate::backend::{Datagram, DatagramBatch, UdpOptions};
+use crate::buffer::RecvBuf;
+
+/// A bound socket.
+pub(super) struct UdpSocket {
+    pub(super) host: HostId,
+    pub(super) addr: SocketAddr,
+    gro: bool,
+    recv_buffer: usize,
+    queue: VecDeque<Received>,
+    queued_bytes: usize,
+    /// Refuses sends until it has drained.
+    full: bool,
+    waker: Option<Waker>,
+    pub(super) waiting: Vec<OpKey>,
+}
+
+/// One datagram on its way.
+#[derive(Debug)]
+pub(in crate::backend::sim) struct Packet {
+    from: SocketAddr,
+    to: SocketAddr,
+    from_host: HostId,
+    to_host: HostId,
+    payload: Vec<u8>,
+}
+
+/// What has arrived in one buffer.
+struct Received {
+    from: SocketAddr,
+    to: SocketAddr,
+    bytes: Vec<u8>,
+    segment: usize,
+    /// A shorter datagram ended the run.
+    closed: bool,
+}
+
+impl Network {
+    pub(in crate::backend::sim) fn udp_bind(
+        &mut self,
+        host: HostId,
+        addr: SocketAddr,
+        options: &UdpOptions,
+    ) -> io::Result<SocketId> {
+        let id = self.new_id();
+        let addr = self.ports.bind(host, Protocol::Udp, addr, options.reuse_port, id)?;
+        let socket = UdpSocket {
+            host,
+            addr,
+            gro: options.gro,
+            recv_buffer: options.recv_buffer,
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            full: false,
+            waker: None,
+            waiting: Vec::new(),
+        };
+        self.sockets.insert(id, Socket::Udp(socket));
+        Ok(id)
+    }
+
+    /// Sends a batch; `None` when the socket takes nothing now.
+    pub(in crate::backend::sim) fn send_datagrams(
+        &mut self,
+        socket: SocketId,
+        batch: &DatagramBatch<'_>,
+        engine: &mut Engine,
+    ) -> io::Result<Option<usize>> {
+        let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
+        let host = udp.host;
+        let bytes: Vec<u8> = batch.parts.iter().flat_map(|part| part.iter().copied()).collect();
+        let segment = usize::from(batch.segment).max(1);
+        check_size(bytes.len(), segment)?;
+        if udp.full {
+            return Ok(None);
+        }
+        if engine.chance(self.config.udp.would_block) {
+            udp.full = true;
+            engine.after(DRAIN_TIME, NetEvent::Drained(socket).into());
+            return Ok(None);
+        }
+        let from = self.source_of(socket, batch)?;
+        let Some(to_host) = self.ports.route(host, batch.to.ip()) else {
+            self.stats.unroutable += 1;
+            return Ok(Some(bytes.len()));
+        };
+        let jitter = self.links.config(host, to_host).jitter;
+        let jitter = engine.up_to(jitter);
+        let send = |payload: &[u8]| Packet {
+            from,
+            to: batch.to,
+            from_host: host,
+            to_host,
+            payload: payload.to_vec(),
+        };
+        if bytes.is_empty() {
+            self.send_packet(send(&[]), jitter, engine);
+        }
+        for payload in bytes.chunks(segment) {
+            self.send_packet(send(payload), jitter, engine);
+        }
+        Ok(Some(bytes.len()))
+    }
+
+    /// Appends at most `max` buffers to `out`; says whether there were any. If not, `waker` will be told.
+    pub(in crate::backend::sim) fn receive_datagrams(
+        &mut self,
+        socket: SocketId,
+        out: &mut Vec<Datagram>,
+        max: usize,
+        waker: &Waker,
+    ) -> io::Result<bool> {
+        let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
+        if udp.queue.is_empty() {
+            udp.waker = Some(waker.clone());
+            return Ok(false);
+        }
+        let n = udp.queue.len().min(max);
+        for received in udp.queue.drain(..n) {
+            udp.queued_bytes -= received.bytes.len();
+            out.push(received.into_datagram());
+        }
+        Ok(true)
+    }
+
+    pub(super) fn drained(&mut self, socket: SocketId, engine: &mut Engine) {
+        if let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) {
+            udp.full = false;
+            engine.wake_ops(&mut udp.waiting);
+        }
+    }
+
+    pub(super) fn datagram_arrives(&mut self, packet: Packet, engine: &mut Engine) {
+        if self.links.is_cut(packet.from_host, packet.to_host) {
+            self.stats.cut += 1;
+            return;
+        }
+        let steered = Steered { from: packet.from, to: packet.to, payload: &packet.payload };
+        let receiver = self.ports.receiver(packet.to_host, Protocol::Udp, steered);
+        let Some(Socket::Udp(udp)) = receiver.and_then(|id| self.sockets.get_mut(&id)) else {
+            self.stats.unroutable += 1;
+            return;
+        };
+        if udp.queued_bytes + packet.payload.len() > udp.recv_buffer {
+            self.stats.receive_overflows += 1;
+            return;
+        }
+        engine.note("datagram", &[receiver.unwrap_or(0), packet.payload.len() as u64]);
+        self.stats.datagrams_delivered += 1;
+        udp.queued_bytes += packet.payload.len();
+        let joins = udp.gro && udp.queue.back().is_some_and(|last| last.can_join(&packet));
+        if joins && engine.chance(self.config.udp.coalesce) {
+            udp.queue.back_mut().expect("looked at above").join(&packet.payload);
+        } else {
+            udp.queue.push_back(Received::from(packet));
+        }
+        engine.wake(udp.waker.take());
+        engine.wake_ops(&mut udp.waiting);
+    }
+
+    fn send_packet(&mut self, packet: Packet, jitter: std::time::Duration, engine: &mut Engine) {
+        self.stats.datagrams_sent += 1;
+        let size = packet.payload.len() + datagram_headers(packet.to);
+        let (from, to) = (packet.from_host, packet.to_host);
+        match self.links.send_datagram(from, to, size, jitter, engine) {
+            Fate::Arrives(at) => engine.at(at, NetEvent::Datagram(Box::new(packet)).into()),
+            Fate::Overtaken(at) => {
+                self.stats.reordered += 1;
+                engine.at(at, NetEvent::Datagram(Box::new(packet)).into());
+            }
+            Fate::ArrivesTwice(first, second) => {
+                self.stats.duplicated += 1;
+                engine.at(first, NetEvent::Datagram(Box::new(packet.clone())).into());
+                engine.at(second, NetEvent::Datagram(Box::new(packet)).into());
+            }
+            Fate::Lost => self.stats.lost += 1,
+            Fate::Cut => self.stats.cut += 1,
+            Fate::TooBig => self.stats.too_big += 1,
+            Fate::QueueFull => self.stats.queue_overflows += 1,
+        }
+    }
+
+    fn source_of(&self, socket: SocketId, batch: &DatagramBatch<'_>) -> io::Result<SocketAddr> {
+        let Some(Socket::Udp(udp)) = self.sockets.get(&socket) else { return Err(canceled()) };
+        let ip = match batch.from {
+            Some(ip) if self.ports.owns(udp.host, ip) => ip,
+            Some(_) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            None if !udp.addr.ip().is_unspecified() => udp.addr.ip(),
+            None => self
+                .ports
+                .source(udp.host, batch.to.ip())
+                .ok_or_else(|| io::Error::from_raw_os_error(libc::ENETUNREACH))?,
+        };
+        Ok(SocketAddr::new(ip, udp.addr.port()))
+    }
+}
+
+impl UdpSocket {
+    pub(super) fn is_ready(&self, writable: bool) -> bool {
+        if writable { !self.full } else { !self.queue.is_empty() }
+    }
+}
+
+impl Packet {
+    fn clone(&self) -> Self {
+        Self { payload: self.payload.clone(), ..*self }
+    }
+}
+
+impl Received {
+    /// GRO joins datagrams of one flow and one size; the first shorter one ends the run.
+    fn can_join(&self, packet: &Packet) -> bool {
+        !self.closed
+            && self.from == packet.from
+            && self.to == packet.to
+            && !packet.payload.is_empty()
+            && packet.payload.len() <= self.segment
+            && self.bytes.len() / self.segment.max(1) < SEGMENTS_MAX
+            && self.bytes.len() + packet.payload.len() <= PAYLOAD_MAX
+    }
+
+    fn join(&mut self, payload: &[u8]) {
+        self.bytes.extend_from_slice(payload);
+        self.closed = payload.len() < self.segment;
+    }
+
+    fn into_datagram(self) -> Datagram {
+        Datagram {
+            segment: u16::try_from(self.segment).expect("no datagram is larger"),
+            buf: RecvBuf::from_vec(self.bytes),
+            from: self.from,
+            local: Some(self.to.ip()),
+            ifindex: 1,
+        }
+    }
+}
+
+impl From<Packet> for Received {
+    fn from(packet: Packet) -> Self {
+        let segment = packet.payload.len();
+        Self { from: packet.from, to: packet.to, bytes: packet.payload, segment, closed: false }
+    }
+}
+
+/// The kernel's limits on one send.
+fn check_size(bytes: usize, segment: usize) -> io::Result<()> {
+    if bytes > PAYLOAD_MAX {
+        return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+    }
+    if bytes.div_ceil(segment) > SEGMENTS_MAX {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    Ok(())
+}
+
+/// Datagrams of one GSO or GRO batch (UDP_MAX_SEGMENTS).
+const SEGMENTS_MAX: usize = 64;
+/// Largest UDP payload over IPv4.
+const PAYLOAD_MAX: usize = 65_507;

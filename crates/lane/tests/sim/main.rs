@@ -1,0 +1,65 @@
+//! The simulated backend, driven through the lane's own types: what holds on io_uring holds here, faults strike
+//! as told, and a seed repeats a run to the last event.
+
+mod fs;
+mod tcp;
+mod world;
+
+use std::net::SocketAddr;
+
+use lane::backend::ListenOptions;
+use lane::buffer::BufClass;
+use lane::net::{TcpListener, TcpStream};
+
+/// Listens on every address of the calling lane's host.
+fn listen(port: u16) -> TcpListener {
+    TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], port)), &ListenOptions::default()).unwrap()
+}
+
+async fn connect(to: &str) -> std::io::Result<TcpStream> {
+    TcpStream::connect(to.parse().unwrap()).await
+}
+
+/// Sends all of `bytes`.
+async fn send(stream: &TcpStream, bytes: &[u8]) -> std::io::Result<()> {
+    for chunk in bytes.chunks(BufClass::Small.bytes()) {
+        let mut buf = lane::current().buffers().get(BufClass::Small).await;
+        buf.append(chunk);
+        stream.send(buf, false).await.0?;
+    }
+    Ok(())
+}
+
+/// Receives until the end of the stream.
+async fn receive_all(stream: &TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    loop {
+        let bytes = stream.recv().await?;
+        if bytes.is_empty() {
+            return Ok(all);
+        }
+        all.extend_from_slice(&bytes);
+    }
+}
+
+/// Sends back what it receives until the end, for every connection to `port`.
+async fn echo_server(port: u16) {
+    let listener = listen(port);
+    loop {
+        let Ok(stream) = listener.accept().await else { continue };
+        lane::spawn(async move {
+            loop {
+                let Ok(received) = stream.recv().await else { return };
+                if received.is_empty() || send(&stream, &received).await.is_err() {
+                    return;
+                }
+            }
+        })
+        .detach();
+    }
+}
+
+/// Bytes that tell their place.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}

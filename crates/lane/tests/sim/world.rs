@@ -1,0 +1,168 @@
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use lane::backend::sim::{Config, Remains, World, seeds};
+use lane::buffer::BufClass;
+use lane::{spawn, time};
+
+use crate::{connect, echo_server, listen, pattern, receive_all, send};
+
+#[test]
+fn time_passes_only_when_every_lane_is_idle() {
+    let world = World::new(1, Config::default());
+    let host = world.host("10.0.0.1");
+    let began = Instant::now();
+    let slept = world.block_on(&host, async {
+        let before = time::now();
+        for _ in 0..1000 {
+            lane::yield_now().await;
+        }
+        assert_eq!(time::now(), before);
+        time::sleep(Duration::from_secs(3600)).await;
+        time::now() - before
+    });
+    assert_eq!(slept, Duration::from_secs(3600));
+    assert_eq!(world.now(), slept);
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+    let run = |seed| {
+        let world = World::new(seed, Config::rough());
+        let server = world.host("10.0.0.1");
+        server.fs().write("/srv/a", pattern(10_000)).unwrap();
+        server.spawn(echo_server(80));
+        let client = world.host("10.0.0.2");
+        world.block_on(&client, async {
+            let stream = connect("10.0.0.1:80").await.unwrap();
+            send(&stream, &pattern(50_000)).await.unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(receive_all(&stream).await.unwrap(), pattern(50_000));
+        });
+        (world.trace_hash(), world.now())
+    };
+    for seed in 0..10 {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+        assert_ne!(run(seed), run(seed + 1), "seed {seed}");
+    }
+}
+
+#[test]
+fn nothing_is_lent_and_nothing_is_open_once_the_tasks_are_gone() {
+    seeds(30, |seed| {
+        let world = World::new(seed, Config::rough());
+        let server = world.host("10.0.0.1");
+        server.fs().write("/srv/a", pattern(100_000)).unwrap();
+        server.spawn(echo_server(80));
+        let client = world.host("10.0.0.2");
+        world.block_on(&client, async move {
+            for _ in 0..3 {
+                // Left in the middle of whatever they do.
+                spawn(async {
+                    let stream = connect("10.0.0.1:80").await.unwrap();
+                    let mut buf = lane::current().buffers().get(BufClass::Large).await;
+                    buf.append(&pattern(200_000));
+                    let _ = stream.send(buf, false).await;
+                    time::sleep(Duration::from_secs(3600)).await;
+                })
+                .detach();
+            }
+            time::sleep(Duration::from_millis(seed)).await;
+        });
+        let pools = [server.buffers(0), client.buffers(0)];
+        assert_eq!(world.end(), Remains::default());
+        for pool in pools {
+            for class in [BufClass::Small, BufClass::Large] {
+                let usage = pool.usage(class);
+                assert_eq!((usage.free, usage.in_use), (usage.allocated, 0));
+            }
+        }
+    });
+}
+
+#[test]
+fn dropping_the_world_drops_what_its_tasks_own() {
+    let alive = Rc::new(());
+    let world = World::new(1, Config::default());
+    let host = world.host("10.0.0.1");
+    let held = (Rc::clone(&alive), host.clone());
+    host.spawn(async move {
+        let _held = held;
+        std::future::pending::<()>().await;
+    });
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(Rc::strong_count(&alive), 2);
+    drop(world);
+    assert_eq!(Rc::strong_count(&alive), 1);
+}
+
+#[test]
+fn a_world_where_nothing_can_happen_any_more_panics_with_its_seed_and_state() {
+    let panic = catch_unwind(|| {
+        let world = World::new(4711, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            let listener = listen(80);
+            listener.accept().await.unwrap();
+        });
+    })
+    .unwrap_err();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(message.starts_with("deadlock"), "{message}");
+    assert!(message.contains("10.0.0.1 lane 0: 1 tasks, 0 timers"), "{message}");
+    assert!(message.contains("LANE_SIM_SEED=4711 cargo test -p lane world::a_world"), "{message}");
+}
+
+#[test]
+fn a_world_that_never_ends_panics_at_its_limit() {
+    let panic = catch_unwind(|| {
+        let config = Config { time_limit: Duration::from_secs(60), ..Config::default() };
+        let world = World::new(1, config);
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            loop {
+                time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+    })
+    .unwrap_err();
+    assert!(panic.downcast_ref::<String>().unwrap().starts_with("nothing has ended within 60s"));
+}
+
+#[test]
+fn seeds_stop_at_the_first_that_fails() {
+    if std::env::var_os("LANE_SIM_SEED").is_some() || std::env::var_os("LANE_SIM_SEEDS").is_some() {
+        return;
+    }
+    let last = Cell::new(0);
+    let failed = catch_unwind(AssertUnwindSafe(|| {
+        seeds(10, |seed| {
+            last.set(seed);
+            assert!(seed < 3);
+        });
+    }));
+    assert!(failed.is_err());
+    assert_eq!(last.get(), 3);
+}
+
+#[test]
+fn lanes_of_one_host_send_each_other_messages() {
+    let world = World::new(1, Config::default());
+    let host = world.host("10.0.0.1");
+    let second = host.add_lane();
+    let (mut to_second, mut at_second) = lane::mailbox::mailbox(4);
+    let (mut to_first, mut at_first) = lane::mailbox::mailbox(4);
+    host.spawn_on(second, async move {
+        while let Some(number) = at_second.recv().await {
+            to_first.send((number, lane::current().id().0)).unwrap();
+        }
+    });
+    let answer = world.block_on(&host, async move {
+        to_second.send(5).unwrap();
+        at_first.recv().await
+    });
+    assert_eq!(answer, Some((5, 1)));
+}
