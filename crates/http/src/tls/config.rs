@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
@@ -206,6 +206,9 @@ pub enum ConfigError {
     /// The self-signed certificate cannot be made.
     #[error("cannot make a self-signed certificate: {0}")]
     Generate(String),
+    /// The system gives no random bytes.
+    #[error("the system's random source failed")]
+    Random(#[from] aws_lc_rs::error::Unspecified),
     /// rustls refuses the combination.
     #[error("TLS cannot be set up: {0}")]
     Rustls(#[from] rustls::Error),
@@ -254,7 +257,7 @@ impl TlsConfig {
     }
 
     fn provider(&self) -> CryptoProvider {
-        let mut provider = aws_lc_rs::default_provider();
+        let mut provider = rustls::crypto::aws_lc_rs::default_provider();
         if self.cipher_order == CipherOrder::Fastest {
             provider.cipher_suites.sort_by_key(speed_rank);
         }

@@ -15,6 +15,8 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 
+use super::config::ConfigError;
+
 const NAME_LEN: usize = 16;
 
 /// How long a key makes tickets. It reads them for as long again, so a stolen key opens at most two
@@ -44,13 +46,13 @@ impl TicketKeys {
     /// Fresh random keys that are replaced every [`ROTATION_PERIOD`].
     ///
     /// # Errors
-    /// When the system's random source fails.
-    pub fn new() -> Result<Self, Unspecified> {
+    /// [`ConfigError::Random`] when the system's random source fails.
+    pub fn new() -> Result<Self, ConfigError> {
         Self::with_period(ROTATION_PERIOD)
     }
 
     /// Fresh random keys that are replaced every `period`.
-    pub fn with_period(period: Duration) -> Result<Self, Unspecified> {
+    pub fn with_period(period: Duration) -> Result<Self, ConfigError> {
         let current = Arc::new(TicketKey::generate()?);
         Ok(Self {
             ring: ArcSwap::from_pointee(KeyRing { current, previous: None }),
@@ -61,7 +63,7 @@ impl TicketKeys {
     }
 
     /// Replaces the current key; tickets of the one before it can no longer be read.
-    pub fn rotate(&self) -> Result<(), Unspecified> {
+    pub fn rotate(&self) -> Result<(), ConfigError> {
         let current = Arc::new(TicketKey::generate()?);
         let previous = Some(Arc::clone(&self.ring.load().current));
         self.ring.store(Arc::new(KeyRing { current, previous }));
