@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::abort;
-use crate::ack::Ack;
+use crate::ack::{Ack, AckReason};
 use crate::call::{Call, DataOutcome};
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
@@ -185,7 +185,7 @@ impl Connection {
             self.on_connection_packet(now, header, payload, shared);
             return;
         }
-        if !self.route_to_call(now, header, shared) {
+        if !self.route_to_call(now, header, payload, shared) {
             return;
         }
         match header.kind {
@@ -316,10 +316,8 @@ impl Connection {
         let Some(mut call) = self.channels[channel].call.take() else { return };
         shared.stats.calls_finished += 1;
         shared.events.push_back(Event::Finished(call.handle));
-        let done = match call.side {
-            Side::Client => Some(Done { next: call.rx.next(), prompt: call.acks.prompt(), due: Due::Later }),
-            Side::Server => None,
-        };
+        let due = if call.side == Side::Client { Due::Later } else { Due::Implied };
+        let done = Some(Done { next: call.rx.next(), prompt: call.acks.prompt(), due, sent: 0 });
         call.clear(&mut shared.pool);
         self.end_channel(channel, done, shared);
     }
@@ -440,15 +438,15 @@ impl Connection {
     }
 }
 
-/// When the ACK for a finished client call goes out.
+/// When the next ACK for a finished call goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Set its timer in the next pass.
     Later,
     /// At this time.
     At(Instant),
-    /// In the next pass: the server asked.
-    Now,
+    /// In the next pass: the peer asked by a packet, or by a ping whose answer must say so.
+    Now(AckReason),
     /// Not at all unless asked.
     Implied,
 }

@@ -88,7 +88,10 @@ impl Call {
             }
             Verdict::InOrder | Verdict::Ahead => {}
         }
-        if !core.may_hold(self.rx.held()) || shared.pool.free_count() <= shared.reserved_from_readers {
+        // A large request is a reason to have the address proved, so that more of it may be held.
+        let may_hold = core.may_hold(self.rx.held());
+        core.proof.wanted |= !may_hold;
+        if !may_hold || shared.pool.free_count() <= shared.reserved_from_readers {
             shared.stats.no_buffers += 1;
             return DataOutcome::Done;
         }

@@ -12,13 +12,13 @@ pub(crate) struct Channel {
     pub(crate) call: Option<Box<Call>>,
     /// Kept from call to call: the path is the same.
     pub(crate) controller: Option<Box<dyn Controller>>,
-    /// Client: what to tell a server that still waits for the end of the last call.
+    /// What to tell a peer that still asks about the last call.
     pub(crate) done: Option<Done>,
     /// How we ended the last call, for peers that go on sending.
     pub(crate) aborted: Option<i32>,
 }
 
-/// The last client call of a channel, over but perhaps not yet acknowledged.
+/// The last call of a channel: over here, but perhaps the peer does not know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Done {
     /// One past its last packet.
@@ -26,6 +26,8 @@ pub(crate) struct Done {
     /// Serial to name in the ACK.
     pub(crate) prompt: u32,
     pub(crate) due: Due,
+    /// ACKs of a client that have gone out without being asked for.
+    pub(crate) sent: u8,
 }
 
 impl Channel {

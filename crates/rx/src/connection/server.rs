@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use super::{Connection, Control, Due, PROOF_RETRY};
 use crate::abort;
+use crate::ack::{Ack, AckReason};
 use crate::call::{Call, Delivery};
 use crate::event::{CallHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, serial_after};
@@ -51,31 +52,52 @@ impl Proof {
 
 impl Connection {
     /// Finds or makes the call a packet is for. False when the packet has been dealt with.
-    pub(super) fn route_to_call(&mut self, now: Instant, header: &Header, shared: &mut Shared) -> bool {
+    pub(super) fn route_to_call(
+        &mut self,
+        now: Instant,
+        header: &Header,
+        payload: &[u8],
+        shared: &mut Shared,
+    ) -> bool {
         let channel = &mut self.channels[header.channel()];
         if header.call == channel.number && channel.call.is_some() {
             return true;
         }
         match self.core.side {
             Side::Client => {
-                self.on_packet_after_reply(header, shared);
+                self.on_packet_after_reply(header, payload, shared);
                 false
             }
             Side::Server => self.route_to_server_call(now, header, shared),
         }
     }
 
-    /// The server missed our last ACK and asks or sends again.
-    fn on_packet_after_reply(&mut self, header: &Header, shared: &mut Shared) {
+    /// The server missed our last ACK and asks or sends again, or it answers our question whether it did.
+    fn on_packet_after_reply(&mut self, header: &Header, payload: &[u8], shared: &mut Shared) {
         let channel = &mut self.channels[header.channel()];
-        shared.stats.old_calls += 1;
-        let asks = header.kind == PacketType::Data || header.kind == PacketType::Ack && header.wants_ack();
-        if let Some(done) = &mut channel.done
-            && header.call == channel.number
-            && asks
+        if header.call == channel.number
+            && header.kind == PacketType::Ack
+            && Ack::parse(payload).is_ok_and(|ack| ack.reason == AckReason::PingResponse)
+            && let Some(done) = &mut channel.done
         {
+            done.due = Due::Implied;
+            return;
+        }
+        self.answer_for_done_call(header, shared);
+    }
+
+    /// Repeats the last word about a call that has ended well, if the packet asks for it.
+    fn answer_for_done_call(&mut self, header: &Header, shared: &mut Shared) {
+        shared.stats.old_calls += 1;
+        let channel = &mut self.channels[header.channel()];
+        let reason = match header.kind {
+            PacketType::Data => AckReason::Duplicate,
+            PacketType::Ack if header.wants_ack() => AckReason::PingResponse,
+            _ => return,
+        };
+        if let Some(done) = channel.done.as_mut().filter(|_| header.call == channel.number) {
             done.prompt = header.serial;
-            done.due = Due::Now;
+            done.due = Due::Now(reason);
             shared.mark_ready(&mut self.core);
         }
     }
@@ -115,7 +137,6 @@ impl Connection {
     }
 
     fn on_packet_for_ended_call(&mut self, now: Instant, header: &Header, shared: &mut Shared) -> bool {
-        shared.stats.old_calls += 1;
         if let Some(code) = self.channels[header.channel()].aborted
             && header.kind != PacketType::Abort
             && self.may_abort(now, shared)
@@ -123,6 +144,7 @@ impl Connection {
             let channel = header.channel() as u8;
             self.queue_control(Control::Abort { channel, call: header.call, code }, shared);
         }
+        self.answer_for_done_call(header, shared);
         false
     }
 

@@ -1,6 +1,6 @@
 //! What a connection sends in a transmit pass, and when it wants the next one.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand::Rng;
 
@@ -57,31 +57,51 @@ impl Connection {
                 None
             };
         }
-        match channel.done {
-            Some(done) if matches!(done.due, Due::Now) || matches!(done.due, Due::At(at) if now >= at) => {
-                channel.done = Some(Done { due: Due::Implied, ..done });
-                let packet = self.final_ack(index, done, shared)?;
-                Some(Prepared { packet, probe: false })
+        let done = channel.done.as_mut()?;
+        let (reason, due) = match done.due {
+            Due::Now(reason) => (reason, Due::Implied),
+            Due::At(at) if now >= at => {
+                done.sent += 1;
+                let again = Due::At(now + FINAL_ACK_RETRY * (1 << done.sent));
+                let reason = if done.sent == 1 { AckReason::Delay } else { AckReason::Ping };
+                (reason, if done.sent < FINAL_ACKS_MAX { again } else { Due::Implied })
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        done.due = due;
+        let done = *done;
+        let packet = self.final_ack(index, done, reason, shared)?;
+        Some(Prepared { packet, probe: false })
     }
 
-    /// Tells the server that the whole reply has arrived.
-    fn final_ack(&mut self, index: usize, done: Done, shared: &mut Shared) -> Option<PacketRef> {
+    /// Tells the peer that all of its stream has arrived. A client says so once by itself, and then asks a few
+    /// times whether it was heard: a server whose last packets went to an address that a NAT has taken from us
+    /// cannot ask.
+    fn final_ack(
+        &mut self,
+        index: usize,
+        done: Done,
+        reason: AckReason,
+        shared: &mut Shared,
+    ) -> Option<PacketRef> {
         let fields = AckFields {
             first: done.next,
             previous: done.next.saturating_sub(1),
             serial: done.prompt,
-            reason: AckReason::Delay,
+            reason,
             trailer: ack::Trailer { window: shared.config.receive_window.min(255), ..shared.trailer(0) },
             extended: shared.config.extensions,
         };
         let packet = shared.alloc_control()?;
         let len = ack::encode(shared.pool.payload_room(&packet), &fields, |_| 0, || None);
         shared.pool.set_payload_len(&packet, len);
+        if !self.core.may_send(HEADER_LEN + len, shared) {
+            shared.pool.free(packet);
+            return None;
+        }
         let call = self.channels[index].number;
-        let header = self.header(index as u8, call, PacketType::Ack, flags::SLOW_START_OK);
+        let bits = flags::SLOW_START_OK | if reason == AckReason::Ping { flags::REQUEST_ACK } else { 0 };
+        let header = self.header(index as u8, call, PacketType::Ack, bits);
         header.encode(shared.pool.buffer_mut(&packet).first_chunk_mut().expect("a buffer holds a header"));
         shared.stats.acks_sent += 1;
         Some(shared.pin_once(packet))
@@ -275,6 +295,9 @@ impl Connection {
     }
 }
 
+/// ACKs that a client sends unasked after a call, and the base of the doubling time between them.
+const FINAL_ACKS_MAX: u8 = 5;
+const FINAL_ACK_RETRY: Duration = Duration::from_millis(500);
 /// Packets in flight that make a call worth a path-MTU probe.
 const MTU_PROBE_IN_FLIGHT: u32 = 8;
 /// Longest PING ACK of a call that has received only its first burst, bytes.
