@@ -6,6 +6,7 @@
 //! the same order beside the kernel's and attaches a new program after every change.
 
 mod connection_id;
+mod presence;
 mod program;
 mod steering;
 
@@ -101,6 +102,9 @@ pub enum GroupError {
     /// A lane outside the steering, or without a socket in the group.
     #[error("lane {0} has no socket in this group")]
     NoSuchLane(usize),
+    /// Something still holds a descriptor of the lane's UDP socket, so the kernel still delivers to it.
+    #[error("the socket of lane {0} is still held open, by the lane itself or a child process")]
+    StillOpen(usize),
     /// The lane has a socket already.
     #[error("lane {0} has a socket in this group already")]
     AlreadyThere(usize),
@@ -132,8 +136,9 @@ impl Group {
 
     /// A descriptor of the lane's socket, for the lane to own.
     pub fn descriptor(&self, lane: usize) -> Result<OwnedFd, GroupError> {
-        let member = &self.members[self.position(lane)?];
-        let duplicate = member.socket.try_clone().map_err(|source| self.failed("duplicate", source))?;
+        let socket =
+            self.members[self.position(lane)?].socket.as_ref().ok_or(GroupError::NoSuchLane(lane))?;
+        let duplicate = socket.try_clone().map_err(|source| self.failed("duplicate", source))?;
         Ok(duplicate.into())
     }
 
@@ -158,20 +163,36 @@ impl Group {
     ///
     /// TCP: the listener stops even while the lane still holds its descriptor; connections that wait in it are
     /// reset. Rx: a UDP socket stays in the kernel's array until its last descriptor is closed, so the lane's
-    /// must be closed (and its ring gone) before.
+    /// must be closed (and its ring gone) before. A child process that was just forked holds descriptors too until
+    /// it executes; this waits a second for such. After [`GroupError::StillOpen`] the lane gets nothing, and
+    /// `remove` can be called again.
     pub fn remove(&mut self, lane: usize) -> Result<(), GroupError> {
         let position = self.position(lane)?;
-        let member = self.members.swap_remove(position);
-        if matches!(self.config.transport, Transport::Tcp { .. }) {
-            member.socket.shutdown(Shutdown::Both).map_err(|source| self.failed("shut down", source))?;
+        // Until the new program is attached nothing may be sent to the place that another socket moves into.
+        self.members[position].slot.draining = true;
+        self.attach()?;
+        let member = &mut self.members[position];
+        if let Some(socket) = member.socket.take()
+            && matches!(self.config.transport, Transport::Tcp { .. })
+        {
+            socket.shutdown(Shutdown::Both).map_err(|source| self.failed("shut down", source))?;
         }
-        drop(member);
+        if self.config.transport == Transport::Rx
+            && !presence::wait_until_closed(self.members[position].inode)
+        {
+            return Err(GroupError::StillOpen(lane));
+        }
+        self.members.swap_remove(position);
         self.attach()
     }
 
     /// Opens a socket for a lane that has none, at the end of the kernel's array, or ends its draining.
     pub fn restore(&mut self, lane: usize) -> Result<(), GroupError> {
         match self.position(lane) {
+            Ok(position) if self.members[position].socket.is_none() => {
+                self.remove(lane)?;
+                self.join(lane)?;
+            }
             Ok(position) if self.members[position].slot.draining => {
                 self.members[position].slot.draining = false
             }
@@ -210,7 +231,8 @@ impl Group {
         if let Transport::Tcp { backlog } = self.config.transport {
             socket.listen(backlog).map_err(|source| self.failed("listen on", source))?;
         }
-        self.members.push(Member { slot: Slot { lane, draining: false }, socket });
+        let inode = presence::inode(&socket).map_err(|source| self.failed("describe", source))?;
+        self.members.push(Member { slot: Slot { lane, draining: false }, socket: Some(socket), inode });
         Ok(())
     }
 
@@ -247,9 +269,9 @@ impl Group {
     }
 
     fn attach(&self) -> Result<(), GroupError> {
-        let Some(any) = self.members.first() else { return Ok(()) };
+        let Some(any) = self.members.iter().find_map(|member| member.socket.as_ref()) else { return Ok(()) };
         let address = self.config.address;
-        let attached = self.program()?.attach_to_reuseport_group(&any.socket);
+        let attached = self.program()?.attach_to_reuseport_group(any);
         attached.map_err(|source| GroupError::Attach { address, source })
     }
 
@@ -270,5 +292,7 @@ impl fmt::Debug for Group {
 
 struct Member {
     slot: Slot,
-    socket: Socket,
+    /// `None` while others still hold descriptors of a socket this group has let go of.
+    socket: Option<Socket>,
+    inode: u64,
 }
