@@ -352,3 +352,6 @@ const NOTIFY_ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Sizes the table of listings.
 const LISTING_ENTRIES_TYPICAL: usize = 64;
+
+#[cfg(test)]
+mod tests;
