@@ -61,8 +61,8 @@ impl Directory {
         self.volume.lookup(path.as_path()).await
     }
 
-    /// Every entry that is served, at most `max` before those not served are left out: names that cannot be
-    /// opened by clients anyway (devices, links that lead nowhere or out, hidden names) do not show.
+    /// Every entry that is served, without names that no look-up would give: devices, links that lead
+    /// nowhere or out, hidden names. These too count towards `max`.
     ///
     /// # Errors
     /// [`Error::TooLarge`] when there are more; as [`Volume::lookup`] otherwise.
@@ -105,8 +105,9 @@ impl Directory {
             Some(libc::EFBIG) => Error::TooLarge { max },
             _ => error.into(),
         })?;
+        let found = raw.len();
         let entries = self.served(raw).await;
-        let listing = Rc::new(CachedListing::new(entries, before.change_token(), vantage));
+        let listing = Rc::new(CachedListing::new(entries, found, before.change_token(), vantage));
         // Within the tick of the file system's clock a later change would leave the time stamp as it is.
         if before.is_settled(lane::time::wall_clock()) {
             cache.keep_listing(key, Rc::clone(&listing));

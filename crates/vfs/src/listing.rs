@@ -30,6 +30,8 @@ pub struct Entry {
 /// A listing and what it takes to believe it later.
 pub(crate) struct CachedListing {
     entries: Box<[Entry]>,
+    /// How many there were before those not served were left out.
+    found: usize,
     /// The directory's own, from before the entries were read.
     token: ChangeToken,
     vantage: Vantage,
@@ -54,7 +56,7 @@ impl Listing {
     }
 
     pub(crate) fn within(self, max: usize) -> Result<Self, Error> {
-        if self.len() > max { Err(Error::TooLarge { max }) } else { Ok(self) }
+        if self.cached.found > max { Err(Error::TooLarge { max }) } else { Ok(self) }
     }
 }
 
@@ -67,8 +69,8 @@ impl Deref for Listing {
 }
 
 impl CachedListing {
-    pub(crate) fn new(entries: Box<[Entry]>, token: ChangeToken, vantage: Vantage) -> Self {
-        Self { entries, token, vantage }
+    pub(crate) fn new(entries: Box<[Entry]>, found: usize, token: ChangeToken, vantage: Vantage) -> Self {
+        Self { entries, found, token, vantage }
     }
 
     /// Whether it is still to be believed of a directory whose token is `now`.

@@ -278,6 +278,41 @@ fn a_reading_given_up_does_not_hold_up_those_who_wait_for_it() {
     });
 }
 
+#[test]
+fn a_name_made_within_the_clock_tick_of_a_listing_shows_in_the_next() {
+    let mut config = Config::clean();
+    config.fs.timestamp_step = Duration::from_millis(10);
+    config.fs.delay = Duration::from_micros(1)..Duration::from_micros(1);
+    in_world(1, config, |world| async move {
+        // Nothing but the directory's own time stamp could tell.
+        let options = CacheOptions { watches_max: 0, ..patient() };
+        let volume = world.volume(options, VolumeOptions::default());
+        for n in 0..100 {
+            world.fs.write(&format!("/srv/f{n}"), "x").unwrap();
+            let root = lookup(&volume, "").await.unwrap().into_directory().unwrap().0;
+            assert_eq!(root.entries(1000).await.unwrap().len(), n + 1);
+        }
+        let stamps: Vec<_> = (0..100).map(|n| world.fs.stat(&format!("/srv/f{n}")).unwrap().mtime).collect();
+        assert!(stamps.windows(2).any(|pair| pair[0] == pair[1]));
+    });
+}
+
+#[test]
+fn a_volume_whose_directory_is_moved_goes_on_to_hear_of_changes() {
+    in_world(1, Config::clean(), |world| async move {
+        world.fs.write("/srv/page", "old").unwrap();
+        let volume = world.volume(patient(), VolumeOptions::default());
+        assert_eq!(text(&volume, "page").await.unwrap(), "old");
+        world.fs.rename("/srv", "/moved").unwrap();
+        time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(text(&volume, "page").await.unwrap(), "old");
+        world.fs.hard_link("/moved/page", "/keeps-old-alive").unwrap();
+        world.fs.replace("/moved/page", "new").unwrap();
+        time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(text(&volume, "page").await.unwrap(), "new");
+    });
+}
+
 /// One host of a world, seen from its lane.
 struct OnHost {
     host: Host,
