@@ -8,7 +8,7 @@ use lane::fs::{Dir, OpenHow, OpenKind, WatchEvent, watch_events};
 use lane::net::tcp::SentFile;
 use lane::{spawn, time};
 
-use crate::{connect, listen, pattern, receive_all};
+use crate::{accept, connect, listen, pattern, receive_all};
 
 #[test]
 fn names_never_lead_out_of_the_directory() {
@@ -87,7 +87,7 @@ fn a_file_goes_to_the_socket_whole_and_a_shorter_one_says_so() {
         let server = world.host("10.0.0.1");
         server.fs().write("/srv/file", pattern(300_000)).unwrap();
         server.spawn(async {
-            let stream = listen(80).accept().await.unwrap();
+            let stream = accept(&listen(80)).await;
             let root = Dir::open_root(Path::new("/srv")).unwrap();
             let file = root.open(&CString::new("file").unwrap(), OpenHow::FOLLOW).await.unwrap();
             let mut seen = 0;

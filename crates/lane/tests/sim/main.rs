@@ -1,15 +1,19 @@
 //! The simulated backend, driven through the lane's own types: what holds on io_uring holds here, faults strike
 //! as told, and a seed repeats a run to the last event.
 
+mod faults;
 mod fs;
 mod tcp;
+mod udp;
 mod world;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use lane::backend::ListenOptions;
 use lane::buffer::BufClass;
 use lane::net::{TcpListener, TcpStream};
+use lane::time;
 
 /// Listens on every address of the calling lane's host.
 fn listen(port: u16) -> TcpListener {
@@ -18,6 +22,16 @@ fn listen(port: u16) -> TcpListener {
 
 async fn connect(to: &str) -> std::io::Result<TcpStream> {
     TcpStream::connect(to.parse().unwrap()).await
+}
+
+/// The next connection, however often the host is short of something.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        if let Ok(stream) = listener.accept().await {
+            return stream;
+        }
+        time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 /// Sends all of `bytes`.
@@ -46,7 +60,7 @@ async fn receive_all(stream: &TcpStream) -> std::io::Result<Vec<u8>> {
 async fn echo_server(port: u16) {
     let listener = listen(port);
     loop {
-        let Ok(stream) = listener.accept().await else { continue };
+        let stream = accept(&listener).await;
         lane::spawn(async move {
             loop {
                 let Ok(received) = stream.recv().await else { return };

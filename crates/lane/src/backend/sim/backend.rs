@@ -201,6 +201,7 @@ impl Backend for SimBackend {
             if state.hosts[self.host.0].is_full() {
                 return Err(io::Error::from_raw_os_error(libc::EMFILE));
             }
+            state.net.accept_fails(&mut state.engine)?;
             let (socket, peer) = state.net.accept(listener).expect("one waits");
             state.name_socket(self.host, socket).map(|fd| Some((fd, peer)))
         });

@@ -69,6 +69,9 @@ pub struct TcpConfig {
     pub split: f64,
     /// Rate of sends that take only part of what fits.
     pub partial_send: f64,
+    /// Rate of accepts that fail, with `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM` or `ECONNABORTED`; the
+    /// connection waits on.
+    pub accept_error: f64,
     /// Rate of deliveries at which something on the way resets the connection.
     pub reset: f64,
     /// How long a connection stands a partition before it is reset. Attempts to connect give up after it too.
@@ -82,6 +85,8 @@ pub struct UdpConfig {
     pub coalesce: f64,
     /// Rate of sends refused for a moment, as by a full device queue.
     pub would_block: f64,
+    /// Rate of batches of which only the first datagrams are taken.
+    pub partial_send: f64,
 }
 
 /// The file system of one host.
@@ -137,7 +142,9 @@ impl Config {
         config.net.tcp.partial_send = 0.5;
         config.net.tcp.send_buffer = 16 << 10;
         config.net.tcp.recv_buffer = 16 << 10;
+        config.net.tcp.accept_error = 0.1;
         config.net.udp.would_block = 0.1;
+        config.net.udp.partial_send = 0.1;
         config.fs.cold_read = 0.5;
         config.fs.cold_open = 0.5;
         config.fs.short_read = 0.5;
@@ -189,6 +196,7 @@ impl Default for TcpConfig {
             segments: vec![536, 1448, 8948, 65_160],
             split: 0.1,
             partial_send: 0.1,
+            accept_error: 0.0,
             reset: 0.0,
             timeout: Duration::from_secs(120),
         }
@@ -197,7 +205,7 @@ impl Default for TcpConfig {
 
 impl Default for UdpConfig {
     fn default() -> Self {
-        Self { coalesce: 0.8, would_block: 0.01 }
+        Self { coalesce: 0.8, would_block: 0.01, partial_send: 0.0 }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Connections begin: listeners, the three-way handshake, refusals, and accept queues that are full.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -57,15 +57,24 @@ impl Network {
         Ok(!listener.queue.is_empty())
     }
 
+    /// Whether an accept fails now though a connection waits: the world is short of something.
+    pub(in crate::backend::sim) fn accept_fails(&self, engine: &mut Engine) -> io::Result<()> {
+        if !engine.chance(self.config.tcp.accept_error) {
+            return Ok(());
+        }
+        let errors = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ECONNABORTED];
+        Err(io::Error::from_raw_os_error(errors[engine.rng.random_range(0..errors.len())]))
+    }
+
     /// Takes the connection that has waited longest, with its peer's address.
     pub(in crate::backend::sim) fn accept(&mut self, listener: SocketId) -> Option<(SocketId, SocketAddr)> {
         let Some(Socket::Listener(listener)) = self.sockets.get_mut(&listener) else { return None };
         let (host, conn) = (listener.host, listener.queue.pop_front()?);
         let id = self.new_id();
         self.sockets.insert(id, Socket::Stream(StreamSocket::new(host, Some((conn, Side::Server)))));
-        let peer = self.conns.get(&conn).map_or(NOBODY, |c| c.ends[Side::Client as usize].addr);
         self.stats.connections += 1;
-        Some((id, peer))
+        let conn = self.conns.get(&conn).expect("a connection lives as long as an end is held");
+        Some((id, conn.ends[Side::Client as usize].addr))
     }
 
     /// Starts to connect, or looks how far it has come: `Ok(false)` is "not yet", and `op` is told when.
@@ -103,7 +112,9 @@ impl Network {
         let ip = self.ports.source(host, to.ip()).ok_or_else(unreachable)?;
         let port = self.ports.draw_ephemeral(host, Protocol::Tcp)?;
         let target = self.ports.route(host, to.ip());
-        let ends = [End::new(host, SocketAddr::new(ip, port)), End::new(target.unwrap_or(host), to)];
+        let mut ends = [End::new(host, SocketAddr::new(ip, port)), End::new(target.unwrap_or(host), to)];
+        // Until a listener queues it, nobody holds the server's end.
+        ends[Side::Server as usize].detached = true;
         let segments = &self.config.tcp.segments;
         let segment_max = segments[engine.rng.random_range(0..segments.len())];
         let conn = self.new_id();
@@ -154,7 +165,9 @@ impl Network {
         listener.queue.push_back(conn);
         engine.wake(listener.waker.take());
         engine.wake_ops(&mut listener.waiting);
-        self.conns.get_mut(&conn).expect("seen above").consent(engine.now() + delay);
+        let c = self.conns.get_mut(&conn).expect("seen above");
+        c.ends[Side::Server as usize].detached = false;
+        c.consent(engine.now() + delay);
         engine.after(delay, NetEvent::SynAck { conn, attempt: 0 }.into());
     }
 
@@ -201,5 +214,3 @@ impl StreamSocket {
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// How long a host looks for a neighbour that is not there.
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(3);
-/// The peer of a connection that ended while it waited to be accepted.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);

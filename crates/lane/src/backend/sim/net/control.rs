@@ -92,6 +92,24 @@ impl Net {
         self.core.with_net(|net| net.links.config(from.id(), to.id()))
     }
 
+    /// Puts an address translator before a host: others see its datagrams come from `public`, at ports of the
+    /// translator's choice, and reach it only there or directly. Streams pass untranslated.
+    ///
+    /// # Panics
+    /// When another host has the address, or `public` is no IP address.
+    pub fn put_behind_nat(&self, host: &Host, public: &str) {
+        let public = public.parse().unwrap_or_else(|_| panic!("{public:?} is no IP address"));
+        self.core.with_net(|net| {
+            net.ports.lead_to(host.id(), public);
+            net.nats.install(host.id(), public);
+        });
+    }
+
+    /// The translator before a host forgets its ports: the host's sockets are seen at others from now on.
+    pub fn rebind_nat(&self, host: &Host) {
+        self.core.with_net(|net| net.nats.rebind(host.id()));
+    }
+
     /// Changes the settings of all links without settings of their own.
     pub fn set_usual_link(&self, config: LinkConfig) {
         self.core.with_net(|net| net.links.set_usual(config));
@@ -130,6 +148,7 @@ impl Net {
 
     /// Steers datagrams for a port of `host` among the sockets of its SO_REUSEPORT group, by their place in
     /// it: the order in which they bound. `None`, or a place that does not exist, falls back to the hash.
+    /// The hook sees packets of groups only, and must not touch the world.
     pub fn steer_udp(
         &self,
         host: &Host,

@@ -12,6 +12,7 @@ use super::ops::OpKey;
 use crate::backend::SocketOption;
 
 use self::link::Links;
+use self::nat::Nats;
 use self::ports::Ports;
 use self::stream::{Around, Conn, Side};
 use self::udp::{Packet, UdpSocket};
@@ -20,6 +21,7 @@ mod byte_queue;
 mod connect;
 mod control;
 mod link;
+mod nat;
 mod ports;
 mod stream;
 mod udp;
@@ -40,6 +42,7 @@ pub(in crate::backend::sim) struct Network {
     pub(in crate::backend::sim) stats: NetStats,
     links: Links,
     ports: Ports,
+    nats: Nats,
     sockets: BTreeMap<SocketId, Socket>,
     conns: BTreeMap<ConnId, Conn>,
     next_id: u64,
@@ -97,6 +100,7 @@ impl Network {
         Self {
             links: Links::new(config.link.clone()),
             ports: Ports::default(),
+            nats: Nats::default(),
             sockets: BTreeMap::new(),
             conns: BTreeMap::new(),
             next_id: 0,

@@ -49,9 +49,14 @@ struct Binding {
 
 impl Ports {
     pub(super) fn add_address(&mut self, host: HostId, ip: IpAddr) {
+        self.lead_to(host, ip);
+        self.addresses.entry(host).or_default().push(ip);
+    }
+
+    /// Leads packets for `ip` to `host`, which does not have that address itself.
+    pub(super) fn lead_to(&mut self, host: HostId, ip: IpAddr) {
         let before = self.owners.insert(ip, host);
         assert!(before.is_none_or(|owner| owner == host), "{ip} belongs to another host");
-        self.addresses.entry(host).or_default().push(ip);
     }
 
     pub(super) fn host_with(&self, ip: IpAddr) -> Option<HostId> {
@@ -73,7 +78,7 @@ impl Ports {
     }
 
     pub(super) fn owns(&self, host: HostId, ip: IpAddr) -> bool {
-        ip.is_loopback() || self.host_with(ip) == Some(host)
+        ip.is_loopback() || self.addresses.get(&host).is_some_and(|own| own.contains(&ip))
     }
 
     /// Binds `socket`; port 0 draws a free one.
@@ -135,6 +140,9 @@ impl Ports {
         let exact = bindings.iter().find(|binding| binding.ip == packet.to.ip());
         let wildcard = || bindings.iter().find(|b| b.ip.is_unspecified() && overlap(b.ip, packet.to.ip()));
         let group = &exact.or_else(wildcard)?.sockets;
+        if let [only] = group[..] {
+            return Some(only);
+        }
         let steer = self.steering.get_mut(&(host, protocol, port));
         let steered = steer.and_then(|steer| steer(packet)).and_then(|place| group.get(place));
         Some(*steered.unwrap_or_else(|| &group[hash(packet) as usize % group.len()]))

@@ -80,9 +80,7 @@ impl Network {
     ) -> io::Result<Option<usize>> {
         let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
         let host = udp.host;
-        let bytes: Vec<u8> = batch.parts.iter().flat_map(|part| part.iter().copied()).collect();
-        let segment = usize::from(batch.segment).max(1);
-        check_size(bytes.len(), segment)?;
+        let segment = check_segment(batch)?;
         if udp.full {
             return Ok(None);
         }
@@ -91,27 +89,28 @@ impl Network {
             engine.after(DRAIN_TIME, NetEvent::Drained(socket).into());
             return Ok(None);
         }
-        let from = self.source_of(socket, batch)?;
+        let bytes = concat(batch.parts);
+        let datagrams = bytes.len().div_ceil(segment).clamp(1, SEGMENTS_MAX);
+        let datagrams = engine.cut_short(datagrams, self.config.udp.partial_send);
+        let sent = bytes.len().min(datagrams * segment);
+        let mut from = self.source_of(socket, batch)?;
         let Some(to_host) = self.ports.route(host, batch.to.ip()) else {
-            self.stats.unroutable += 1;
-            return Ok(Some(bytes.len()));
+            self.stats.datagrams_sent += datagrams as u64;
+            self.stats.unroutable += datagrams as u64;
+            return Ok(Some(sent));
         };
+        if to_host != host {
+            from = self.nats.outward(host, from);
+        }
+        // What leaves in one call travels together.
         let jitter = self.links.config(host, to_host).jitter;
         let jitter = engine.up_to(jitter);
-        let send = |payload: &[u8]| Packet {
-            from,
-            to: batch.to,
-            from_host: host,
-            to_host,
-            payload: payload.to_vec(),
-        };
-        if bytes.is_empty() {
-            self.send_packet(send(&[]), jitter, engine);
+        for n in 0..datagrams {
+            let payload = bytes[n * segment..sent.min((n + 1) * segment)].to_vec();
+            let packet = Packet { from, to: batch.to, from_host: host, to_host, payload };
+            self.send_packet(packet, jitter, engine);
         }
-        for payload in bytes.chunks(segment) {
-            self.send_packet(send(payload), jitter, engine);
-        }
-        Ok(Some(bytes.len()))
+        Ok(Some(sent))
     }
 
     /// Appends at most `max` buffers to `out`; says whether there were any. If not, `waker` will be told.
@@ -142,11 +141,16 @@ impl Network {
         }
     }
 
-    pub(super) fn datagram_arrives(&mut self, packet: Packet, engine: &mut Engine) {
+    pub(super) fn datagram_arrives(&mut self, mut packet: Packet, engine: &mut Engine) {
         if self.links.is_cut(packet.from_host, packet.to_host) {
             self.stats.cut += 1;
             return;
         }
+        let Some(to) = self.nats.inward(packet.to_host, packet.to) else {
+            self.stats.unroutable += 1;
+            return;
+        };
+        packet.to = to;
         let steered = Steered { from: packet.from, to: packet.to, payload: &packet.payload };
         let receiver = self.ports.receiver(packet.to_host, Protocol::Udp, steered);
         let Some(Socket::Udp(udp)) = receiver.and_then(|id| self.sockets.get_mut(&id)) else {
@@ -254,15 +258,23 @@ impl From<Packet> for Received {
     }
 }
 
-/// The kernel's limits on one send.
-fn check_size(bytes: usize, segment: usize) -> io::Result<()> {
-    if bytes > PAYLOAD_MAX {
+/// Bytes of each datagram, refused as a kernel refuses them.
+fn check_segment(batch: &DatagramBatch<'_>) -> io::Result<usize> {
+    let total: usize = batch.parts.iter().map(|part| part.len()).sum();
+    let segment = usize::from(batch.segment);
+    if segment == 0 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    if total.min(segment) > PAYLOAD_MAX {
         return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
     }
-    if bytes.div_ceil(segment) > SEGMENTS_MAX {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    Ok(())
+    Ok(segment)
+}
+
+fn concat(parts: &[io::IoSlice<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| bytes.extend_from_slice(part));
+    bytes
 }
 
 /// Datagrams of one GSO or GRO batch (UDP_MAX_SEGMENTS).

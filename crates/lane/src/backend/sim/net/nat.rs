@@ -1,0 +1,64 @@
+//! Address translation in front of a host, for datagrams: who sends from behind it is seen at a public address
+//! and at ports that change when the translator forgets.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+
+use super::HostId;
+
+/// The translators of the world, by the host they stand before.
+#[derive(Default)]
+pub(super) struct Nats {
+    nats: BTreeMap<HostId, Nat>,
+}
+
+/// One translator: every destination sees the same port (RFC 4787: endpoint-independent mapping and filtering).
+struct Nat {
+    public: IpAddr,
+    by_private: BTreeMap<SocketAddr, u16>,
+    by_public: BTreeMap<u16, SocketAddr>,
+    next_port: u16,
+}
+
+impl Nats {
+    /// Puts a translator before `host`, in place of an earlier one.
+    pub(super) fn install(&mut self, host: HostId, public: IpAddr) {
+        let next_port = self.nats.get(&host).map_or(FIRST_PORT, |nat| nat.next_port);
+        let nat = Nat { public, by_private: BTreeMap::new(), by_public: BTreeMap::new(), next_port };
+        self.nats.insert(host, nat);
+    }
+
+    /// Forgets the ports given out: the same sockets are seen at others from now on.
+    pub(super) fn rebind(&mut self, host: HostId) {
+        if let Some(nat) = self.nats.get_mut(&host) {
+            nat.by_private.clear();
+            nat.by_public.clear();
+        }
+    }
+
+    /// The sender that others see.
+    pub(super) fn outward(&mut self, host: HostId, from: SocketAddr) -> SocketAddr {
+        let Some(nat) = self.nats.get_mut(&host) else { return from };
+        if let Some(&port) = nat.by_private.get(&from) {
+            return SocketAddr::new(nat.public, port);
+        }
+        let port = nat.next_port;
+        nat.next_port = port.checked_add(1).unwrap_or(FIRST_PORT);
+        // Ports come round again only after tens of thousands; whoever had this one has lost it.
+        if let Some(before) = nat.by_public.insert(port, from) {
+            nat.by_private.remove(&before);
+        }
+        nat.by_private.insert(from, port);
+        SocketAddr::new(nat.public, port)
+    }
+
+    /// Whom a datagram that reaches `host` is for; `None` when the translator knows of nobody.
+    pub(super) fn inward(&self, host: HostId, to: SocketAddr) -> Option<SocketAddr> {
+        match self.nats.get(&host) {
+            Some(nat) if nat.public == to.ip() => nat.by_public.get(&to.port()).copied(),
+            _ => Some(to),
+        }
+    }
+}
+
+const FIRST_PORT: u16 = 10_000;
