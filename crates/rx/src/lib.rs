@@ -11,6 +11,7 @@ mod config;
 pub mod congestion;
 mod connection;
 pub mod debug;
+pub mod driver;
 mod endpoint;
 mod event;
 pub mod header;

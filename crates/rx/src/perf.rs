@@ -17,10 +17,12 @@
 //! round once only, so a list that goes back to the client sending fails in rxperf and is refused here. Payload is
 //! zeros. What the server cannot take it aborts with −1. Source: OpenAFS `src/tools/rxperf/rxperf.c`.
 
+mod service;
 mod transfer;
 
 use xdr::{Reader, Writer};
 
+pub use service::serve;
 pub use transfer::{Inbound, Outbound, Reply};
 
 /// The Rx service id.

@@ -1,0 +1,67 @@
+//! Client connections.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+
+use super::CallError;
+use super::call::Call;
+use super::state::Shared;
+use crate::endpoint::OpenError;
+use crate::event::ConnectionHandle;
+
+/// A connection we opened; clones are handles to the same one. It closes soon after the last handle and the last
+/// of its calls are dropped.
+#[derive(Clone)]
+pub struct Connection {
+    open: Rc<Open>,
+}
+
+/// Closes the connection when dropped.
+pub(super) struct Open {
+    shared: Rc<Shared>,
+    handle: ConnectionHandle,
+}
+
+impl Connection {
+    pub(super) fn new(shared: Rc<Shared>, handle: ConnectionHandle) -> Self {
+        Self { open: Rc::new(Open { shared, handle }) }
+    }
+
+    /// Opens a call, waiting for one of the four channels to be free.
+    ///
+    /// # Errors
+    /// [`CallError::Aborted`] when the connection has failed, [`CallError::Gone`] when it was idle for too long.
+    pub async fn call(&self) -> Result<Call, CallError> {
+        let Open { shared, handle } = &*self.open;
+        poll_fn(|cx| {
+            let mut state = shared.state.borrow_mut();
+            match state.endpoint.open_call(lane::time::now(), *handle) {
+                Ok(call) => {
+                    let cell = state.add_call(call);
+                    Poll::Ready(Ok(Call::new(Rc::clone(shared), cell, Some(Rc::clone(&self.open)))))
+                }
+                Err(OpenError::Busy) => {
+                    state.wait_for_channel(*handle, cx.waker());
+                    Poll::Pending
+                }
+                Err(OpenError::Aborted(code)) => Poll::Ready(Err(CallError::Aborted(code))),
+                Err(OpenError::Gone) => Poll::Ready(Err(CallError::Gone)),
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.shared.state.borrow_mut().close_later(lane::time::now(), self.handle);
+        self.shared.kick();
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Connection").field(&self.open.handle).finish()
+    }
+}

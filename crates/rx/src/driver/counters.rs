@@ -1,0 +1,129 @@
+//! What one lane's Rx counts, in a block that a collector may read from any thread.
+
+use crate::packet::PacketPool;
+use crate::stats::EndpointStats;
+
+/// Declares the block and the copying of the endpoint's own counters into it, so that each is listed once.
+macro_rules! rx_counters {
+    (
+        own { $($own:tt)* }
+        endpoint { $($field:ident $(as $family:ident [$label:ident = $value:literal])? : $help:literal,)* }
+    ) => {
+        lane::counter_block! {
+            /// What one lane's Rx does: packet books, traffic, calls, and every refusal by its reason.
+            pub struct RxCounters {
+                $($own)*
+                $(count $field $(as $family [$label = $value])? : $help,)*
+            }
+        }
+
+        impl RxCounters {
+            fn copy(&self, stats: &EndpointStats) {
+                $(self.$field.set(stats.$field);)*
+            }
+        }
+    };
+}
+
+rx_counters! {
+    own {
+        gauge packets_allocated: "Packet buffers of the pool; always free and in use together.",
+        gauge packets_free: "Packet buffers nobody holds.",
+        gauge packets_in_use: "Packet buffers that calls, queues and transmits hold.",
+        gauge packets_low_water: "Fewest free packet buffers since start.",
+        count packets_exhausted: "Packet buffers asked for when none was free.",
+        gauge connections: "Connections, opened and accepted.",
+        gauge handlers: "Calls in the hands of services.",
+        count handlers_refused: "Calls aborted because services had their limit in hand.",
+        count handed_over: "Packets given to the lane that owns their connection.",
+        count handed_in: "Packets that other lanes gave to this one.",
+        count handover_full: "Packets dropped because the owner's mailbox was full.",
+        count send_blocked: "Times the socket took no more.",
+        count receive_errors: "Receives that the system failed.",
+        count send_errors: "Bursts that the system refused; lost, as far as Rx knows.",
+    }
+    endpoint {
+        datagrams_received: "Datagrams received.",
+        bytes_received: "Bytes of datagrams received.",
+        transmits: "Bursts sent.",
+        datagrams_sent: "Datagrams sent.",
+        bytes_sent: "Bytes of datagrams sent.",
+        data_received as packets_received [kind = "data"]: "Packets received by kind.",
+        acks_received as packets_received [kind = "ack"]: "Packets received by kind.",
+        aborts_received as packets_received [kind = "abort"]: "Packets received by kind.",
+        busies_received as packets_received [kind = "busy"]: "Packets received by kind.",
+        data_sent as packets_sent [kind = "data"]: "Packets sent by kind.",
+        acks_sent as packets_sent [kind = "ack"]: "Packets sent by kind.",
+        aborts_sent as packets_sent [kind = "abort"]: "Packets sent by kind.",
+        busies_sent as packets_sent [kind = "busy"]: "Packets sent by kind.",
+        challenges_sent as packets_sent [kind = "challenge"]: "Packets sent by kind.",
+        responses_sent as packets_sent [kind = "response"]: "Packets sent by kind.",
+        pings_sent as packets_sent [kind = "ping"]: "Packets sent by kind.",
+        versions_sent as packets_sent [kind = "version"]: "Packets sent by kind.",
+        resends: "DATA packets sent again.",
+        resends_spurious: "Resends of packets that turned out to have arrived.",
+        timeouts: "Retransmission timeouts.",
+        tail_probes: "Tail losses probed with a ping.",
+        calls_opened: "Calls made.",
+        calls_accepted: "Calls accepted.",
+        calls_finished as calls_ended [how = "finished"]: "Calls ended.",
+        calls_aborted as calls_ended [how = "aborted"]: "Calls ended.",
+        calls_dead as calls_ended [how = "dead"]: "Calls ended.",
+        connections_made: "Connections opened or accepted.",
+        connections_reaped: "Connections removed.",
+        connections_rebound: "Connections whose client moved to another address.",
+        bad_headers as refused [reason = "bad_header"]: "Packets refused or dropped.",
+        bad_acks as refused [reason = "bad_ack"]: "Packets refused or dropped.",
+        acks_never_sent as refused [reason = "ack_never_sent"]: "Packets refused or dropped.",
+        acks_stale as refused [reason = "ack_stale"]: "Packets refused or dropped.",
+        bad_jumbograms as refused [reason = "bad_jumbogram"]: "Packets refused or dropped.",
+        bad_data as refused [reason = "bad_data"]: "Packets refused or dropped.",
+        duplicates as refused [reason = "duplicate"]: "Packets refused or dropped.",
+        beyond_window as refused [reason = "beyond_window"]: "Packets refused or dropped.",
+        no_buffers as refused [reason = "no_buffer"]: "Packets refused or dropped.",
+        wrong_security as refused [reason = "wrong_security"]: "Packets refused or dropped.",
+        security_refusals as refused [reason = "security"]: "Packets refused or dropped.",
+        unknown_calls as refused [reason = "unknown_call"]: "Packets refused or dropped.",
+        old_calls as refused [reason = "old_call"]: "Packets refused or dropped.",
+        unknown_services as refused [reason = "unknown_service"]: "Packets refused or dropped.",
+        connections_refused as refused [reason = "connections_full"]: "Packets refused or dropped.",
+        connections_evicted: "Unproved connections that gave way to newer ones.",
+        aborts_limited: "Aborts not sent because their source had too many.",
+        amplification_limited: "Packets held back because the address is not proved.",
+        misplaced as refused [reason = "misplaced"]: "Packets refused or dropped.",
+        bad_responses as refused [reason = "bad_response"]: "Packets refused or dropped.",
+        transmit_starved: "Packets not built because the pool was empty.",
+    }
+}
+
+impl RxCounters {
+    /// Copies the endpoint's counters and the pool's books. Plain stores: cheap enough for every pass.
+    pub(super) fn publish(&self, stats: &EndpointStats, pool: &PacketPool, connections: usize) {
+        self.copy(stats);
+        self.packets_allocated.set(pool.allocated() as u64);
+        self.packets_free.set(pool.free_count() as u64);
+        self.packets_in_use.set((pool.allocated() - pool.free_count()) as u64);
+        self.packets_low_water.set(pool.low_water() as u64);
+        self.packets_exhausted.set(pool.exhausted());
+        self.connections.set(connections as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lane::counters::CounterBlock;
+
+    #[test]
+    fn every_counter_of_the_endpoint_is_in_the_block() {
+        let counters = RxCounters::default();
+        let (mut stats, mut total) = (EndpointStats::default(), 0);
+        counters.visit(&mut |_| total += 1);
+        let own = total - stats.each().count();
+        assert_eq!(own, 14, "a counter is missing in the block, or a new one of its own needs counting here");
+        stats.resends_spurious = 3;
+        counters.publish(&stats, &PacketPool::new(4, 100), 2);
+        assert_eq!((counters.resends_spurious.get(), counters.connections.get()), (3, 2));
+        assert_eq!((counters.packets_allocated.get(), counters.packets_free.get()), (4, 4));
+    }
+}

@@ -1,0 +1,66 @@
+//! How calls and connections fail, as the application sees it.
+
+use crate::event::DeadReason;
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CallEnd {
+    /// Well.
+    Finished,
+    /// With an abort code, the peer's or ours.
+    Aborted(i32),
+    /// By a time limit.
+    Dead(DeadReason),
+}
+
+/// Why a call cannot go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// The peer, or a broken rule, ended it.
+    #[error("the call was aborted with code {0}")]
+    Aborted(i32),
+    /// A time limit ended it.
+    #[error("the call is dead: {}", reason(*.0))]
+    Dead(DeadReason),
+    /// It has ended well, or its writing half has: nothing more can be written.
+    #[error("the call has ended")]
+    Ended,
+    /// Its connection does not exist any more.
+    #[error("the connection is gone")]
+    Gone,
+}
+
+impl From<CallEnd> for CallError {
+    fn from(end: CallEnd) -> Self {
+        match end {
+            CallEnd::Finished => Self::Ended,
+            CallEnd::Aborted(code) => Self::Aborted(code),
+            CallEnd::Dead(reason) => Self::Dead(reason),
+        }
+    }
+}
+
+fn reason(reason: DeadReason) -> &'static str {
+    match reason {
+        DeadReason::Silent => "the peer does not answer",
+        DeadReason::Idle => "no data moved for too long",
+        DeadReason::HardLimit => "its time limit passed",
+        DeadReason::Replaced => "its channel was taken over or its connection closed",
+    }
+}
+
+/// Why a driver did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The socket.
+    #[error("cannot bind {address}: {source}")]
+    Bind {
+        /// Where.
+        address: std::net::SocketAddr,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// No random numbers for epochs and keys.
+    #[error("the system gives no random numbers: {0}")]
+    Random(String),
+}

@@ -1,0 +1,31 @@
+//! The sockets of a server with several lanes.
+
+use std::net::SocketAddr;
+
+use lane::backend::UdpOptions;
+use lane::socket::reuseport::{Group, GroupConfig, GroupError, Steering, Transport};
+use lane::socket::{gro, options, pktinfo};
+
+/// Opens one socket for each lane of `steering` on one address; packets are steered to the lane that owns their
+/// connection. Each lane adopts its descriptor and starts a driver on it.
+///
+/// # Errors
+/// [`GroupError`].
+pub fn open_group(
+    address: SocketAddr,
+    socket_options: &UdpOptions,
+    steering: Steering,
+) -> Result<Group, GroupError> {
+    let wanted = socket_options.clone();
+    let config = GroupConfig {
+        address,
+        transport: Transport::Rx,
+        prepare: Box::new(move |socket| {
+            options::set_receive_buffer(socket, wanted.recv_buffer)?;
+            options::set_send_buffer(socket, wanted.send_buffer)?;
+            pktinfo::enable(socket)?;
+            if wanted.gro { gro::enable(socket) } else { Ok(()) }
+        }),
+    };
+    Group::open(config, steering)
+}

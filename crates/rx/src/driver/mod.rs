@@ -1,0 +1,217 @@
+//! Rx on a lane: one task owns the socket and the endpoint; calls are straight-line `async` code beside it.
+//!
+//! A pass of the task: take every datagram that has arrived, feed them to the [`Endpoint`], let the tasks they
+//! woke run, then send all that came of it in one transmit pass. So ACKs of a batch are all processed before
+//! anything is sent, and packets written by several calls leave in common bursts. Packets of connections that
+//! another lane owns go to it through [`Links`].
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use rx::driver::{Driver, DriverConfig, ServerCall};
+//!
+//! let server = Driver::bind(([127, 0, 0, 1], 7009).into(), DriverConfig::default())?;
+//! server.serve(147, async |mut call: ServerCall| {
+//!     let request = call.read_to_end(1024).await?;
+//!     call.write(&request).await?;
+//!     call.finish().await
+//! });
+//!
+//! let client = Driver::bind(([127, 0, 0, 1], 0).into(), DriverConfig::default())?;
+//! let connection = client.connect(server.local_addr()?, 147, &rx::driver::Anonymous)?;
+//! let mut call = connection.call().await?;
+//! call.write(b"hello").await?;
+//! call.finish().await?;
+//! assert_eq!(call.read_to_end(1024).await?, b"hello");
+//! # Ok(()) }
+//! ```
+
+mod call;
+mod connection;
+mod counters;
+mod error;
+mod handover;
+mod listen;
+mod pass;
+mod state;
+
+use std::cell::Ref;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lane::backend::UdpOptions;
+use lane::net::UdpSocket;
+use rand::TryRngCore;
+use rand::rngs::OsRng;
+
+use crate::config::EndpointConfig;
+use crate::endpoint::{ConnectError, Endpoint, Service};
+use crate::security::{NullSecurity, SECURITY_NULL, Security, SecurityFactory};
+
+pub use call::{Call, Reserved, ServerCall};
+pub use connection::Connection;
+pub use counters::RxCounters;
+pub use error::{CallError, StartError};
+pub use handover::Links;
+pub use listen::open_group;
+
+use state::Shared;
+
+/// What a driver may use.
+#[derive(Clone, Debug)]
+pub struct DriverConfig {
+    /// Limits and timers of the protocol. The lane numbers in it are set from the driver's [`Links`].
+    pub endpoint: EndpointConfig,
+    /// Calls in the hands of services at once; more are aborted.
+    pub handlers_max: usize,
+    /// Receive and send buffers of the socket, and coalesced receives.
+    pub socket: UdpOptions,
+}
+
+/// Rx on the current lane. Clones are handles to the same driver; it runs until the lane ends.
+#[derive(Clone)]
+pub struct Driver {
+    shared: Rc<Shared>,
+}
+
+/// A service's code: runs once for each call, as a task of the lane.
+///
+/// A call that is dropped unfinished, or whose handler returns an error, is aborted.
+pub trait Handler: 'static {
+    /// Answers one call.
+    fn handle(&self, call: ServerCall) -> impl Future<Output = Result<(), CallError>> + 'static;
+}
+
+impl<F, A> Handler for F
+where
+    F: Fn(ServerCall) -> A + 'static,
+    A: Future<Output = Result<(), CallError>> + 'static,
+{
+    fn handle(&self, call: ServerCall) -> impl Future<Output = Result<(), CallError>> + 'static {
+        self(call)
+    }
+}
+
+/// How a client proves who it is: makes the [`Security`] of a new connection.
+pub trait Credentials {
+    /// Security index.
+    fn index(&self) -> u8;
+
+    /// State for one connection.
+    fn security(&self) -> Box<dyn Security>;
+}
+
+/// No proof: security class 0.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Anonymous;
+
+impl Credentials for Anonymous {
+    fn index(&self) -> u8 {
+        SECURITY_NULL
+    }
+
+    fn security(&self) -> Box<dyn Security> {
+        Box::new(NullSecurity)
+    }
+}
+
+impl Driver {
+    /// Starts Rx on a socket of its own, for clients (port 0) and servers of one lane.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn bind(address: SocketAddr, config: DriverConfig) -> Result<Self, StartError> {
+        let socket = UdpSocket::bind(address, &config.socket)
+            .map_err(|source| StartError::Bind { address, source })?;
+        Self::start(socket, Links::alone(), config)
+    }
+
+    /// Starts Rx on a socket that may share its address with those of other lanes, as [`open_group`] makes them.
+    ///
+    /// # Errors
+    /// [`StartError::Random`].
+    pub fn start(socket: UdpSocket, links: Links, config: DriverConfig) -> Result<Self, StartError> {
+        let mut seed = [0; 32];
+        OsRng.try_fill_bytes(&mut seed).map_err(|error| StartError::Random(error.to_string()))?;
+        Ok(Self::start_seeded(socket, links, config, seed))
+    }
+
+    /// As [`start`](Self::start) with everything random drawn from `seed`: for simulated lanes.
+    pub fn start_seeded(socket: UdpSocket, links: Links, config: DriverConfig, seed: [u8; 32]) -> Self {
+        let lane = u32::try_from(links.lane()).expect("far fewer lanes");
+        let lanes = u32::try_from(links.lanes()).expect("far fewer lanes");
+        let endpoint =
+            Endpoint::new(lane::time::now(), EndpointConfig { lane, lanes, ..config.endpoint }, seed);
+        let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max));
+        lane::spawn(pass::run(Rc::clone(&shared), links)).detach();
+        Self { shared }
+    }
+
+    /// Offers a service. A later handler for the same id replaces the earlier one for new calls.
+    pub fn serve(&self, service: u16, handler: impl Handler) {
+        self.serve_as(service, Service::default(), handler);
+    }
+
+    /// As [`serve`](Self::serve) with the service's upgrade.
+    pub fn serve_as(&self, id: u16, service: Service, handler: impl Handler) {
+        self.shared.state.borrow_mut().endpoint.add_service(id, service);
+        self.shared.add_handler(id, handler);
+    }
+
+    /// Accepts connections of one more security class.
+    pub fn add_security(&self, factory: Box<dyn SecurityFactory>) {
+        self.shared.state.borrow_mut().endpoint.add_security(factory);
+    }
+
+    /// Opens a connection; nothing is sent before its first call.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when the endpoint has its limit of connections.
+    pub fn connect(
+        &self,
+        remote: SocketAddr,
+        service: u16,
+        credentials: &dyn Credentials,
+    ) -> Result<Connection, ConnectError> {
+        let handle = self.shared.state.borrow_mut().endpoint.connect(
+            lane::time::now(),
+            remote,
+            service,
+            credentials.index(),
+            credentials.security(),
+            false,
+        )?;
+        Ok(Connection::new(Rc::clone(&self.shared), handle))
+    }
+
+    /// The socket's address.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.shared.socket.local_addr()
+    }
+
+    /// The lane's Rx counters, to be read from any thread.
+    pub fn counters(&self) -> Arc<RxCounters> {
+        Arc::clone(&self.shared.counters)
+    }
+
+    /// The protocol's state, to look at. It must not be held across an await.
+    pub fn endpoint(&self) -> Ref<'_, Endpoint> {
+        Ref::map(self.shared.state.borrow(), |state| &state.endpoint)
+    }
+}
+
+impl Default for DriverConfig {
+    fn default() -> Self {
+        Self { endpoint: EndpointConfig::default(), handlers_max: 16 * 1024, socket: UdpOptions::default() }
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("socket", &self.shared.socket).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,253 @@
+//! What the driver's task and the calls of its lane share: the endpoint, who waits for which call, and the
+//! services.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+use lane::net::UdpSocket;
+
+use super::call::ServerCall;
+use super::counters::RxCounters;
+use super::error::CallEnd;
+use super::{CallError, Handler};
+use crate::abort;
+use crate::endpoint::Endpoint;
+use crate::event::{CallHandle, ConnectionHandle, Event};
+use crate::header::CHANNELS;
+
+pub(super) struct Shared {
+    pub(super) state: RefCell<State>,
+    pub(super) socket: UdpSocket,
+    pub(super) counters: Arc<RxCounters>,
+    handlers: RefCell<HashMap<u16, Start>>,
+    handlers_max: usize,
+    running: Cell<usize>,
+    /// A call was written, read or opened outside of the driver's pass: there may be something to send.
+    kicked: Cell<bool>,
+    task: RefCell<Option<Waker>>,
+}
+
+/// Starts a service's task for a call.
+type Start = Rc<dyn Fn(&Rc<Shared>, ServerCall)>;
+
+pub(super) struct State {
+    pub(super) endpoint: Endpoint,
+    /// By connection and channel: one call at a time each.
+    calls: Vec<Option<Rc<CallCell>>>,
+    /// Connections that nobody uses any more, and when to close them.
+    closing: VecDeque<(Instant, ConnectionHandle)>,
+    /// Tasks that wait for a free channel.
+    channel_waiters: HashMap<ConnectionHandle, Vec<Waker>>,
+}
+
+/// What a call's owner and the driver tell each other.
+#[derive(Debug)]
+pub(super) struct CallCell {
+    pub(super) handle: CallHandle,
+    pub(super) end: Cell<Option<CallEnd>>,
+    pub(super) reader: RefCell<Option<Waker>>,
+    pub(super) writer: RefCell<Option<Waker>>,
+}
+
+impl Shared {
+    pub(super) fn new(endpoint: Endpoint, socket: UdpSocket, handlers_max: usize) -> Self {
+        Self {
+            state: RefCell::new(State {
+                endpoint,
+                calls: Vec::new(),
+                closing: VecDeque::new(),
+                channel_waiters: HashMap::new(),
+            }),
+            socket,
+            counters: Arc::default(),
+            handlers: RefCell::default(),
+            handlers_max,
+            running: Cell::new(0),
+            kicked: Cell::new(false),
+            task: RefCell::default(),
+        }
+    }
+
+    pub(super) fn add_handler(&self, service: u16, handler: impl Handler) {
+        let handler = Rc::new(handler);
+        let start = move |shared: &Rc<Self>, call: ServerCall| {
+            let (handler, slot) = (Rc::clone(&handler), HandlerSlot::take(shared));
+            lane::spawn(async move {
+                let _slot = slot;
+                // What is wrong with a call has been told to its client, and counted, where it was found.
+                let _ = handler.handle(call).await;
+            })
+            .detach();
+        };
+        self.handlers.borrow_mut().insert(service, Rc::new(start));
+    }
+
+    /// Tells the driver's task that there may be something to send.
+    pub(super) fn kick(&self) {
+        if !self.kicked.replace(true)
+            && let Some(task) = self.task.borrow_mut().take()
+        {
+            task.wake();
+        }
+    }
+
+    /// Whether there was a kick since the last time; if not, the next one wakes `task`.
+    pub(super) fn was_kicked(&self, task: &Waker) -> bool {
+        let kicked = self.kicked.replace(false);
+        if !kicked {
+            *self.task.borrow_mut() = Some(task.clone());
+        }
+        kicked
+    }
+
+    /// Takes the endpoint's events to those they concern: starts services, wakes tasks.
+    pub(super) fn dispatch(self: &Rc<Self>) {
+        loop {
+            let event = self.state.borrow_mut().endpoint.poll_event();
+            match event {
+                None => return,
+                Some(Event::NewCall { call, service }) => self.start_service(call, service),
+                Some(event) => self.state.borrow_mut().notify(event),
+            }
+        }
+    }
+
+    fn start_service(self: &Rc<Self>, handle: CallHandle, service: u16) {
+        let start = self.handlers.borrow().get(&service).cloned();
+        let cell = self.state.borrow_mut().add_call(handle);
+        let call = ServerCall::new(Rc::clone(self), cell);
+        match start {
+            Some(start) if self.running.get() < self.handlers_max => start(self, call),
+            Some(_) => {
+                self.counters.handlers_refused.increment();
+                call.abort(abort::RESTARTING);
+            }
+            None => call.abort(abort::INVALID_OPERATION),
+        }
+    }
+}
+
+impl State {
+    pub(super) fn add_call(&mut self, handle: CallHandle) -> Rc<CallCell> {
+        let cell = Rc::new(CallCell::new(handle));
+        let slot = slot(handle);
+        if slot >= self.calls.len() {
+            self.calls.resize_with(slot + 1, || None);
+        }
+        self.calls[slot] = Some(Rc::clone(&cell));
+        cell
+    }
+
+    /// Wakes `waker` when the connection has a channel free again.
+    pub(super) fn wait_for_channel(&mut self, connection: ConnectionHandle, waker: &Waker) {
+        let waiters = self.channel_waiters.entry(connection).or_default();
+        if !waiters.iter().any(|known| known.will_wake(waker)) {
+            waiters.push(waker.clone());
+        }
+    }
+
+    /// Closes a connection without calls, in a while: the server may still ask for the end of the last one.
+    pub(super) fn close_later(&mut self, now: Instant, connection: ConnectionHandle) {
+        self.channel_waiters.remove(&connection);
+        self.closing.push_back((now + LINGER, connection));
+    }
+
+    /// Closes what has lingered long enough.
+    pub(super) fn close_due(&mut self, now: Instant) {
+        while let Some(&(_, connection)) = self.closing.front().filter(|(at, _)| *at <= now) {
+            self.closing.pop_front();
+            self.endpoint.close(now, connection);
+        }
+    }
+
+    /// When something is to be done without a packet or a call's doing.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let closing = self.closing.front().map(|(at, _)| *at);
+        [closing, self.endpoint.poll_timeout()].into_iter().flatten().min()
+    }
+
+    fn notify(&mut self, event: Event) {
+        match event {
+            Event::NewCall { .. } => {}
+            Event::Readable(call) => wake(self.cell(call).map(|cell| &cell.reader)),
+            Event::Writable(call) => wake(self.cell(call).map(|cell| &cell.writer)),
+            Event::Finished(call) => self.end(call, CallEnd::Finished),
+            Event::Aborted { call, code } => self.end(call, CallEnd::Aborted(code)),
+            Event::Dead { call, reason } => self.end(call, CallEnd::Dead(reason)),
+            Event::ChannelFree(connection) | Event::ConnectionAborted { connection, .. } => {
+                let waiters = self.channel_waiters.remove(&connection);
+                waiters.into_iter().flatten().for_each(Waker::wake);
+            }
+        }
+    }
+
+    fn cell(&self, call: CallHandle) -> Option<&Rc<CallCell>> {
+        self.calls.get(slot(call))?.as_ref().filter(|cell| cell.handle == call)
+    }
+
+    /// Notes how a call ended and forgets it.
+    fn end(&mut self, call: CallHandle, end: CallEnd) {
+        if self.cell(call).is_none() {
+            return;
+        }
+        let Some(cell) = self.calls[slot(call)].take() else { return };
+        cell.end.set(Some(end));
+        wake(Some(&cell.reader));
+        wake(Some(&cell.writer));
+    }
+
+    /// Forgets a call that its owner has ended.
+    pub(super) fn forget(&mut self, call: CallHandle) {
+        if self.cell(call).is_some() {
+            self.calls[slot(call)] = None;
+        }
+    }
+}
+
+impl CallCell {
+    fn new(handle: CallHandle) -> Self {
+        Self { handle, end: Cell::new(None), reader: RefCell::default(), writer: RefCell::default() }
+    }
+
+    /// The error that a call without a live half gives its owner.
+    pub(super) fn error(&self) -> CallError {
+        self.end.get().map_or(CallError::Gone, CallError::from)
+    }
+}
+
+/// Counts a service's task while it runs.
+struct HandlerSlot {
+    shared: Rc<Shared>,
+}
+
+impl HandlerSlot {
+    fn take(shared: &Rc<Shared>) -> Self {
+        shared.running.set(shared.running.get() + 1);
+        shared.counters.handlers.add(1);
+        Self { shared: Rc::clone(shared) }
+    }
+}
+
+impl Drop for HandlerSlot {
+    fn drop(&mut self) {
+        self.shared.running.set(self.shared.running.get() - 1);
+        self.shared.counters.handlers.sub(1);
+    }
+}
+
+fn slot(call: CallHandle) -> usize {
+    call.connection.index as usize * CHANNELS + call.channel()
+}
+
+fn wake(waiting: Option<&RefCell<Option<Waker>>>) {
+    if let Some(waker) = waiting.and_then(|waiting| waiting.borrow_mut().take()) {
+        waker.wake();
+    }
+}
+
+/// How long a connection that nobody uses still answers its server.
+const LINGER: Duration = Duration::from_secs(1);
