@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 /// A table without lines, whose listed columns are right-aligned.
 pub(crate) fn table<const N: usize>(headers: [&str; N], right: &[usize]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(headers);
+    table.load_style(presets::NOTHING).set_header(headers);
     for &index in right {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);

@@ -119,8 +119,9 @@ impl Output {
         if path == Path::new("-") {
             return Ok(Self { path: None, file: None, failed: false });
         }
-        let file = append(path)
-            .map_err(|error| io::Error::new(error.kind(), format!("cannot open the access log {}: {error}", path.display())))?;
+        let file = append(path).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot open the access log {}: {error}", path.display()))
+        })?;
         Ok(Self { path: Some(path.to_owned()), file: Some(file), failed: false })
     }
 
@@ -128,7 +129,9 @@ impl Output {
         let Some(path) = &self.path else { return };
         match append(path) {
             Ok(file) => self.file = Some(file),
-            Err(error) => tracing::error!(path = %path.display(), %error, "cannot open the access log anew; going on with the old one"),
+            Err(error) => {
+                tracing::error!(path = %path.display(), %error, "cannot open the access log anew; going on with the old one")
+            }
         }
     }
 

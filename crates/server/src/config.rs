@@ -238,13 +238,22 @@ impl Config {
     /// The first contradiction.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.volumes.is_empty() {
-            return Err(invalid("volume", "nothing to serve: name a directory, or add a [[volume]] with name and path"));
+            return Err(invalid(
+                "volume",
+                "nothing to serve: name a directory, or add a [[volume]] with name and path",
+            ));
         }
         if self.http.listen.is_empty() && self.https.listen.is_empty() {
-            return Err(invalid("http.listen", "no address to listen on: give http.listen or https.listen one"));
+            return Err(invalid(
+                "http.listen",
+                "no address to listen on: give http.listen or https.listen one",
+            ));
         }
         if self.http.redirect_to_https && self.https.listen.is_empty() {
-            return Err(invalid("http.redirect_to_https", "there is no HTTPS to redirect to: set https.listen"));
+            return Err(invalid(
+                "http.redirect_to_https",
+                "there is no HTTPS to redirect to: set https.listen",
+            ));
         }
         if self.server.lanes.is_some() && self.server.cpus.is_some() {
             return Err(invalid("server.cpus", "excludes server.lanes: give one of them"));
@@ -266,7 +275,10 @@ impl Config {
         let admin = self.admin.listen.iter().map(|addr| ("admin.listen", addr));
         for (key, addr) in http.chain(https).chain(admin) {
             if addr.port() != 0 && !seen.insert(*addr) {
-                return Err(invalid(key, format!("{addr} is used twice: every listener needs an address of its own")));
+                return Err(invalid(
+                    key,
+                    format!("{addr} is used twice: every listener needs an address of its own"),
+                ));
             }
         }
         Ok(())
@@ -279,22 +291,35 @@ impl Config {
             let named = !volume.name.is_empty()
                 && volume.name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b));
             if !named {
-                return Err(invalid(&key("name"), format!("{:?}: use letters, digits, '.', '-' and '_'", volume.name)));
+                return Err(invalid(
+                    &key("name"),
+                    format!("{:?}: use letters, digits, '.', '-' and '_'", volume.name),
+                ));
             }
             if !names.insert(&volume.name) {
                 return Err(invalid(&key("name"), format!("{:?} is used twice", volume.name)));
             }
             let mount = &volume.mount;
             if !mount.starts_with('/') || (mount.len() > 1 && mount.ends_with('/')) || mount.contains("//") {
-                return Err(invalid(&key("mount"), format!("{mount:?}: begin with one '/', end without, such as \"/pub\"")));
+                return Err(invalid(
+                    &key("mount"),
+                    format!("{mount:?}: begin with one '/', end without, such as \"/pub\""),
+                ));
             }
             if !mounts.insert(mount) {
                 return Err(invalid(&key("mount"), format!("{mount:?} is used twice")));
             }
             match std::fs::metadata(&volume.path) {
                 Ok(meta) if meta.is_dir() => {}
-                Ok(_) => return Err(invalid(&key("path"), format!("{} is not a directory", volume.path.display()))),
-                Err(error) => return Err(invalid(&key("path"), format!("{}: {error}", volume.path.display()))),
+                Ok(_) => {
+                    return Err(invalid(
+                        &key("path"),
+                        format!("{} is not a directory", volume.path.display()),
+                    ));
+                }
+                Err(error) => {
+                    return Err(invalid(&key("path"), format!("{}: {error}", volume.path.display())));
+                }
             }
         }
         Ok(())
@@ -349,7 +374,10 @@ impl LimitsSection {
         ];
         for (key, value, least, most) in bounds {
             if !(least..=most).contains(&value) {
-                return Err(invalid(&format!("limits.{key}"), format!("{value} is not within {least} to {most}")));
+                return Err(invalid(
+                    &format!("limits.{key}"),
+                    format!("{value} is not within {least} to {most}"),
+                ));
             }
         }
         Ok(())
@@ -457,7 +485,10 @@ mod tests {
             ("[[volume]]\nname = 'a'\npath = 'absent'", "volume[0].path"),
             ("[[volume]]\nname = 'a'\npath = 'data'\nmount = 'x'", "volume[0].mount"),
             ("[limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "limits.ranges"),
-            ("[http]\nlisten=['127.0.0.1:1','127.0.0.1:1']\n[[volume]]\nname='a'\npath='data'", "http.listen"),
+            (
+                "[http]\nlisten=['127.0.0.1:1','127.0.0.1:1']\n[[volume]]\nname='a'\npath='data'",
+                "http.listen",
+            ),
         ] {
             let error = load(text).unwrap_err();
             assert!(error.starts_with(&format!("{key}: ")), "{text:?} gave {error}");

@@ -8,3 +8,11 @@ pub mod stats;
 
 mod access_log;
 mod admin;
+mod lane_main;
+mod listeners;
+mod serve;
+mod site;
+
+pub use listeners::ListenError;
+pub use serve::{Addresses, Server, ServerError, check};
+pub use site::SiteError;

@@ -49,7 +49,8 @@ impl Snapshot {
         let now = SystemTime::now();
         let usage = Usage::read().unwrap_or_default();
         let mut snapshot = Self {
-            time_ms: u64::try_from(now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()).unwrap_or(u64::MAX),
+            time_ms: u64::try_from(now.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis())
+                .unwrap_or(u64::MAX),
             uptime_seconds: now.duration_since(started).unwrap_or_default().as_secs_f64(),
             cpu_seconds: usage.cpu_seconds,
             context_switches: usage.context_switches,

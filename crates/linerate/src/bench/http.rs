@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use bench::http::{Options, Progress, Report, Target};
+use http::tls::ClientTrust;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lane::layout::{LaneCount, Layout, Wishes};
 use lane::topology::Topology;
-use http::tls::ClientTrust;
 
 use crate::output::{self, bit_rate, rate};
 
@@ -53,7 +53,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         connections: args.connections as usize,
         duration: Duration::from_secs(args.seconds.into()),
         verify: args.verify,
-        trust: if args.insecure { ClientTrust::AnyCertificate } else { ClientTrust::Roots(args.cacert.clone()) },
+        trust: if args.insecure {
+            ClientTrust::AnyCertificate
+        } else {
+            ClientTrust::Roots(args.cacert.clone())
+        },
         reconnect: args.reconnect,
     };
     let layout = layout(args.lanes)?;
@@ -136,8 +140,11 @@ fn watch(progress: &Arc<Progress>, duration: Duration) -> Watcher {
     let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (progress, ended) = (Arc::clone(progress), Arc::clone(&done));
     let thread = std::thread::spawn(move || {
-        let target =
-            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
         let length = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let bar = ProgressBar::with_draw_target(Some(length), target);
         let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {msg}");

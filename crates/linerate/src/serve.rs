@@ -1,0 +1,225 @@
+//! `linerate serve`: from the command line to a running server.
+
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use server::config::{Config, LogFormat};
+use server::{Addresses, Server};
+
+/// Flags of `linerate serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Directory to serve
+    #[arg(required_unless_present = "config", conflicts_with = "config")]
+    dir: Option<PathBuf>,
+    /// Configuration file, for everything the flags cannot say
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Address for HTTP; may be given several times, `off` for none
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    http: Vec<Listen>,
+    /// Address for HTTPS; may be given several times, `off` for none
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    https: Vec<Listen>,
+    /// Address for metrics and `linerate stat`; `off` for none
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    admin: Option<Listen>,
+    /// Number of lanes; without it, one for each core
+    #[arg(short, long)]
+    lanes: Option<usize>,
+    /// Access log: a file, or - for standard output
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Write the access log as JSON
+    #[arg(long, requires = "access_log")]
+    json_log: bool,
+    /// Serve and list names that begin with a dot
+    #[arg(long, conflicts_with = "config")]
+    hidden: bool,
+    /// Check the configuration and the certificates, then end
+    #[arg(long)]
+    check: bool,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    start_diagnostics();
+    let source = args.clone_source();
+    let load = move || source.load();
+    let config = load()?;
+    if args.check {
+        server::check(&config)?;
+        println!("the configuration is good");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let server = Server::start(config.clone())?;
+    greet(&config, server.addresses());
+    for warning in server.warnings() {
+        tracing::warn!("{warning}");
+    }
+    server.run(move || load().map_err(|error| format!("{error:#}")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What a reload reads again.
+#[derive(Clone, Debug)]
+struct Source {
+    dir: Option<PathBuf>,
+    file: Option<PathBuf>,
+    http: Vec<Listen>,
+    https: Vec<Listen>,
+    admin: Option<Listen>,
+    lanes: Option<usize>,
+    access_log: Option<PathBuf>,
+    json_log: bool,
+    hidden: bool,
+}
+
+impl Args {
+    fn clone_source(&self) -> Source {
+        Source {
+            dir: self.dir.clone(),
+            file: self.config.clone(),
+            http: self.http.clone(),
+            https: self.https.clone(),
+            admin: self.admin,
+            lanes: self.lanes,
+            access_log: self.access_log.clone(),
+            json_log: self.json_log,
+            hidden: self.hidden,
+        }
+    }
+}
+
+impl Source {
+    fn load(&self) -> anyhow::Result<Config> {
+        let mut config = match (&self.file, &self.dir) {
+            (Some(file), _) => Config::load(file)?,
+            (None, Some(dir)) => {
+                let dir =
+                    std::path::absolute(dir).with_context(|| format!("cannot find {}", dir.display()))?;
+                Config::for_directory(&dir)
+            }
+            (None, None) => unreachable!("clap asks for one of them"),
+        };
+        override_listen(&mut config.http.listen, &self.http);
+        override_listen(&mut config.https.listen, &self.https);
+        if let Some(admin) = self.admin {
+            config.admin.listen = admin.0;
+        }
+        if self.lanes.is_some() {
+            config.server.lanes = self.lanes;
+        }
+        if self.access_log.is_some() {
+            config.log.access = self.access_log.as_deref().map(absolute);
+        }
+        if self.json_log {
+            config.log.format = LogFormat::Json;
+        }
+        if self.hidden {
+            config.volumes.iter_mut().for_each(|volume| volume.hidden = true);
+        }
+        config.check()?;
+        Ok(config)
+    }
+}
+
+/// An address, or `off`.
+#[derive(Clone, Copy, Debug)]
+struct Listen(Option<SocketAddr>);
+
+fn parse_listen(text: &str) -> Result<Listen, String> {
+    if text == "off" {
+        return Ok(Listen(None));
+    }
+    if let Ok(addr) = text.parse() {
+        return Ok(Listen(Some(addr)));
+    }
+    // A port alone means loopback: nothing is opened to others by an omission.
+    match text.trim_start_matches(':').parse() {
+        Ok(port) => Ok(Listen(Some(SocketAddr::from(([127, 0, 0, 1], port))))),
+        Err(_) => {
+            Err("give ADDRESS:PORT such as 0.0.0.0:8080 or [::]:8080, a port for loopback, or off".to_owned())
+        }
+    }
+}
+
+fn override_listen(listen: &mut Vec<SocketAddr>, given: &[Listen]) {
+    if !given.is_empty() {
+        *listen = given.iter().filter_map(|listen| listen.0).collect();
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    if path == Path::new("-") {
+        path.to_owned()
+    } else {
+        std::path::absolute(path).unwrap_or(path.to_owned())
+    }
+}
+
+/// Tells a person where to look; scripts read the log or the admin address.
+fn greet(config: &Config, addresses: &Addresses) {
+    println!("Linerate {} serves, read-only:", env!("CARGO_PKG_VERSION"));
+    for volume in &config.volumes {
+        println!("  {} at {}", volume.path.display(), volume.mount);
+    }
+    for addr in &addresses.http {
+        println!("  http://{}/", reachable(*addr));
+    }
+    for addr in &addresses.https {
+        println!("  https://{}/", reachable(*addr));
+    }
+    println!("\nTry:");
+    if let Some(addr) = addresses.http.first() {
+        println!("  curl http://{}/", reachable(*addr));
+    }
+    if let Some(addr) = addresses.https.first() {
+        let insecure = if config.https.certificates.is_empty() { "--insecure " } else { "" };
+        println!("  curl {insecure}https://{}/", reachable(*addr));
+    }
+    if let Some(addr) = addresses.admin {
+        println!("  linerate stat {addr}");
+        println!("  curl http://{addr}/metrics");
+    }
+    println!("\nCtrl-C ends it after transfers in progress; a second Ctrl-C at once.");
+}
+
+/// An address a browser on this machine can use.
+fn reachable(addr: SocketAddr) -> SocketAddr {
+    if addr.ip().is_unspecified() {
+        let loopback: std::net::IpAddr = match addr {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        };
+        return SocketAddr::new(loopback, addr.port());
+    }
+    addr
+}
+
+fn start_diagnostics() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("LINERATE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .with_target(false)
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_stays_on_loopback() {
+        assert_eq!(parse_listen("8081").unwrap().0, Some("127.0.0.1:8081".parse().unwrap()));
+        assert_eq!(parse_listen(":8081").unwrap().0, Some("127.0.0.1:8081".parse().unwrap()));
+        assert_eq!(parse_listen("[::]:1").unwrap().0, Some("[::]:1".parse().unwrap()));
+        assert!(parse_listen("off").unwrap().0.is_none());
+        assert!(parse_listen("localhost").is_err());
+    }
+}

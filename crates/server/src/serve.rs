@@ -1,0 +1,332 @@
+//! A running server: started as a whole or not at all, reloaded on SIGHUP, drained on SIGTERM and SIGINT.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use http::tls::{KtlsPolicy, TicketKeys};
+use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
+use lane::mailbox::{Sender, mailbox};
+use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
+use lane::topology::{CpuSet, Topology, TopologyError};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::access_log::AccessLog;
+use crate::admin::{self, Subject};
+use crate::config::{Config, ConfigError};
+use crate::lane_main::{Boot, Control, News, lane_main};
+use crate::listeners::{ListenError, Listeners};
+use crate::metrics::Blocks;
+use crate::site::{SiteError, SiteSpec};
+
+/// A server whose lanes serve. [`Server::run`] stays until it is told to stop.
+pub struct Server {
+    runtime: Runtime,
+    layout: Layout,
+    listeners: Listeners,
+    controls: Vec<Sender<Control>>,
+    news: UnboundedReceiver<News>,
+    log: Option<AccessLog>,
+    admin: Option<std::net::TcpListener>,
+    subject: Subject,
+    tickets: Arc<TicketKeys>,
+    config: Config,
+    addresses: Addresses,
+    warnings: Vec<String>,
+}
+
+/// Where a server listens, with the ports the kernel chose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// Plain HTTP.
+    pub http: Vec<SocketAddr>,
+    /// HTTPS.
+    pub https: Vec<SocketAddr>,
+    /// Metrics and health.
+    pub admin: Option<SocketAddr>,
+}
+
+/// A server did not start, or ended otherwise than by being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What is to be served.
+    #[error(transparent)]
+    Site(#[from] SiteError),
+    /// Where.
+    #[error(transparent)]
+    Listen(#[from] ListenError),
+    /// The machine cannot be read.
+    #[error(transparent)]
+    Topology(#[from] TopologyError),
+    /// The machine is not as wished.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A lane's ring or memory.
+    #[error(transparent)]
+    Lane(#[from] lane::runtime::StartError),
+    /// A lane could not serve what it was given.
+    #[error("a lane cannot serve: {0}")]
+    Serve(String),
+    /// A lane ended by itself: a defect, told on standard error.
+    #[error("a lane has ended by itself; the server stops rather than serve a part of its clients")]
+    LaneEnded,
+    /// The access log, the admin address or the signals.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was attempted.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+}
+
+/// Checks a configuration as far as possible without listening: limits, directories, certificates, lanes.
+///
+/// # Errors
+/// [`ServerError`].
+pub fn check(config: &Config) -> Result<(), ServerError> {
+    config.check()?;
+    SiteSpec::new(config, &new_tickets()?)?;
+    layout(config)?;
+    Ok(())
+}
+
+impl Server {
+    /// Starts every lane and listener.
+    ///
+    /// # Errors
+    /// [`ServerError`]; nothing is left running then.
+    pub fn start(config: Config) -> Result<Self, ServerError> {
+        config.check()?;
+        let tickets = new_tickets()?;
+        let site = SiteSpec::new(&config, &tickets)?;
+        let warnings = site.warnings().iter().map(ToString::to_string).collect();
+        let layout = layout(&config)?;
+        let mut listeners = Listeners::none();
+        let opened = listeners.open_missing(&config, &layout)?;
+        let log = AccessLog::start(&config.log).map_err(io("the access log"))?;
+        let admin = config.admin.listen.map(admin::bind).transpose();
+        let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
+
+        let blocks = Blocks::default();
+        let (tell, mut news) = unbounded_channel();
+        let (mut controls, mut boots) = (Vec::new(), Vec::new());
+        for lane in 0..layout.lane_count() {
+            let (sender, control) = mailbox(CONTROLS_MAX);
+            controls.push(sender);
+            boots.push(Some(Boot {
+                site: site.clone(),
+                listeners: listeners.for_lane(lane, &opened)?,
+                control,
+                news: tell.clone(),
+                blocks: blocks.clone(),
+                log: log.as_ref().map(AccessLog::lane),
+                ktls: if config.https.kernel_tls { KtlsPolicy::Auto } else { KtlsPolicy::Off },
+                seed: seed(lane),
+            }));
+        }
+        let boots = Arc::new(Mutex::new(boots));
+        let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |spec| {
+            let boot = boots.lock().ok().and_then(|mut boots| boots[spec.id].take());
+            lane_main(boot.expect("every lane boots once"))
+        })?;
+        wait_until_serving(&mut news, layout.lane_count())?;
+
+        let lanes: Arc<[LaneInfo]> = runtime.lanes().cloned().collect();
+        let addresses = Addresses {
+            http: listeners.http(),
+            https: listeners.https(),
+            admin: admin.as_ref().and_then(|listener| listener.local_addr().ok()),
+        };
+        let subject =
+            Subject { blocks, lanes, started: SystemTime::now(), draining: Arc::new(AtomicBool::new(false)) };
+        Ok(Self {
+            runtime,
+            layout,
+            listeners,
+            controls,
+            news,
+            log,
+            admin,
+            subject,
+            tickets,
+            config,
+            addresses,
+            warnings,
+        })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// What the administrator should know.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Serves until SIGTERM or SIGINT, then drains. `load` reads the configuration again for SIGHUP.
+    ///
+    /// # Errors
+    /// When a lane ended by itself, or signals or the admin address cannot be served.
+    pub fn run(mut self, load: impl Fn() -> Result<Config, String>) -> Result<(), ServerError> {
+        let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let housekeeping = housekeeping.map_err(io("the housekeeping thread"))?;
+        let ended = housekeeping.block_on(self.keep_house(load));
+        // Log lines of the last requests are written before the process ends.
+        drop(self.log.take());
+        ended?;
+        self.runtime.join().map_err(|_| ServerError::LaneEnded)
+    }
+
+    async fn keep_house(&mut self, load: impl Fn() -> Result<Config, String>) -> Result<(), ServerError> {
+        let watch = |kind| signal(kind).map_err(io("signals"));
+        let mut hangup = watch(SignalKind::hangup())?;
+        let (mut terminate, mut interrupt) =
+            (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
+        if let Some(listener) = self.admin.take() {
+            let listener = tokio::net::TcpListener::from_std(listener).map_err(io("the admin address"))?;
+            tokio::spawn(admin::serve(listener, self.subject.clone()));
+        }
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => self.reload(&load),
+                _ = terminate.recv() => return self.drain(&mut terminate, &mut interrupt).await,
+                _ = interrupt.recv() => return self.drain(&mut terminate, &mut interrupt).await,
+                news = self.news.recv() => match news {
+                    Some(News::Failed(problem)) => tracing::error!(%problem, "a lane keeps serving as before"),
+                    Some(News::Serving) => {}
+                    Some(News::Ended { .. }) | None => return Err(ServerError::LaneEnded),
+                },
+            }
+        }
+    }
+
+    /// Takes over a new configuration, or goes on with the old one and says why.
+    fn reload(&mut self, load: impl Fn() -> Result<Config, String>) {
+        if let Some(log) = &self.log {
+            log.reopen();
+        }
+        let reloaded = load().and_then(|config| self.take_over(config).map_err(|error| error.to_string()));
+        match reloaded {
+            Ok(()) => tracing::info!("reloaded"),
+            Err(problem) => {
+                tracing::error!(%problem, "the configuration is not taken over; the old one stays")
+            }
+        }
+    }
+
+    fn take_over(&mut self, config: Config) -> Result<(), ServerError> {
+        let site = SiteSpec::new(&config, &self.tickets)?;
+        site.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        if config.server != self.config.server || config.admin != self.config.admin {
+            tracing::warn!("[server] and [admin] changed: they take effect at the next start");
+        }
+        // Old listeners that changed their role must go first: the address is the same.
+        let closed = self.listeners.close_unwanted(&config);
+        let opened = self.listeners.open_missing(&config, &self.layout)?;
+        for (lane, control) in self.controls.iter_mut().enumerate() {
+            let listeners = self.listeners.for_lane(lane, &opened)?;
+            let reload = Control::Reload { site: Box::new(site.clone()), listeners, close: closed.clone() };
+            if control.send(reload).is_err() {
+                tracing::error!(lane, "the lane is too busy with earlier reloads to take this one");
+            }
+        }
+        self.config = config;
+        Ok(())
+    }
+
+    async fn drain(&mut self, terminate: &mut Signal, interrupt: &mut Signal) -> Result<(), ServerError> {
+        let patience = self.config.drain();
+        tracing::info!(
+            seconds = patience.as_secs(),
+            "draining: transfers in progress may end; again to stop at once"
+        );
+        self.subject.draining.store(true, Ordering::Relaxed);
+        for control in &mut self.controls {
+            // A full mailbox is a lane with reloads to take; it sees the end of the mailbox after them.
+            let _ = control.send(Control::Drain(patience));
+        }
+        self.listeners.close_all();
+        let (mut ended, mut cut) = (0, 0);
+        while ended < self.controls.len() {
+            tokio::select! {
+                news = self.news.recv() => match news {
+                    Some(News::Ended { cut: more }) => (ended, cut) = (ended + 1, cut + more),
+                    Some(_) => {}
+                    None => break,
+                },
+                _ = terminate.recv() => std::process::exit(EXIT_AT_ONCE),
+                _ = interrupt.recv() => std::process::exit(EXIT_AT_ONCE),
+                () = tokio::time::sleep(patience + Duration::from_secs(5)) => {
+                    tracing::error!("a lane does not end; stopping without it");
+                    std::process::exit(EXIT_AT_ONCE);
+                }
+            }
+        }
+        if cut > 0 {
+            tracing::warn!(
+                connections = cut,
+                "transfers were cut because they took longer than the drain time"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn wait_until_serving(news: &mut UnboundedReceiver<News>, lanes: usize) -> Result<(), ServerError> {
+    for _ in 0..lanes {
+        match news.blocking_recv() {
+            Some(News::Serving) => {}
+            Some(News::Failed(problem)) => return Err(ServerError::Serve(problem)),
+            Some(News::Ended { .. }) | None => return Err(ServerError::LaneEnded),
+        }
+    }
+    Ok(())
+}
+
+fn layout(config: &Config) -> Result<Layout, ServerError> {
+    let topology = Topology::of_this_machine()?;
+    let lanes = match (&config.server.cpus, config.server.lanes) {
+        (Some(list), _) => LaneCount::Cpus(list.parse::<CpuSet>().map_err(|error| ConfigError::Invalid {
+            key: "server.cpus".to_owned(),
+            problem: format!("{error}; give a list such as \"0-3,8\""),
+        })?),
+        (None, Some(count)) => LaneCount::Total(count),
+        (None, None) => LaneCount::All,
+    };
+    let wishes = Wishes {
+        lanes,
+        silos: config.server.silos,
+        share_cores: config.server.share_cores,
+        helper_threads: None,
+    };
+    Ok(Layout::new(&topology, &wishes)?)
+}
+
+fn new_tickets() -> Result<Arc<TicketKeys>, ServerError> {
+    let keys = TicketKeys::new();
+    keys.map(Arc::new).map_err(|_| io("TLS ticket keys")(std::io::Error::other("no random numbers")))
+}
+
+/// Different for each lane and run; it makes boundaries differ and guards no secret.
+fn seed(lane: usize) -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (now.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((lane as u64) << 48)
+}
+
+fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
+    let what = what.into();
+    move |source| ServerError::Io { what, source }
+}
+
+/// Messages to a lane that may wait: a few reloads and the drain.
+const CONTROLS_MAX: usize = 8;
+/// As shells report an end by SIGINT.
+const EXIT_AT_ONCE: i32 = 130;

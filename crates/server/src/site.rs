@@ -1,0 +1,126 @@
+//! What every lane serves, in a form that travels between threads; each lane opens its own volumes from it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use http::limits::Limits;
+use http::service::{Mount, Site};
+use http::tls::{Alpn, CertificateFiles, ServerTls, TicketKeys, TlsConfig, Versions, Warning};
+use vfs::{Cache, Volume, VolumeOptions, VolumeSpec};
+
+use crate::config::{Config, VolumeSection};
+
+/// The serving half of a configuration, checked and with its certificates loaded.
+#[derive(Clone)]
+pub(crate) struct SiteSpec {
+    volumes: Vec<MountSpec>,
+    limits: Limits,
+    pacing: Option<u64>,
+    tls: Option<Arc<ServerTls>>,
+}
+
+#[derive(Clone, Debug)]
+struct MountSpec {
+    volume: VolumeSpec,
+    place: String,
+    listings: bool,
+}
+
+/// What keeps a site from being served.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// A certificate or key.
+    #[error(transparent)]
+    Tls(#[from] http::tls::ConfigError),
+    /// A volume's name.
+    #[error(transparent)]
+    Name(#[from] vfs::VolumeNameError),
+    /// A volume's directory.
+    #[error("cannot open the volume {name} at {}: {source}", path.display())]
+    Volume {
+        /// Its name.
+        name: String,
+        /// Its directory.
+        path: PathBuf,
+        /// Why.
+        source: vfs::Error,
+    },
+}
+
+impl SiteSpec {
+    /// Loads certificates, and makes the self-signed one if none is configured.
+    pub(crate) fn new(config: &Config, tickets: &Arc<TicketKeys>) -> Result<Self, SiteError> {
+        let volumes = config.volumes.iter().map(MountSpec::new).collect::<Result<_, _>>()?;
+        let tls = match config.https.listen.is_empty() {
+            true => None,
+            false => Some(Arc::new(tls_config(config).load(Arc::clone(tickets))?)),
+        };
+        let pacing = config.limits.pacing_bytes_per_second;
+        Ok(Self { volumes, limits: config.limits.to_http(), pacing, tls })
+    }
+
+    /// The site of the current lane.
+    pub(crate) fn open(&self, cache: &Cache) -> Result<Site, SiteError> {
+        let mut mounts = Vec::new();
+        for MountSpec { volume: spec, place, listings } in &self.volumes {
+            let volume = Volume::open(cache, spec).map_err(|source| SiteError::Volume {
+                name: spec.name.as_str().to_owned(),
+                path: spec.path.clone(),
+                source,
+            })?;
+            mounts.push(Mount::new(place, volume, *listings));
+        }
+        let mut site = Site::new(mounts);
+        site.limits = self.limits.clone();
+        site.pacing = self.pacing;
+        site.tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.config));
+        Ok(site)
+    }
+
+    /// What the administrator should know about the certificates.
+    pub(crate) fn warnings(&self) -> &[Warning] {
+        self.tls.as_ref().map_or(&[], |tls| &tls.warnings)
+    }
+}
+
+impl MountSpec {
+    fn new(section: &VolumeSection) -> Result<Self, SiteError> {
+        let options = VolumeOptions { follow_symlinks: section.symlinks, serve_hidden: section.hidden };
+        let volume = VolumeSpec::new(section.name.parse()?, &section.path, options);
+        Ok(Self { volume, place: section.mount.clone(), listings: section.listings })
+    }
+}
+
+fn tls_config(config: &Config) -> TlsConfig {
+    let state_dir = config.server.state_dir.clone().unwrap_or_else(default_state_dir);
+    let mut tls = TlsConfig::new(state_dir);
+    tls.certificates = config
+        .https
+        .certificates
+        .iter()
+        .map(|section| CertificateFiles {
+            certificate: section.cert.clone(),
+            key: section.key.clone(),
+            names: section.names.clone(),
+        })
+        .collect();
+    if config.https.tls12_only {
+        tls.versions = Versions::Tls12Only;
+    }
+    if !config.https.http2 {
+        tls.alpn.retain(|alpn| *alpn != Alpn::H2);
+    }
+    tls
+}
+
+/// As the XDG Base Directory Specification says for users, and the FHS for root.
+fn default_state_dir() -> PathBuf {
+    if rustix::process::geteuid().is_root() {
+        return PathBuf::from("/var/lib/linerate");
+    }
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .unwrap_or_else(|| Path::new(".").to_owned())
+        .join("linerate")
+}
