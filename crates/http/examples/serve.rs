@@ -15,8 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let plain = arguments.next().ok_or("usage: serve DIR ADDRESS [TLS-ADDRESS]")?.parse()?;
     let tls = arguments.next().map(|address| address.parse()).transpose()?;
     let state_dir = std::env::temp_dir().join("linerate-example");
-    let certificates = tls.map(|_| TlsConfig::new(state_dir).load(Arc::new(TicketKeys::new()?))).transpose();
-    let certificates = certificates.map_err(|error| error.to_string())?;
+    let tickets = Arc::new(TicketKeys::new()?);
+    let certificates = tls.map(|_| TlsConfig::new(state_dir).load(tickets)).transpose()?;
     lane::runtime::run_here(Default::default(), async move {
         let cache = Cache::new(CacheOptions::default());
         let name = "files".parse().expect("a valid name");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use lane::backend::SocketOption;
 use lane::net::{TcpListener, TcpStream};
-use lane::time::{now, timeout_at, wall_clock};
+use lane::time::{timeout_at, wall_clock};
 use slab::Slab;
 
 use super::connection::serve_connection;
@@ -115,10 +115,18 @@ impl Service {
         self.drain.connections.get()
     }
 
-    /// Hands over what the access log has collected. To be called about once a second.
+    /// Hands over what the access log has collected.
     pub fn flush_log(&self) {
         if let Some(log) = &self.log {
             log.borrow_mut().flush();
+        }
+    }
+
+    /// Calls [`Service::flush_log`] for as long as the lane lives.
+    pub async fn keep_log_fresh(self: Rc<Self>) {
+        loop {
+            lane::time::sleep(LOG_FLUSH_PERIOD).await;
+            self.flush_log();
         }
     }
 
@@ -179,8 +187,7 @@ impl Service {
         if self.drain.connections.get() >= site.limits.connections_max {
             self.counters.connections_refused.increment();
             if role != Role::Tls {
-                // The answer fits any socket buffer; if it does not go, closing says enough.
-                let _ = stream.try_send(&[io::IoSlice::new(BUSY)], false);
+                say_busy(&stream);
             }
             return;
         }
@@ -249,6 +256,17 @@ impl Drop for WaitingPlace<'_> {
     }
 }
 
+/// Never waits: the answer fits any socket buffer, and if it does not go, closing says enough.
+fn say_busy(stream: &TcpStream) {
+    let mut rest = BUSY;
+    while !rest.is_empty() {
+        match stream.try_send(&[io::IoSlice::new(rest)], false) {
+            Ok(Some(sent)) => rest = &rest[sent..],
+            Ok(None) | Err(_) => return,
+        }
+    }
+}
+
 fn is_exhaustion(error: &io::Error) -> bool {
     const ENOMEM: i32 = 12;
     const ENFILE: i32 = 23;
@@ -265,18 +283,8 @@ const BUSY: &[u8] =
     Content-Length: 61\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     503 The server has its maximum of connections: try again soon\n";
 
-/// How often [`Service::flush_log`] wants to be called.
-pub const LOG_FLUSH_PERIOD: Duration = Duration::from_secs(1);
-
-impl Service {
-    /// Calls [`Service::flush_log`] for as long as the lane lives.
-    pub async fn keep_log_fresh(self: Rc<Self>) {
-        loop {
-            lane::time::sleep_until(now() + LOG_FLUSH_PERIOD).await;
-            self.flush_log();
-        }
-    }
-}
+/// How late a line of the access log may be.
+const LOG_FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

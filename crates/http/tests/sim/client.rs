@@ -1,0 +1,112 @@
+//! A client that believes nothing: lengths are checked, and the end of a connection is no end of a body.
+
+use std::io::{self, IoSlice};
+
+use lane::net::TcpStream;
+
+/// A connection to the server.
+pub(crate) struct Client {
+    pub(crate) stream: TcpStream,
+    inbox: Vec<u8>,
+}
+
+/// A complete response.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    fields: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+/// There is no complete response.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The connection ended after this many bytes of it.
+    Closed(usize),
+    /// The connection was reset, or never was.
+    Reset(#[expect(dead_code, reason = "shown when a test fails")] io::Error),
+}
+
+impl Client {
+    pub(crate) async fn connect(address: &str) -> io::Result<Self> {
+        let stream = TcpStream::connect(address.parse().unwrap()).await?;
+        Ok(Self { stream, inbox: Vec::new() })
+    }
+
+    pub(crate) async fn send(&self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        let mut rest = bytes.as_ref();
+        while !rest.is_empty() {
+            match self.stream.try_send(&[IoSlice::new(rest)], false)? {
+                Some(sent) => rest = &rest[sent..],
+                None => self.stream.writable().await?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a GET of `path` with these header lines, and takes the response.
+    pub(crate) async fn get(&mut self, path: &str, lines: &str) -> Result<Response, Failure> {
+        self.send(request("GET", path, lines)).await.map_err(Failure::Reset)?;
+        self.response().await
+    }
+
+    /// The next response to anything but HEAD.
+    pub(crate) async fn response(&mut self) -> Result<Response, Failure> {
+        self.response_to("GET").await
+    }
+
+    /// The next response to a request with this method.
+    pub(crate) async fn response_to(&mut self, method: &str) -> Result<Response, Failure> {
+        let head_len = loop {
+            if let Some(at) = self.inbox.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.fill().await?;
+        };
+        let head = String::from_utf8(self.inbox[..head_len].to_vec()).expect("heads are ASCII");
+        let mut lines = head.split("\r\n").filter(|line| !line.is_empty());
+        let status = lines.next().unwrap().strip_prefix("HTTP/1.1 ").unwrap()[..3].parse().unwrap();
+        let fields: Vec<(String, String)> = lines
+            .map(|line| line.split_once(": ").expect("a field line"))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
+        let mut response = Response { status, fields, body: Vec::new() };
+        let has_body = method != "HEAD" && !matches!(status, 204 | 304);
+        let length =
+            if has_body { response.field("Content-Length").unwrap().parse().unwrap() } else { 0 };
+        while self.inbox.len() < head_len + length {
+            self.fill().await?;
+        }
+        response.body = self.inbox[head_len..head_len + length].to_vec();
+        self.inbox.drain(..head_len + length);
+        Ok(response)
+    }
+
+    /// Asserts that the server ends the connection without another byte.
+    pub(crate) async fn expect_end(mut self) {
+        match self.fill().await {
+            Err(_) if self.inbox.is_empty() => {}
+            _ => panic!("more came: {}", self.inbox.escape_ascii()),
+        }
+    }
+
+    async fn fill(&mut self) -> Result<(), Failure> {
+        let bytes = self.stream.recv().await.map_err(Failure::Reset)?;
+        if bytes.is_empty() {
+            return Err(Failure::Closed(self.inbox.len()));
+        }
+        self.inbox.extend_from_slice(&bytes);
+        Ok(())
+    }
+}
+
+impl Response {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// A request head.
+pub(crate) fn request(method: &str, path: &str, lines: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: sim\r\n{lines}\r\n")
+}

@@ -1,0 +1,85 @@
+//! A simulated host that serves `/srv`.
+
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::limits::Limits;
+use http::service::{HttpCounters, Mount, Role, Service, Site};
+use http::tls::KtlsPolicy;
+use lane::backend::ListenOptions;
+use lane::backend::sim::{Config, Host, World};
+use lane::net::TcpListener;
+use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
+
+/// Where the server listens.
+pub(crate) const ADDRESS: &str = "10.0.0.1:80";
+
+/// A world with a server and a client in it.
+pub(crate) struct Pair {
+    pub(crate) world: World,
+    pub(crate) server: Host,
+    pub(crate) client: Host,
+    pub(crate) counters: Arc<HttpCounters>,
+    /// Weak: what a service owns must end on its lane.
+    service: Rc<RefCell<Weak<Service>>>,
+}
+
+impl Pair {
+    /// Starts a server of these files with these limits.
+    pub(crate) fn new(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])]) -> Self {
+        let world = World::new(seed, config);
+        let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
+        server.fs().create_dir_all("/srv").unwrap();
+        for (name, content) in files {
+            server.fs().write(&format!("/srv/{name}"), *content).unwrap();
+        }
+        // What was written in this very tick of the clock might change without showing.
+        world.run_for(Duration::from_secs(1));
+        let counters = Arc::new(HttpCounters::default());
+        let service: Rc<RefCell<Weak<Service>>> = Rc::default();
+        let (their_counters, slot) = (Arc::clone(&counters), Rc::clone(&service));
+        server.spawn(async move {
+            let cache = Cache::new(CacheOptions::default());
+            let spec = VolumeSpec::new("sim".parse().unwrap(), "/srv", VolumeOptions::default());
+            let volume = Volume::open(&cache, &spec).unwrap();
+            let mut site = Site::new(vec![Mount::new("/", volume, true)]);
+            site.limits = limits;
+            let service = Service::new(site, their_counters, None, KtlsPolicy::Off, 1);
+            *slot.borrow_mut() = Rc::downgrade(&service);
+            let listener = TcpListener::bind(ADDRESS.parse().unwrap(), &ListenOptions::default()).unwrap();
+            service.listen(listener, Role::Plain).await;
+        });
+        world.run_for(Duration::from_millis(100));
+        Self { world, server, client, counters, service }
+    }
+
+    /// The running service.
+    pub(crate) fn service(&self) -> Rc<Service> {
+        self.service.borrow().upgrade().expect("the service runs")
+    }
+
+    /// Runs a client's story to its end.
+    pub(crate) fn run<T: 'static>(&self, story: impl Future<Output = T> + 'static) -> T {
+        self.world.block_on(&self.client, story)
+    }
+
+    /// Ends the world and asserts that nothing leaked.
+    pub(crate) fn end(self) {
+        assert_eq!(self.world.end(), Default::default());
+    }
+}
+
+/// Bytes that differ at every place and for every seed.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
