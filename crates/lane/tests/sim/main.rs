@@ -3,6 +3,7 @@
 
 mod faults;
 mod fs;
+mod parity;
 mod tcp;
 mod udp;
 mod world;

@@ -45,11 +45,6 @@ impl BufRing {
         self.group
     }
 
-    /// Bytes of each buffer.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
     /// Whether more than half of the buffers are with the kernel: enough to start receives again.
     pub(crate) fn is_replenished(&self) -> bool {
         self.lent.get() <= usize::from(self.count) / 2

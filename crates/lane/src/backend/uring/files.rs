@@ -1,9 +1,8 @@
 //! Names and attributes: what of the file system is a plain call, inline or on a helper thread.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags};
@@ -55,19 +54,15 @@ pub(super) fn stat(file: BorrowedFd<'_>) -> io::Result<Stat> {
 }
 
 pub(super) fn stat_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<Stat> {
-    // The path is looked up component by component beneath `dir`, so that no link leads the look-up out.
-    let (parent, name) = match path.as_bytes().iter().rposition(|&b| b == b'/') {
-        Some(slash) => (Some(&path.as_bytes()[..slash]), &path.as_bytes()[slash + 1..]),
-        None => (None, path.as_bytes()),
-    };
+    let bytes = path.as_bytes();
+    if !bytes.contains(&b'/') && bytes != b".." {
+        return Ok(convert(&sys::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW)?));
+    }
+    // `..` and links in the middle must not lead the look-up out of `dir`.
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = match parent {
-        Some(parent) => Some(sys::openat2(dir, OsStr::from_bytes(parent), flags, Mode::empty(), resolve)?),
-        None => None,
-    };
-    let at = opened.as_ref().map_or(dir, |fd| fd.as_fd());
-    Ok(convert(&sys::statat(at, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW)?))
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = sys::openat2(dir, path, flags, Mode::empty(), resolve)?;
+    Ok(convert(&sys::fstat(&found)?))
 }
 
 pub(super) fn read_dir(dir: BorrowedFd<'_>, max: usize) -> io::Result<Vec<DirEntry>> {

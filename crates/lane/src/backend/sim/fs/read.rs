@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use rand::seq::SliceRandom;
 
-use super::resolve::{Rules, resolve, split_last};
+use super::resolve::{Rules, resolve};
 use super::{Disk, Inode, READ, errno};
 use crate::backend::sim::engine::Engine;
 use crate::fs::{DirEntry, FileKind, OpenHow, OpenKind, Stat};
@@ -119,9 +119,6 @@ impl Disk {
         engine: &mut Engine,
     ) -> io::Result<Stat> {
         self.may_fail(self.config.name_error, engine)?;
-        if split_last(path).1.is_empty() {
-            return Err(errno(libc::ENOENT));
-        }
         let rules = Rules { follow: true, keep_last: true, absolute: false };
         resolve(dir, path, rules).map(|inode| inode.stat())
     }

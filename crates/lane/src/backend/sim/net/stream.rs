@@ -190,10 +190,14 @@ impl Conn {
             self.offer_window(side.other(), around);
             return Ok(Some(chunk));
         }
+        // A stream that ended in good order stays so for its reader, whatever came later.
+        if flow.eof || end.read_shut {
+            return Ok(Some(Vec::new()));
+        }
         if let Some(errno) = end.error.take() {
             return Err(io::Error::from_raw_os_error(errno));
         }
-        Ok((end.broken || end.read_shut || flow.eof).then(Vec::new))
+        Ok(end.broken.then(Vec::new))
     }
 
     /// Ends the side's sending once what it sent before has left.
@@ -342,7 +346,9 @@ impl Conn {
             return;
         }
         around.engine.note("broken", &[around.id, side as u64, errno.unsigned_abs().into()]);
-        end.error = Some(errno);
+        // Who has seen the peer's end learns of its reset as of a pipe that nobody reads.
+        let ended = self.flows[side.other() as usize].eof && errno == libc::ECONNRESET;
+        end.error = Some(if ended { libc::EPIPE } else { errno });
         around.engine.wake(end.reader.take());
         around.engine.wake_ops(&mut end.waiting);
         self.flows[side as usize].drop_unsent();

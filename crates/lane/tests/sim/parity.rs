@@ -1,0 +1,356 @@
+//! The same code on io_uring and in a world: what it sees must not differ.
+
+use std::ffi::CString;
+use std::fmt::Debug;
+use std::io::{self, IoSlice};
+use std::net::{Shutdown, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lane::backend::sim::{Config, World};
+use lane::backend::{DatagramBatch, ListenOptions, UdpOptions};
+use lane::buffer::BufClass;
+use lane::fs::{Dir, OpenHow, OpenKind, WatchEvent, watch_events};
+use lane::net::{TcpListener, TcpStream, UdpSocket};
+use lane::runtime::{RuntimeOptions, run_here};
+use lane::time;
+
+/// A file tree to build on either side.
+enum Entry {
+    File(&'static str, &'static str),
+    Link(&'static str, &'static str),
+    Pipe(&'static str),
+}
+
+/// Runs `scenario` on both backends, in a directory with `tree`, and compares what it saw, one by one.
+fn same_on_both<T, F>(tree: &[Entry], scenario: impl Fn(PathBuf) -> F)
+where
+    T: PartialEq + Debug + 'static,
+    F: Future<Output = Vec<T>> + 'static,
+{
+    let real_dir = tempfile::tempdir().unwrap();
+    let real_root = real_dir.path().join("srv");
+    build_real(&real_root, tree);
+    let real = run_here(RuntimeOptions::default(), scenario(real_root)).unwrap();
+    for seed in 0..20 {
+        let world = World::new(seed, Config::default());
+        let host = world.host("10.0.0.1");
+        build_simulated(&host.fs(), tree);
+        let simulated = world.block_on(&host, scenario(PathBuf::from("/srv")));
+        let differ: Vec<_> =
+            simulated.iter().zip(&real).filter(|(simulated, real)| simulated != real).collect();
+        assert!(differ.is_empty(), "seed {seed}, simulated and real: {differ:#?}");
+        assert_eq!(simulated.len(), real.len());
+    }
+}
+
+fn build_real(root: &Path, tree: &[Entry]) {
+    let at = |path: &str| {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        path
+    };
+    std::fs::create_dir_all(root).unwrap();
+    for entry in tree {
+        match entry {
+            Entry::File(path, bytes) => std::fs::write(at(path), bytes).unwrap(),
+            Entry::Link(path, target) => std::os::unix::fs::symlink(target, at(path)).unwrap(),
+            Entry::Pipe(path) => {
+                use rustix::fs::{CWD, FileType, Mode, mknodat};
+                mknodat(CWD, at(path), FileType::Fifo, Mode::RUSR, 0).unwrap();
+            }
+        }
+    }
+}
+
+fn build_simulated(fs: &lane::backend::sim::Fs, tree: &[Entry]) {
+    fs.create_dir_all("/srv").unwrap();
+    for entry in tree {
+        match entry {
+            Entry::File(path, bytes) => fs.write(&format!("/srv/{path}"), *bytes).unwrap(),
+            Entry::Link(path, target) => fs.symlink(target, &format!("/srv/{path}")).unwrap(),
+            Entry::Pipe(path) => fs.pipe(&format!("/srv/{path}")).unwrap(),
+        }
+    }
+}
+
+/// The error number, for errors that came from a kernel.
+fn errno<T>(result: io::Result<T>) -> Result<T, Option<i32>> {
+    result.map_err(|error| error.raw_os_error())
+}
+
+async fn pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    (client, listener.accept().await.unwrap())
+}
+
+async fn settle() {
+    time::sleep(Duration::from_millis(20)).await;
+}
+
+async fn receive(stream: &TcpStream) -> Result<Vec<u8>, Option<i32>> {
+    errno(stream.recv().await.map(|bytes| bytes.to_vec()))
+}
+
+#[test]
+fn names_resolve_alike() {
+    let tree = [
+        Entry::File("file", "content"),
+        Entry::File("dir/inner", "x"),
+        Entry::File("dir/deep/er", "x"),
+        Entry::Link("link", "file"),
+        Entry::Link("dirlink", "dir"),
+        Entry::Link("dirlink_slash", "dir/"),
+        Entry::Link("filelink_slash", "file/"),
+        Entry::Link("absolute", "/etc"),
+        Entry::Link("escape", "../outside"),
+        Entry::Link("dangling", "nowhere"),
+        Entry::Link("loop", "loop"),
+        Entry::Link("loop_a", "loop_b"),
+        Entry::Link("loop_b", "loop_a"),
+        Entry::Link("dir/up", ".."),
+        Entry::Link("dir/upup", "../.."),
+        Entry::Link("dir/self", "."),
+        Entry::Link("chain", "dir/up/link"),
+        Entry::Pipe("pipe"),
+        Entry::Link("to_pipe", "pipe"),
+    ];
+    same_on_both(&tree, |root| async move {
+        let root = Dir::open_root(&root).unwrap();
+        let mut seen = Vec::new();
+        for path in PATHS {
+            let name = CString::new(*path).unwrap();
+            for kind in [OpenKind::Any, OpenKind::Directory] {
+                for symlinks in [true, false] {
+                    let opened = root.open(&name, OpenHow { kind, symlinks }).await;
+                    let found = errno(opened.map(|file| file.stat().unwrap().kind));
+                    seen.push(format!("open {path:?} {kind:?} links {symlinks}: {found:?}"));
+                }
+            }
+            let found = errno(root.stat_at(&name).await.map(|stat| stat.kind));
+            seen.push(format!("stat {path:?}: {found:?}"));
+        }
+        seen
+    });
+}
+
+#[test]
+fn reads_end_alike() {
+    same_on_both(&[Entry::File("file", "0123456789"), Entry::File("dir/x", "")], |root| async move {
+        let root = Dir::open_root(&root).unwrap();
+        let file = root.open(&CString::new("file").unwrap(), OpenHow::FOLLOW).await.unwrap();
+        let dir = root.open(&CString::new("dir").unwrap(), OpenHow::FOLLOW).await.unwrap();
+        let mut seen = Vec::new();
+        for (file, offset, len) in
+            [(&file, 0, 4), (&file, 8, 10), (&file, 10, 1), (&file, 99, 1), (&file, 0, 0), (&dir, 0, 1)]
+        {
+            let buf = lane::current().buffers().get(BufClass::Small).await;
+            let (read, buf) = file.read_at(offset, len, buf).await;
+            seen.push((errno(read), buf.to_vec()));
+        }
+        let stat = file.stat().unwrap();
+        seen.push((Ok(stat.size as usize), Vec::new()));
+        seen.push((Ok(stat.nlink as usize), Vec::new()));
+        seen.push((errno(file.into_dir()).map(|_| 0), Vec::new()));
+        seen
+    });
+}
+
+#[test]
+fn streams_end_alike() {
+    same_on_both(&[], |_| async {
+        let mut seen = Vec::new();
+        // A half-closed stream still gives the other way.
+        let (client, server) = pair().await;
+        client.shutdown(Shutdown::Write).unwrap();
+        seen.push(("half-closed", receive(&server).await));
+        crate::send(&server, b"still here").await.unwrap();
+        let mut other_way = Vec::new();
+        while other_way.len() < 10 {
+            other_way.extend(receive(&client).await.unwrap());
+        }
+        seen.push(("other way", Ok(other_way)));
+        let refused = errno(client.try_send(&[IoSlice::new(b"x")], false));
+        seen.push(("send after shutdown", refused.map(|_| Vec::new())));
+        // Closed with bytes untaken.
+        let (client, server) = pair().await;
+        client.try_send(&[IoSlice::new(b"never taken")], false).unwrap();
+        settle().await;
+        drop(server);
+        seen.push(("untaken", receive(&client).await));
+        seen.push(("after the reset", receive(&client).await));
+        let broken = errno(client.try_send(&[IoSlice::new(b"x")], false));
+        seen.push(("send after the reset", broken.map(|_| Vec::new())));
+        // Bytes before a reset can still be taken.
+        let (client, server) = pair().await;
+        server.try_send(&[IoSlice::new(b"before")], false).unwrap();
+        settle().await;
+        server.reset();
+        settle().await;
+        let broken = errno(client.try_send(&[IoSlice::new(b"x")], false));
+        seen.push(("send learns of the reset first", broken.map(|_| Vec::new())));
+        // Sending to a stream closed in good order: the first takes, the next learns.
+        let (client, server) = pair().await;
+        drop(server);
+        settle().await;
+        seen.push(("end", receive(&client).await));
+        seen.push(("first", errno(client.try_send(&[IoSlice::new(b"x")], false)).map(|_| Vec::new())));
+        settle().await;
+        seen.push(("second", errno(client.try_send(&[IoSlice::new(b"x")], false)).map(|_| Vec::new())));
+        // No more reading.
+        let (client, server) = pair().await;
+        client.shutdown(Shutdown::Read).unwrap();
+        seen.push(("shut for reading", receive(&client).await));
+        drop(server);
+        seen
+    });
+}
+
+#[test]
+fn addresses_are_taken_and_shared_alike() {
+    same_on_both(&[], |_| async {
+        let alone = ListenOptions::default();
+        let shared = ListenOptions { reuse_port: true, ..alone.clone() };
+        let first = TcpListener::bind(LOOPBACK, &alone).unwrap();
+        let addr = first.local_addr().unwrap();
+        let wildcard = SocketAddr::from(([0, 0, 0, 0], addr.port()));
+        let foreign = SocketAddr::from(([192, 0, 2, 1], 0));
+        let mut seen = Vec::new();
+        for (addr, options) in
+            [(addr, &alone), (addr, &shared), (wildcard, &alone), (wildcard, &shared), (foreign, &alone)]
+        {
+            seen.push(errno(TcpListener::bind(addr, options).map(drop)));
+        }
+        drop(first);
+        settle().await;
+        let members = [TcpListener::bind(addr, &shared), TcpListener::bind(addr, &shared)];
+        seen.extend(members.iter().map(|member| member.as_ref().map(drop).map_err(io::Error::raw_os_error)));
+        seen.push(errno(TcpListener::bind(addr, &alone).map(drop)));
+        drop(members);
+        settle().await;
+        seen.push(errno(TcpStream::connect(addr).await.map(drop)));
+        let udp = UdpSocket::bind(addr, &UdpOptions::default());
+        seen.push(errno(udp.map(drop)));
+        let listener = TcpListener::bind(LOOPBACK, &alone).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let server = listener.accept().await.unwrap();
+        assert_eq!(client.local_addr().unwrap(), server.peer_addr());
+        assert_eq!(server.local_addr().unwrap(), client.peer_addr());
+        seen
+    });
+}
+
+#[test]
+fn changes_are_told_alike() {
+    let tree = [Entry::File("kept", ""), Entry::File("sub/x", "")];
+    same_on_both(&tree, |path| async move {
+        let root = Dir::open_root(&path).unwrap();
+        let sub = root.open(&CString::new("sub").unwrap(), OpenHow::FOLLOW).await.unwrap();
+        let sub = sub.into_dir().unwrap();
+        let (watch, sub_watch) = (root.watch().unwrap(), sub.watch().unwrap());
+        let again = root.watch().unwrap();
+        let unwatched = watch_events();
+        let nothing = time::timeout(Duration::from_millis(20), unwatched).await.is_err();
+        lane::fs::unwatch(sub_watch);
+        let events = watch_events().await.unwrap();
+        vec![again == watch, nothing, events == [WatchEvent::Gone(sub_watch)]]
+    });
+}
+
+#[test]
+fn bursts_of_datagrams_go_alike() {
+    same_on_both(&[], |_| async {
+        let receiver = UdpSocket::bind(LOOPBACK, &UdpOptions::default()).unwrap();
+        let sender = UdpSocket::bind(LOOPBACK, &UdpOptions::default()).unwrap();
+        let to = receiver.local_addr().unwrap();
+        let mut seen = Vec::new();
+        for (total, segment) in
+            [(10_000, 1000), (10_001, 1000), (999, 1000), (0, 1000), (10_000, 100), (10, 0)]
+        {
+            let bytes = vec![7; total];
+            let parts = [IoSlice::new(&bytes)];
+            let batch = DatagramBatch { to, from: None, segment, parts: &parts };
+            let sent = loop {
+                match sender.try_send(&batch) {
+                    Ok(None) => sender.writable().await.unwrap(),
+                    Ok(Some(n)) => break Ok(n),
+                    Err(error) => break Err(error.kind()),
+                }
+            };
+            let mut lengths = Vec::new();
+            while let Ok(n) = sent
+                && (lengths.is_empty() || lengths.iter().sum::<usize>() < n)
+            {
+                let mut received = Vec::new();
+                receiver.recv(&mut received, 16).await.unwrap();
+                for datagram in &received {
+                    assert_eq!(datagram.from, sender.local_addr().unwrap());
+                    assert_eq!(datagram.local, Some(to.ip()));
+                    match datagram.buf.len() {
+                        0 => lengths.push(0),
+                        _ => lengths.extend(datagram.segments().map(<[u8]>::len)),
+                    }
+                }
+            }
+            seen.push((sent, lengths));
+        }
+        seen
+    });
+}
+
+const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+const PATHS: &[&str] = &[
+    "",
+    ".",
+    "./",
+    "/",
+    "/etc/passwd",
+    "..",
+    "../srv/file",
+    "file",
+    "./file",
+    "file/",
+    "file/.",
+    "file/x",
+    "dir",
+    "dir/",
+    "dir//inner",
+    "dir/.",
+    "dir/..",
+    "dir/../file",
+    "dir/../..",
+    "dir/deep/../../file",
+    "dir/deep/../../../srv/file",
+    "absent",
+    "absent/x",
+    "absent/..",
+    "link",
+    "link/",
+    "link/x",
+    "dirlink",
+    "dirlink/",
+    "dirlink/inner",
+    "dirlink/../file",
+    "dirlink_slash",
+    "dirlink_slash/inner",
+    "filelink_slash",
+    "absolute",
+    "absolute/passwd",
+    "escape",
+    "dangling",
+    "dangling/x",
+    "loop",
+    "loop/x",
+    "loop_a",
+    "dir/up/file",
+    "dir/up/dir/up/link",
+    "dir/upup",
+    "dir/upup/srv",
+    "dir/self/self/inner",
+    "chain",
+    "pipe",
+    "pipe/",
+    "to_pipe",
+];
