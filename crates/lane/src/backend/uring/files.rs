@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags};
@@ -97,6 +97,32 @@ pub(super) fn warm(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<
     Ok(())
 }
 
+/// Which open files lie on file systems that are all memory, by descriptor.
+#[derive(Default)]
+pub(super) struct InMemory {
+    files: Vec<bool>,
+}
+
+impl InMemory {
+    pub(super) fn set(&mut self, fd: RawFd, in_memory: bool) {
+        let index = usize::try_from(fd).expect("descriptors are not negative");
+        if index >= self.files.len() {
+            self.files.resize(index + 1, false);
+        }
+        self.files[index] = in_memory;
+    }
+
+    pub(super) fn get(&self, fd: RawFd) -> bool {
+        usize::try_from(fd).ok().and_then(|index| self.files.get(index)).is_some_and(|in_memory| *in_memory)
+    }
+}
+
+/// Whether reads never wait for a disk: tmpfs and ramfs. Their pages may be in swap; who serves from swapped
+/// memory waits for it anyway.
+pub(super) fn is_in_memory(file: impl AsFd) -> bool {
+    sys::fstatfs(file).is_ok_and(|system| [TMPFS_MAGIC, RAMFS_MAGIC].contains(&(system.f_type as u64)))
+}
+
 fn convert(stat: &sys::Stat) -> Stat {
     Stat {
         kind: match FileType::from_raw_mode(stat.st_mode) {
@@ -116,3 +142,7 @@ fn convert(stat: &sys::Stat) -> Stat {
         gid: stat.st_gid,
     }
 }
+
+/// linux/magic.h.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58f6;

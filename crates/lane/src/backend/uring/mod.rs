@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -63,6 +63,7 @@ pub(crate) struct Uring {
     watcher: RefCell<Option<Watching>>,
     message_template: Box<libc::msghdr>,
     unsegmented: RefCell<udp::Unsegmented>,
+    in_memory: RefCell<files::InMemory>,
     counters: Arc<LaneCounters>,
     now: Cell<Instant>,
     woken: RefCell<Vec<Waker>>,
@@ -103,6 +104,7 @@ impl Uring {
             watcher: RefCell::default(),
             message_template: Box::new(setup::message_template()),
             unsegmented: RefCell::default(),
+            in_memory: RefCell::default(),
             counters,
             now: Cell::new(Instant::now()),
             woken: RefCell::default(),
@@ -130,6 +132,8 @@ impl Uring {
 
     fn register_file(&self, fd: OwnedFd) -> Fd {
         self.counters.files.add(1);
+        self.count_syscall();
+        self.in_memory.borrow_mut().set(fd.as_raw_fd(), files::is_in_memory(&fd));
         Fd(fd.into_raw_fd())
     }
 }
@@ -147,7 +151,10 @@ impl Backend for Uring {
         use rustix::io::{Errno, ReadWriteFlags, preadv2};
         self.count_syscall();
         let mut parts = [io::IoSliceMut::new(into)];
-        match preadv2(self.borrow_fd(file), &mut parts, offset, ReadWriteFlags::NOWAIT) {
+        // What is all in memory has no page to wait for, and refuses to be asked not to.
+        let in_memory = self.in_memory.borrow().get(file.0);
+        let flags = if in_memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
+        match preadv2(self.borrow_fd(file), &mut parts, offset, flags) {
             Ok(n) => Ok(Some(n)),
             // Cold, or a file system that cannot tell.
             Err(Errno::AGAIN | Errno::OPNOTSUPP) => {
