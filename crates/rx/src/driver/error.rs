@@ -60,6 +60,12 @@ pub enum StartError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// A socket made elsewhere.
+    #[error("the lane cannot take over its socket: {source}")]
+    Adopt {
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// No random numbers for epochs and keys.
     #[error("the system gives no random numbers: {0}")]
     Random(String),

@@ -1,0 +1,286 @@
+//! The load itself: connections shared out over lanes, each with calls that follow one another.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use lane::layout::Layout;
+use lane::runtime::{Runtime, RuntimeOptions};
+use rx::driver::{Anonymous, CallError, Connection, Driver, DriverConfig};
+use rx::perf::{Outbound, Plan, Reply, Request, SERVICE, Work};
+use serde::Serialize;
+
+use crate::latency::{Latencies, Percentiles};
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The rxperf service.
+    pub server: SocketAddr,
+    /// Connections in all, shared out over the lanes.
+    pub connections: usize,
+    /// Calls at once on each connection, 1 to 4.
+    pub calls: usize,
+    /// What every call does.
+    pub work: Work,
+    /// How long to make calls.
+    pub duration: Duration,
+    /// Limits, timers and socket of each lane.
+    pub driver: DriverConfig,
+}
+
+/// Running totals, for a progress bar.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Calls that ended well.
+    pub calls: AtomicU64,
+    /// Their payload bytes, both ways.
+    pub bytes: AtomicU64,
+    /// Calls that failed.
+    pub errors: AtomicU64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// Connections.
+    pub connections: usize,
+    /// Seconds from the first call to the last.
+    pub seconds: f64,
+    /// Calls that ended well.
+    pub calls: u64,
+    /// Calls per second.
+    pub calls_per_second: f64,
+    /// Payload bytes sent to the server.
+    pub bytes_sent: u64,
+    /// Payload bytes received.
+    pub bytes_received: u64,
+    /// Payload bits per second, both ways together.
+    pub bits_per_second: f64,
+    /// Failed calls by reason.
+    pub errors: BTreeMap<String, u64>,
+    /// DATA packets that this side sent again, and how many of them needlessly.
+    pub resends: u64,
+    /// See [`resends`](Self::resends).
+    pub resends_spurious: u64,
+    /// From opening a call to the last byte of its reply.
+    pub latency: Percentiles,
+}
+
+/// A load that could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The lanes.
+    #[error(transparent)]
+    Lanes(#[from] lane::runtime::StartError),
+    /// Rx on a lane.
+    #[error(transparent)]
+    Rx(#[from] rx::driver::StartError),
+    /// What the calls are to do.
+    #[error(transparent)]
+    Work(#[from] rx::perf::Error),
+    /// The first call, made alone.
+    #[error("the first call to {0} failed: {1}")]
+    First(SocketAddr, CallFailure),
+}
+
+/// Why a call failed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallFailure {
+    /// The call.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Its reply.
+    #[error(transparent)]
+    Reply(#[from] rx::perf::Error),
+    /// No connection could be opened.
+    #[error(transparent)]
+    Connect(#[from] rx::ConnectError),
+}
+
+/// Runs the load on the lanes of `layout`; `progress` counts along.
+///
+/// # Errors
+/// [`LoadError`]; failures after the first call are counted in the report instead.
+pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Result<Report, LoadError> {
+    let plan = options.work.plan()?;
+    first(options, plan)?;
+    let lanes = layout.lane_count();
+    let results = Arc::new(Mutex::new(Vec::new()));
+    let (shared, sink, progress) = (options.clone(), Arc::clone(&results), Arc::clone(progress));
+    let runtime = Runtime::start(layout, RuntimeOptions::default(), move |spec| {
+        // The first lanes take the connections that do not share out evenly.
+        let mine = shared.connections / lanes + usize::from(spec.id < shared.connections % lanes);
+        let (options, progress, sink) = (shared.clone(), Arc::clone(&progress), Arc::clone(&sink));
+        async move {
+            let tally = run_lane(options, plan, progress, mine).await;
+            sink.lock().expect("no lane panics while it reports").push(tally);
+        }
+    })?;
+    runtime.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let mut total = Tally::default();
+    for tally in results.lock().expect("all lanes have ended").drain(..) {
+        total.merge(tally?);
+    }
+    Ok(total.report(options, plan))
+}
+
+/// One call, to fail early and clearly.
+fn first(options: &Options, plan: Plan) -> Result<(), LoadError> {
+    let options = options.clone();
+    lane::runtime::run_here(RuntimeOptions::default(), async move {
+        let driver = bind(&options)?;
+        let call = async {
+            let connection = driver.connect(options.server, SERVICE, &Anonymous)?;
+            call(&connection, &options.work, plan).await
+        };
+        call.await.map_err(|failure| LoadError::First(options.server, failure))
+    })?
+}
+
+fn bind(options: &Options) -> Result<Driver, rx::driver::StartError> {
+    let any: SocketAddr = match options.server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    Driver::bind(any, options.driver.clone())
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    calls: u64,
+    errors: BTreeMap<String, u64>,
+    latencies: Latencies,
+    resends: u64,
+    resends_spurious: u64,
+    elapsed: Duration,
+}
+
+async fn run_lane(
+    options: Options,
+    plan: Plan,
+    progress: Arc<Progress>,
+    connections: usize,
+) -> Result<Tally, LoadError> {
+    let driver = bind(&options)?;
+    let began = lane::time::now();
+    let end = began + options.duration;
+    let (options, tally) = (Rc::new(options), Rc::new(RefCell::new(Tally::default())));
+    let mut tasks = Vec::new();
+    for _ in 0..connections {
+        let connection = driver
+            .connect(options.server, SERVICE, &Anonymous)
+            .map_err(|full| LoadError::First(options.server, full.into()))?;
+        for _ in 0..options.calls {
+            let lane = LaneLoad {
+                options: Rc::clone(&options),
+                plan,
+                progress: Arc::clone(&progress),
+                tally: Rc::clone(&tally),
+            };
+            let connection = connection.clone();
+            tasks.push(lane::spawn(async move { lane.calls(&connection, end).await }));
+        }
+    }
+    for task in tasks {
+        task.await;
+    }
+    let mut tally = tally.take();
+    tally.elapsed = lane::time::now() - began;
+    let endpoint = driver.endpoint();
+    tally.resends = endpoint.stats().resends;
+    tally.resends_spurious = endpoint.stats().resends_spurious;
+    Ok(tally)
+}
+
+/// What the calls of one lane share.
+struct LaneLoad {
+    options: Rc<Options>,
+    plan: Plan,
+    progress: Arc<Progress>,
+    tally: Rc<RefCell<Tally>>,
+}
+
+impl LaneLoad {
+    /// Calls that follow one another until `end`.
+    async fn calls(&self, connection: &Connection, end: Instant) {
+        while lane::time::now() < end {
+            let asked = Instant::now();
+            // What is not done when time is up does not count, and is not waited for.
+            let call = call(connection, &self.options.work, self.plan);
+            let Ok(result) = lane::time::timeout_at(end, call).await else { return };
+            match result {
+                Ok(()) => {
+                    let mut tally = self.tally.borrow_mut();
+                    tally.latencies.record(asked.elapsed());
+                    tally.calls += 1;
+                    self.progress.calls.fetch_add(1, Ordering::Relaxed);
+                    let bytes = self.plan.from_client + self.plan.to_client;
+                    self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+                }
+                Err(failure) => {
+                    self.progress.errors.fetch_add(1, Ordering::Relaxed);
+                    *self.tally.borrow_mut().errors.entry(failure.to_string()).or_default() += 1;
+                    // A server that is down must not be hammered.
+                    lane::time::sleep(RETRY_DELAY).await;
+                }
+            }
+        }
+    }
+}
+
+async fn call(connection: &Connection, work: &Work, plan: Plan) -> Result<(), CallFailure> {
+    let mut outbound = Outbound::request(&Request::new(work.clone()))?;
+    let mut reply = Reply::new(&plan);
+    let mut call = connection.call().await?;
+    call.write_with(outbound.remaining(), |room| {
+        outbound.fill(room);
+    })
+    .await?;
+    call.finish().await?;
+    let mut refused = Ok(());
+    while call.read(|part| refused = std::mem::replace(&mut refused, Ok(())).and(reply.handle(part))).await? > 0 {
+        if refused.is_err() {
+            break;
+        }
+    }
+    refused?;
+    Ok(reply.finish()?)
+}
+
+impl Tally {
+    fn merge(&mut self, other: Self) {
+        self.calls += other.calls;
+        for (reason, count) in other.errors {
+            *self.errors.entry(reason).or_default() += count;
+        }
+        self.latencies.merge(&other.latencies);
+        self.resends += other.resends;
+        self.resends_spurious += other.resends_spurious;
+        self.elapsed = self.elapsed.max(other.elapsed);
+    }
+
+    fn report(self, options: &Options, plan: Plan) -> Report {
+        let seconds = self.elapsed.as_secs_f64().max(1e-6);
+        let (bytes_sent, bytes_received) = (self.calls * plan.from_client, self.calls * plan.to_client);
+        Report {
+            connections: options.connections,
+            seconds,
+            calls: self.calls,
+            calls_per_second: self.calls as f64 / seconds,
+            bytes_sent,
+            bytes_received,
+            bits_per_second: (bytes_sent + bytes_received) as f64 * 8.0 / seconds,
+            errors: self.errors,
+            resends: self.resends,
+            resends_spurious: self.resends_spurious,
+            latency: self.latencies.percentiles(),
+        }
+    }
+}
+
+const RETRY_DELAY: Duration = Duration::from_millis(100);
