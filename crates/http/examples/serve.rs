@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         site.tls = certificates.map(|certificates| certificates.config);
         let service = Service::new(site, Arc::new(HttpCounters::default()), None, KtlsPolicy::Auto, 1);
         if let Some(address) = tls {
-            let listener = TcpListener::bind(address, &ListenOptions::default()).expect("the address is free");
+            let listener =
+                TcpListener::bind(address, &ListenOptions::default()).expect("the address is free");
             lane::spawn(service.clone().listen(listener, Role::Tls)).detach();
         }
         let listener = TcpListener::bind(plain, &ListenOptions::default()).expect("the address is free");

@@ -19,7 +19,9 @@ pub fn of_name(name: &[u8]) -> &'static str {
 /// Whether files of this type are worth compressing, and so may have precompressed siblings.
 pub fn is_compressible(media_type: &str) -> bool {
     media_type.starts_with("text/")
-        || ["json", "xml", "javascript", "wasm", "toml", "manifest"].iter().any(|part| media_type.contains(part))
+        || ["json", "xml", "javascript", "wasm", "toml", "manifest"]
+            .iter()
+            .any(|part| media_type.contains(part))
 }
 
 /// The registered types that are text in UTF-8 unless something says otherwise. `mime_guess` gives

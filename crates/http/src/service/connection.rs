@@ -1,5 +1,6 @@
 //! One HTTP/1.1 connection: heads in, replies out, until somebody ends it.
 
+use std::rc::Rc;
 use std::time::{Instant, UNIX_EPOCH};
 
 use httptypes::StatusCode;
@@ -23,7 +24,7 @@ use crate::response::{Answer, Persistence};
 use crate::tls::{Alpn, TlsError};
 
 /// Serves a connection to its end.
-pub(super) async fn serve_connection(service: &Service, stream: TcpStream, role: Role) {
+pub(super) async fn serve_connection(service: &Rc<Service>, stream: TcpStream, role: Role) {
     let site = service.site();
     let mut wire = Wire::new(stream, &site.limits);
     let mut inbox = Inbox::default();

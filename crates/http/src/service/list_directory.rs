@@ -71,7 +71,7 @@ fn reply(head: &Head<'_>, path: &[u8], mut entries: Vec<Entry>, query: Option<&[
     let answer = Answer {
         status: StatusCode::OK,
         content_type: Some(if json { listing::JSON } else { page::HTML }),
-        content_security_policy: (!json).then(|| listing::policy()),
+        content_security_policy: (!json).then(listing::policy),
         vary: Some("Accept"),
         // The directory may change at any time, and no validator would say so.
         cache_control: Some("no-cache"),

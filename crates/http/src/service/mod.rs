@@ -23,6 +23,3 @@ pub use counters::HttpCounters;
 pub use listener::{Role, Service};
 pub use site::{Mount, Site};
 pub use wire::Abort;
-
-#[cfg(test)]
-mod tests;

@@ -28,10 +28,6 @@ impl Outbox {
         self.buf.is_some()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.plain_len == 0
-    }
-
     /// Bytes that can still be written.
     pub(super) fn room(&self) -> usize {
         let Some(buf) = &self.buf else { return 0 };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lane::backend::SocketOption;
-use lane::buffer::BufClass;
+use lane::buffer::{Buf, BufClass};
 use lane::net::TcpStream;
 use lane::net::tcp::SentFile;
 use lane::time::{Elapsed, now};
@@ -22,7 +22,7 @@ use super::outbox::Outbox;
 use crate::limits::Limits;
 use crate::range::ByteRange;
 use crate::response::Writer;
-use crate::tls::{CryptoInfo, KtlsSupport, SessionInfo, TlsError, TlsEvent, TlsSession};
+use crate::tls::{Alpn, CryptoInfo, KtlsSupport, SessionInfo, TlsError, TlsEvent, TlsSession};
 
 /// Bodies up to this size are copied behind their head and leave with it in one send: below it a second
 /// system call costs more than the copy.
@@ -93,7 +93,7 @@ impl Inbox {
         }
     }
 
-    fn extend(&mut self, bytes: &[u8]) {
+    pub(super) fn extend(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
@@ -160,7 +160,7 @@ impl Wire {
 
     /// Splits the connection for HTTP/2, which has its own buffers. Nothing may wait in the outbox.
     pub(super) fn into_parts(self) -> (TcpStream, Option<Box<TlsSession>>) {
-        debug_assert!(self.outbox.is_empty());
+        debug_assert!(!self.outbox.has_buffer());
         (self.stream, self.tls)
     }
 
@@ -178,7 +178,10 @@ impl Wire {
                 return Err(Abort::PeerClosed);
             }
             if let Some(info) = self.tls.as_ref().and_then(|tls| tls.info()).cloned() {
-                self.offer_to_kernel(&mut ktls.borrow_mut());
+                // HTTP/2 seals copies of its frames; there is nothing for the kernel to spare.
+                if info.alpn != Some(Alpn::H2) {
+                    self.offer_to_kernel(&mut ktls.borrow_mut());
+                }
                 self.outbox.layout = self.tls.as_ref().and_then(|tls| tls.layout());
                 return Ok(info);
             }
@@ -295,7 +298,8 @@ impl Wire {
             }
             (None, _) => plain_len,
         };
-        self.push_out(&buf[..len], more).await
+        buf.truncate(len);
+        self.push_buffer(buf, more).await
     }
 
     /// Ends the connection so that the peer gets all that was sent: says so, and waits a little for its
@@ -431,6 +435,22 @@ impl Wire {
         self.push_out(&output, false).await
     }
 
+    /// Sends a buffer. When it ends the answer it goes through the ring: the kernel is entered once for the
+    /// short answers of a whole turn. When file pages follow it must be in the socket before them.
+    async fn push_buffer(&mut self, buf: Buf, more: bool) -> Result<(), Abort> {
+        if more || buf.len() > QUEUED_SEND_MAX {
+            return self.push_out(&buf, more).await;
+        }
+        let len = buf.len() as u64;
+        let deadline = now() + self.stall;
+        match self.alarm.race(deadline, self.stream.send(buf, false)).await {
+            Ok((sent, _)) => sent?,
+            Err(Elapsed) => return Err(Abort::WriteStalled),
+        }
+        self.sent += len;
+        Ok(())
+    }
+
     async fn push_out(&mut self, bytes: &[u8], more: bool) -> Result<(), Abort> {
         let mut rest = bytes;
         while !rest.is_empty() {
@@ -518,5 +538,7 @@ const INBOX_KEPT_MAX: usize = 1024;
 /// How long, and for how many bytes, a closed connection waits for the client to read the answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1 << 20;
+/// A longer send may take several steps, between which progress is watched.
+const QUEUED_SEND_MAX: usize = 32 * 1024;
 /// How long a client may take nothing while the lane has hardly a buffer left.
 const PATIENCE_WHEN_SHORT: Duration = Duration::from_secs(1);

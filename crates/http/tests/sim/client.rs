@@ -22,7 +22,7 @@ pub(crate) struct Response {
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The connection ended after this many bytes of it.
-    Closed(usize),
+    Closed(#[expect(dead_code, reason = "shown when a test fails")] usize),
     /// The connection was reset, or never was.
     Reset(#[expect(dead_code, reason = "shown when a test fails")] io::Error),
 }
@@ -72,8 +72,7 @@ impl Client {
             .collect();
         let mut response = Response { status, fields, body: Vec::new() };
         let has_body = method != "HEAD" && !matches!(status, 204 | 304);
-        let length =
-            if has_body { response.field("Content-Length").unwrap().parse().unwrap() } else { 0 };
+        let length = if has_body { response.field("Content-Length").unwrap().parse().unwrap() } else { 0 };
         while self.inbox.len() < head_len + length {
             self.fill().await?;
         }

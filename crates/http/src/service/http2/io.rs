@@ -1,0 +1,159 @@
+//! A lane's TLS connection as hyper wants one.
+
+use std::cell::Cell;
+use std::io::{self, IoSlice};
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
+
+use hyper::rt::{Read, ReadBufCursor, Write};
+use lane::net::TcpStream;
+use lane::time::now;
+
+use crate::service::wire::Inbox;
+use crate::tls::{TlsEvent, TlsSession};
+
+/// Reads plaintext and writes sealed records.
+pub(super) struct Io {
+    stream: Rc<TcpStream>,
+    tls: Option<Box<TlsSession>>,
+    inbox: Inbox,
+    ended: bool,
+    /// Bytes on their way out, from `sent` on.
+    outgoing: Vec<u8>,
+    sent: usize,
+    writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
+    moved_at: Rc<Cell<Instant>>,
+}
+
+impl Io {
+    /// `moved_at` is kept at the time bytes last moved either way.
+    pub(super) fn new(
+        stream: TcpStream,
+        tls: Option<Box<TlsSession>>,
+        inbox: Inbox,
+        moved_at: Rc<Cell<Instant>>,
+    ) -> Self {
+        Self {
+            stream: Rc::new(stream),
+            tls,
+            inbox,
+            ended: false,
+            outgoing: Vec::new(),
+            sent: 0,
+            writable: None,
+            moved_at,
+        }
+    }
+
+    /// Takes what has arrived into the inbox.
+    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut received = ready!(self.stream.poll_recv(cx))?;
+        self.moved_at.set(now());
+        if received.is_empty() {
+            self.ended = true;
+            return Poll::Ready(Ok(()));
+        }
+        let Some(tls) = &mut self.tls else {
+            self.inbox.extend(&received);
+            return Poll::Ready(Ok(()));
+        };
+        let mut cursor = tls.receive(&mut received);
+        let outcome = loop {
+            match cursor.next() {
+                Ok(Some(TlsEvent::Data(plain))) => self.inbox.extend(plain),
+                Ok(Some(TlsEvent::PeerClosed)) => self.ended = true,
+                Ok(Some(TlsEvent::Established)) => {}
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(io::Error::other(error)),
+            }
+        };
+        self.outgoing.extend_from_slice(&tls.take_output());
+        // An alert or key update leaves now if it can, else with the next write.
+        if let Poll::Ready(Err(error)) = self.poll_send(cx) {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(outcome)
+    }
+
+    /// Sends until nothing waits.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.sent < self.outgoing.len() {
+            if let Some(writable) = &mut self.writable {
+                ready!(writable.as_mut().poll(cx))?;
+                self.writable = None;
+            }
+            match self.stream.try_send(&[IoSlice::new(&self.outgoing[self.sent..])], false)? {
+                Some(sent) => {
+                    self.sent += sent;
+                    self.moved_at.set(now());
+                }
+                None => {
+                    let stream = Rc::clone(&self.stream);
+                    self.writable = Some(Box::pin(async move { stream.writable().await }));
+                }
+            }
+        }
+        self.sent = 0;
+        self.outgoing.clear();
+        if self.outgoing.capacity() > OUTGOING_KEPT_MAX {
+            self.outgoing = Vec::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Read for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buf: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.inbox.unread().is_empty() && !self.ended {
+            ready!(self.poll_fill(cx))?;
+        }
+        let taken = self.inbox.unread().len().min(buf.remaining());
+        buf.put_slice(&self.inbox.unread()[..taken]);
+        self.inbox.consume(taken);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl Write for Io {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        if self.outgoing.len() - self.sent >= OUTGOING_MAX {
+            ready!(self.poll_send(cx))?;
+        }
+        let taken = &bytes[..bytes.len().min(OUTGOING_MAX)];
+        match &mut self.tls {
+            Some(tls) => {
+                tls.write(taken).map_err(io::Error::other)?;
+                let sealed = tls.take_output();
+                self.outgoing.extend_from_slice(&sealed);
+            }
+            None => self.outgoing.extend_from_slice(taken),
+        }
+        Poll::Ready(Ok(taken.len()))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_send(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(tls) = &mut self.tls {
+            tls.close();
+            let alert = tls.take_output();
+            self.outgoing.extend_from_slice(&alert);
+        }
+        ready!(self.poll_send(cx))?;
+        Poll::Ready(self.stream.shutdown(Shutdown::Write))
+    }
+}
+
+/// Sealed bytes that may wait while hyper writes on.
+const OUTGOING_MAX: usize = 64 * 1024;
+/// Capacity that an idle connection keeps.
+const OUTGOING_KEPT_MAX: usize = 1024;
