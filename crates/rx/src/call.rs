@@ -128,7 +128,7 @@ impl Call {
             side,
             delivery,
             tx: SendWindow::new(),
-            recovery: Recovery::new(),
+            recovery: Recovery::new(side == Side::Server),
             edge,
             filling: None,
             finished_writing: false,
@@ -251,7 +251,14 @@ impl Call {
         }
         self.queue_filling(core, shared, true)?;
         self.finished_writing = true;
+        self.discard_unwanted_request(&mut shared.pool);
         Ok(())
+    }
+
+    /// To a client the first packet of a reply acknowledges all of its request, so none leaves before that has
+    /// come; and what cannot leave must not fill the pool.
+    pub(crate) fn reply_must_wait(&self) -> bool {
+        self.side == Side::Server && !self.rx.is_complete()
     }
 
     fn refuse_if_finished(&self) -> Result<(), WriteError> {
@@ -259,8 +266,9 @@ impl Call {
     }
 
     fn refuse_write(&mut self, shared: &mut Shared) -> WriteError {
-        self.write_refused = true;
-        shared.waiting_for_packets.push_back(self.handle);
+        if !std::mem::replace(&mut self.write_refused, true) {
+            shared.waiting_for_packets.push_back(self.handle);
+        }
         WriteError::Blocked
     }
 
@@ -270,7 +278,8 @@ impl Call {
         shared: &mut Shared,
         send_limit: u32,
     ) -> Result<Filling, WriteError> {
-        if self.tx.held() >= send_limit {
+        let limit = if self.reply_must_wait() { REPLY_AHEAD_MAX.min(send_limit) } else { send_limit };
+        if self.tx.held() >= limit {
             self.write_refused = true;
             return Err(WriteError::Blocked);
         }
@@ -322,7 +331,10 @@ impl Call {
 
     /// Tells the application that it may write again, if it was refused and there is now a fair amount of room.
     pub(crate) fn tell_writable(&mut self, send_limit: u32, shared: &mut Shared) {
-        if self.write_refused && !self.finished_writing && self.tx.held() <= send_limit * 3 / 4 {
+        if self.reply_must_wait() || self.finished_writing {
+            return;
+        }
+        if self.write_refused && self.tx.held() <= send_limit * 3 / 4 {
             self.write_refused = false;
             shared.events.push_back(Event::Writable(self.handle));
         }
@@ -377,4 +389,6 @@ impl Call {
 const CLASSIC_WINDOW_MAX: u32 = 255;
 /// Packets sent on a new call before the peer's window for it is known.
 const INITIAL_SEND_WINDOW: u32 = 16;
+/// Packets of a reply that may be written before the request is whole.
+const REPLY_AHEAD_MAX: u32 = 4;
 const RESENT_REMEMBERED: usize = 16;

@@ -18,7 +18,7 @@ use crate::security::{ConnectionContext, Security};
 use crate::shared::Shared;
 
 pub(crate) use channel::{Channel, Done};
-pub(crate) use server::Proof;
+pub(crate) use server::{NEW_CALL_SEQ_MAX, Proof};
 
 /// A connection as seen from outside: identity and state, no calls.
 #[derive(Debug)]
@@ -106,10 +106,17 @@ impl Core {
         self.side == Side::Client || self.proof.authentic
     }
 
+    /// Whether an unproved client has sent enough of a request to be asked for a sign of life.
+    pub(crate) fn holds_many(&self, held: u32) -> bool {
+        self.side == Side::Server && !self.proof.reached && held >= HELD_UNPROVED / 8
+    }
+
     /// Whether a call may hold one more received packet. Until its client is proved a connection holds only
-    /// what a first burst brings.
-    pub(crate) fn may_hold(&self, held: u32) -> bool {
-        self.side == Side::Client || self.proof.reached || held < HELD_UNPROVED
+    /// what a first burst brings, and all such connections together no more than half of the pool.
+    pub(crate) fn may_hold(&self, held: u32, shared: &Shared) -> bool {
+        let pool = &shared.pool;
+        let plenty = pool.free_count() > pool.allocated() / 2;
+        self.side == Side::Client || self.proof.reached || held < HELD_UNPROVED && plenty
     }
 
     /// Takes `len` bytes from what an unproved address may be sent: no more than it has sent us.
@@ -250,7 +257,6 @@ impl Connection {
         shared.peers[self.core.peer].note_trailer(ack.trailer.as_ref(), ack.is_extended());
         self.note_mtu_answer(&ack, shared);
         self.with_call(header.channel(), shared, |call, core, controller, shared| {
-            call.heard_at = now;
             if header.wants_ack() {
                 call.acks.on_ping(header.serial);
             }
@@ -456,7 +462,7 @@ pub(crate) fn abort_code(payload: &[u8]) -> i32 {
 }
 
 /// Packets that a call may hold before its client's address is proved.
-const HELD_UNPROVED: u32 = 16;
+const HELD_UNPROVED: u32 = 32;
 /// Control packets waiting on one connection.
 const CONTROL_MAX: usize = 8;
 /// Time between reachability probes, and between challenges (OpenAFS).

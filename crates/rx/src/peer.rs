@@ -177,6 +177,20 @@ impl Peers {
         index
     }
 
+    /// A client has moved from one address to another: what its old address taught holds for the new one,
+    /// until that has measurements of its own.
+    pub(crate) fn inherit(&mut self, from: usize, to: usize) {
+        let Some((old, new)) = self.slab.get2_mut(from, to) else { return };
+        new.extended |= old.extended;
+        new.introduced |= old.introduced;
+        new.modern |= old.modern;
+        if !new.rtt.has_sample() {
+            new.rtt = old.rtt.clone();
+            new.window = old.window;
+            new.packet_max = old.packet_max;
+        }
+    }
+
     pub(crate) fn find(&self, address: SocketAddr) -> Option<usize> {
         self.by_address.get(&address).copied()
     }

@@ -31,6 +31,8 @@ pub(crate) struct Recovery {
     requested: Option<u32>,
     /// A tail probe is out since the last progress.
     probed: bool,
+    /// We are the server: the call exists because the client sent DATA for it.
+    peer_knows_call: bool,
 }
 
 /// What a timer of the send side asks for.
@@ -47,7 +49,7 @@ pub(crate) enum Timeout {
 }
 
 impl Recovery {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(peer_knows_call: bool) -> Self {
         Self {
             delivered: None,
             reordering_seen: false,
@@ -61,6 +63,7 @@ impl Recovery {
             last_sent_at: None,
             requested: None,
             probed: false,
+            peer_knows_call,
         }
     }
 
@@ -220,13 +223,14 @@ impl Recovery {
         (rtt.rto() * (1 << self.backoff)).min(RTO_MAX.max(rtt.rto()))
     }
 
-    /// A probe helps only where an ACK is due and the peer knows the call: a server ignores pings for calls of
-    /// which it has seen no DATA.
+    /// A probe helps only where the peer knows the call: a server ignores pings for calls of which it has seen
+    /// no DATA. Where no ACK was asked for, the peer may sit on one for its delay.
     fn probe_at(&self, window: &SendWindow, rtt: &RttEstimator) -> Option<Instant> {
-        if self.probed || self.requested.is_none() || !window.any_acked() || !rtt.has_sample() {
+        if self.probed || !(window.any_acked() || self.peer_knows_call) || !rtt.has_sample() {
             return None;
         }
-        let wait = (rtt.srtt() * 2).max(rtt.srtt() + rtt.rttvar() * 4) + PROBE_MARGIN;
+        let delay = if self.requested.is_some() { PROBE_MARGIN } else { PEER_ACK_DELAY };
+        let wait = (rtt.srtt() * 2).max(rtt.srtt() + rtt.rttvar() * 4) + delay;
         self.last_sent_at.map(|at| at + wait)
     }
 }
@@ -239,6 +243,8 @@ const REORDER_QUARTERS_MAX: u32 = 16;
 const REORDER_WINDOW_MIN: Duration = Duration::from_millis(1);
 /// Scheduling allowance before an asked-for ACK counts as missing.
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
+/// How long a peer may hold back an ACK that nobody asked for, with the margin.
+const PEER_ACK_DELAY: Duration = Duration::from_millis(110);
 /// Doublings of the retransmission timeout.
 const BACKOFF_MAX: u32 = 6;
 /// Upper bound of the backed-off timeout.

@@ -9,6 +9,7 @@ use crate::connection::Core;
 use crate::event::Side;
 use crate::header::{HEADER_LEN, Header};
 use crate::jumbo::SubPackets;
+use crate::packet::PacketPool;
 use crate::receive::{Chunk, Verdict};
 use crate::security::PacketContext;
 use crate::shared::Shared;
@@ -48,6 +49,7 @@ impl Call {
             }
         }
         self.rx.drop_used(&mut shared.pool);
+        self.discard_unwanted_request(&mut shared.pool);
         self.tell_readable(shared);
         DataOutcome::Done
     }
@@ -88,10 +90,12 @@ impl Call {
             }
             Verdict::InOrder | Verdict::Ahead => {}
         }
-        // A large request is a reason to have the address proved, so that more of it may be held.
-        let may_hold = core.may_hold(self.rx.held());
-        core.proof.wanted |= !may_hold;
-        if !may_hold || shared.pool.free_count() <= shared.reserved_from_readers {
+        // A request of many packets is a reason to have the address proved, so that more of it may be held.
+        core.proof.wanted |= core.holds_many(self.rx.held());
+        // What fills the gap at the front sets others free: it may have buffers that the rest may not.
+        let in_order = verdict == Verdict::InOrder;
+        let reserve = if in_order { shared.reserved_from_readers } else { shared.reserved_from_readers * 2 };
+        if !core.may_hold(self.rx.held(), shared) || shared.pool.free_count() <= reserve {
             shared.stats.no_buffers += 1;
             return DataOutcome::Done;
         }
@@ -117,6 +121,13 @@ impl Call {
             self.acks.on_in_order(now, header.serial, header.wants_ack(), modern, &shared.config);
         }
         DataOutcome::Done
+    }
+
+    /// A server that has finished its reply reads no more, but the reply leaves only once the request is whole.
+    pub(super) fn discard_unwanted_request(&mut self, pool: &mut PacketPool) {
+        if self.side == Side::Server && self.finished_writing {
+            self.rx.consume(usize::MAX, pool);
+        }
     }
 
     fn context(&self, core: &Core) -> PacketContext {
@@ -182,8 +193,9 @@ impl Call {
         shared: &mut Shared,
     ) {
         match self.tx.check(ack) {
-            Ok(()) => {}
+            Ok(()) => self.heard_at = now,
             Err(AckRefusal::Stale) => {
+                self.heard_at = now;
                 shared.stats.acks_stale += 1;
                 return;
             }

@@ -54,6 +54,9 @@ impl Call {
         controller: &mut dyn Controller,
         shared: &mut Shared,
     ) -> Option<PacketRef> {
+        if self.reply_must_wait() {
+            return None;
+        }
         let in_flight = self.tx.in_flight();
         let window = controller.window();
         if in_flight >= window && !(self.timeout_resend && self.tx.has_lost()) {
@@ -93,8 +96,11 @@ impl Call {
         self.window_limited = false;
         self.timeout_resend = false;
         self.since_request = if wants_ack { 0 } else { self.since_request + 1 };
-        if seq == 1 && self.side == Side::Server {
-            self.acks.on_implied();
+        if seq == 1 && !resent {
+            match self.side {
+                Side::Server => self.acks.on_implied(),
+                Side::Client => self.heard_at = now,
+            }
         }
         shared.stats.data_sent += 1;
         if resent {
@@ -201,9 +207,12 @@ impl Call {
     }
 
     /// When [`on_timer`](Self::on_timer) should run next.
-    pub(crate) fn deadline(&self, core: &Core, shared: &Shared) -> Instant {
+    pub(crate) fn deadline(&self, now: Instant, core: &Core, shared: &Shared) -> Instant {
         let config = &shared.config;
-        let mut earliest = self.keepalive_at(shared).min(self.heard_at + config.dead_time);
+        let mut earliest = match self.is_unknown_to_peer() {
+            true => now + config.dead_time,
+            false => self.keepalive_at(shared).min(self.heard_at + config.dead_time),
+        };
         if let Some(idle) = config.idle_time.filter(|_| self.waits_for_peer()) {
             earliest = earliest.min(self.progress_at + idle);
         }
@@ -227,7 +236,7 @@ impl Call {
         if let Some(reason) = self.dead_reason(now, shared) {
             return TimerOutcome::Dead(reason);
         }
-        if now >= self.keepalive_at(shared) {
+        if now >= self.keepalive_at(shared) && !self.is_unknown_to_peer() {
             self.ping_due = true;
             self.last_ping_at = now;
         }
@@ -263,7 +272,7 @@ impl Call {
 
     fn dead_reason(&self, now: Instant, shared: &Shared) -> Option<DeadReason> {
         let config = &shared.config;
-        if now >= self.heard_at + config.dead_time {
+        if now >= self.heard_at + config.dead_time && !self.is_unknown_to_peer() {
             return Some(DeadReason::Silent);
         }
         if config.hard_time.is_some_and(|hard| now >= self.started_at + hard) {
@@ -271,6 +280,11 @@ impl Call {
         }
         let idle = config.idle_time.is_some_and(|idle| now >= self.progress_at + idle);
         (idle && self.waits_for_peer()).then_some(DeadReason::Idle)
+    }
+
+    /// A client call of which nothing has been sent: the peer owes it nothing, not even a sign of life.
+    fn is_unknown_to_peer(&self) -> bool {
+        self.side == Side::Client && self.tx.next() == 1
     }
 
     /// Whether the next move is the peer's: the idle limit does not punish a slow application on our side.

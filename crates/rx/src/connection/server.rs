@@ -6,12 +6,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use super::{Connection, Control, Due, PROOF_RETRY};
+use super::{Channel, Connection, Control, Due, PROOF_RETRY};
 use crate::abort;
 use crate::ack::{Ack, AckReason};
 use crate::call::{Call, Delivery};
 use crate::event::{CallHandle, DeadReason, Event, Side};
-use crate::header::{CHANNELS, Header, PacketType, serial_after};
+use crate::header::{CHANNELS, HEADER_LEN, Header, PacketType, serial_after};
 use crate::shared::Shared;
 
 /// What is known of the client.
@@ -64,6 +64,10 @@ impl Connection {
             return true;
         }
         match self.core.side {
+            // An older call too: the newer one, given up before its first packet, has not told of its end.
+            Side::Client if header.call <= channel.number && channel.aborted.is_some() => {
+                self.on_packet_for_ended_call(now, header, shared)
+            }
             Side::Client => {
                 self.on_packet_after_reply(header, payload, shared);
                 false
@@ -112,19 +116,20 @@ impl Connection {
         if header.call == channel.number {
             return self.on_packet_for_ended_call(now, header, shared);
         }
+        // A client that has begun another call, even one it gave up at once, has the reply to this one.
+        let replied = channel.call.as_ref().is_some_and(|call| call.finished_writing && call.is_delivered());
+        if replied {
+            self.finish_call(index, shared);
+        }
         // Only DATA near the start makes a call: anything else belongs to one from before we were started.
         if header.kind != PacketType::Data || header.seq == 0 || header.seq > NEW_CALL_SEQ_MAX {
             shared.stats.unknown_calls += 1;
             return false;
         }
-        if let Some(call) = &channel.call {
-            if !(call.finished_writing && call.is_delivered()) {
-                self.kill_call(index, DeadReason::Replaced, shared);
-                self.queue_control(Control::Busy { channel: index as u8, call: header.call }, shared);
-                return false;
-            }
-            // A client that goes on to its next call has the reply to this one.
-            self.finish_call(index, shared);
+        if self.channels[index].call.is_some() {
+            self.kill_call(index, DeadReason::Replaced, shared);
+            self.queue_control(Control::Busy { channel: index as u8, call: header.call }, shared);
+            return false;
         }
         let handle = CallHandle { connection: self.core.handle(), channel: index as u8, number: header.call };
         let call = Call::new(handle, Side::Server, &self.core, shared, now);
@@ -136,13 +141,15 @@ impl Connection {
         true
     }
 
+    /// The peer still works on a call that has ended, perhaps with an abort that it has not heard.
     fn on_packet_for_ended_call(&mut self, now: Instant, header: &Header, shared: &mut Shared) -> bool {
-        if let Some(code) = self.channels[header.channel()].aborted
+        let Channel { number, aborted, .. } = self.channels[header.channel()];
+        if let Some(code) = aborted
             && header.kind != PacketType::Abort
             && self.may_abort(now, shared)
         {
             let channel = header.channel() as u8;
-            self.queue_control(Control::Abort { channel, call: header.call, code }, shared);
+            self.queue_control(Control::Abort { channel, call: number, code }, shared);
         }
         self.answer_for_done_call(header, shared);
         false
@@ -239,8 +246,12 @@ impl Connection {
     pub(super) fn on_proof_timer(&mut self, now: Instant, shared: &mut Shared) {
         let proof = &mut self.core.proof;
         if proof.wanted && proof.probe_at.is_none_or(|at| now >= at) {
-            proof.probe_at = Some(now + PROOF_RETRY);
-            self.queue_control(Control::ReachProbe, shared);
+            // Without the bytes for a probe, the next packet that brings some pays for it before anything else.
+            let affordable = proof.budget >= VERSION_PROBE_LEN;
+            proof.probe_at = affordable.then(|| now + PROOF_RETRY);
+            if affordable {
+                self.queue_control(Control::ReachProbe, shared);
+            }
         }
         let proof = &mut self.core.proof;
         if proof.challenge_at.is_some_and(|at| now >= at) {
@@ -275,15 +286,10 @@ impl Connection {
         shared.peers[old].connections -= 1;
         shared.peers[old].idle_since = now;
         shared.peers[peer].connections += 1;
-        let (extended, modern, window) = {
-            let old = &shared.peers[old];
-            (old.extended, old.modern, old.window)
-        };
-        let new = &mut shared.peers[peer];
-        (new.extended, new.modern, new.window) = (extended, modern, window);
+        shared.peers.inherit(old, peer);
         self.core.remote = remote;
         self.core.local_ip = local_ip;
-        self.core.proof.reached = new.is_proved(now, shared.config.reach_time);
+        self.core.proof.reached = shared.peers[peer].is_proved(now, shared.config.reach_time);
         self.core.proof.serial_floor = self.core.serial;
         self.core.proof.budget = 0;
         self.core.proof.wanted = !self.core.proof.reached;
@@ -300,6 +306,8 @@ impl Call {
 }
 
 /// Highest sequence number that may begin a call: a peer cannot know a larger window yet.
-const NEW_CALL_SEQ_MAX: u32 = 64;
+pub(crate) const NEW_CALL_SEQ_MAX: u32 = 64;
+/// A VERSION request: header and one byte.
+const VERSION_PROBE_LEN: u64 = HEADER_LEN as u64 + 1;
 /// Unanswered challenges before the connection is given up (OpenAFS).
 const CHALLENGES_MAX: u32 = 50;

@@ -266,7 +266,7 @@ impl Connection {
             if self.has_calls() { now + shared.config.reap_time } else { self.reap_at(shared) };
         for channel in &mut self.channels {
             if let Some(call) = &channel.call {
-                earliest = earliest.min(call.deadline(&self.core, shared));
+                earliest = earliest.min(call.deadline(now, &self.core, shared));
             } else if let Some(done) = &mut channel.done {
                 if done.due == Due::Later {
                     done.due = Due::At(now + shared.config.final_ack_delay);

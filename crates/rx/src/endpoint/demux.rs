@@ -8,7 +8,7 @@ use rand::Rng;
 
 use super::{Endpoint, Loose};
 use crate::abort;
-use crate::connection::{Core, Identity};
+use crate::connection::{Core, Identity, NEW_CALL_SEQ_MAX};
 use crate::event::Side;
 use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
 
@@ -207,7 +207,10 @@ impl Endpoint {
         header: &Header,
         len: usize,
     ) -> Option<u32> {
-        if !header.from_client() || header.kind != PacketType::Data || header.call == 0 {
+        let begins_call = header.kind == PacketType::Data
+            && header.call != 0
+            && (1..=NEW_CALL_SEQ_MAX).contains(&header.seq);
+        if !header.from_client() || !begins_call {
             self.shared.stats.unknown_calls += 1;
             return None;
         }

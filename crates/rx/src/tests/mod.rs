@@ -179,6 +179,23 @@ impl Pair {
         self.server.handle_datagram(self.now, from, None, bytes);
     }
 
+    /// A pair whose server is driven by hand-made packets of a stock client, which has proved its address by
+    /// answering the server's probe. The client's first call, with packets from 1 on, is `call`.
+    pub(super) fn stock(epoch: u32, cid: u32, last: bool) -> Self {
+        let mut pair = Self::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
+        pair.server_sleeps = true;
+        pair.keep_trace = true;
+        let from = pair.client_address;
+        pair.inject(from, &data_packet(epoch, cid, 1, 1, 1, last));
+        pair.settle();
+        let probe = pair.trace.last().expect("the server probes the address").header();
+        assert_eq!((probe.kind, probe.from_client()), (PacketType::Version, true));
+        pair.inject(from, &packet(&Header { flags: 0, ..probe }, &[0; 65]));
+        pair.settle();
+        assert_eq!(pair.served.len(), 1);
+        pair
+    }
+
     /// Checks that no packet is held anywhere once all calls have ended.
     pub(super) fn assert_no_leaks(&mut self) {
         self.run_for(Duration::from_secs(2));

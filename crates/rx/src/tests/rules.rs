@@ -1,1 +1,459 @@
-//! To follow.
+//! Rules of the protocol, one test each.
+
+use std::time::Duration;
+
+use super::{ECHO, Pair, Wire, data_packet, packet, pattern, small_config};
+use crate::ack::{Ack, AckReason};
+use crate::header::{Header, PacketType, SERVICE_UPGRADE, flags};
+use crate::security::{
+    ConnectionContext, NullSecurity, PacketContext, Principal, Sealed, Security, SecurityError,
+    SecurityFactory,
+};
+use crate::{DeadReason, Endpoint, EndpointConfig, Event, Service, abort};
+
+fn acks(trace: &[Wire]) -> Vec<(Header, Vec<u8>)> {
+    let acks = trace.iter().filter(|wire| wire.header().kind == PacketType::Ack);
+    acks.map(|wire| (wire.header(), wire.payload().to_vec())).collect()
+}
+
+/// What a server says to packets of a stock client.
+fn answers(pair: &mut Pair) -> Vec<Wire> {
+    pair.keep_trace = true;
+    let from = pair.trace.len();
+    pair.settle();
+    pair.trace[from..].to_vec()
+}
+
+const EPOCH: u32 = 0x8000_1234;
+
+#[test]
+fn stock_client_gets_an_ack_for_every_second_packet_and_a_window_of_255() {
+    let mut pair = Pair::stock(EPOCH, 4, false);
+    let from = pair.client_address;
+    pair.inject(from, &data_packet(EPOCH, 4, 1, 2, 2, false));
+    let sent = acks(&answers(&mut pair));
+    assert_eq!(sent.len(), 1);
+    let ack = Ack::parse(&sent[0].1).expect("valid");
+    assert_eq!((ack.first, ack.serial, ack.reason), (1, 2, AckReason::Idle));
+    assert_eq!(ack.table, [1, 1], "unread packets are soft-acknowledged");
+    let trailer = ack.trailer.expect("trailer");
+    assert_eq!((trailer.window, trailer.jumbo_max), (255, 0));
+}
+
+#[test]
+fn gap_duplicate_and_overrun_are_answered_at_once() {
+    let mut pair = Pair::stock(EPOCH, 4, false);
+    let from = pair.client_address;
+    let mut reason_for = |seq: u32, serial: u32| {
+        pair.inject(from, &data_packet(EPOCH, 4, 1, seq, serial, false));
+        let sent = acks(&answers(&mut pair));
+        let ack = Ack::parse(&sent.last()?.1).expect("valid");
+        Some((ack.reason, ack.serial))
+    };
+    assert_eq!(reason_for(3, 2), Some((AckReason::OutOfSequence, 2)));
+    assert_eq!(reason_for(3, 3), Some((AckReason::Duplicate, 3)));
+    assert_eq!(reason_for(300, 4), Some((AckReason::ExceedsWindow, 4)));
+}
+
+#[test]
+fn lone_packet_is_acknowledged_after_the_delay() {
+    let mut pair = Pair::stock(EPOCH, 4, true);
+    assert!(acks(&answers(&mut pair)).is_empty());
+    pair.run_for(Duration::from_millis(101));
+    let reasons: Vec<_> =
+        acks(&pair.trace).iter().map(|(_, payload)| Ack::parse(payload).expect("valid").reason).collect();
+    assert_eq!(reasons, [AckReason::Delay]);
+}
+
+#[test]
+fn ping_is_answered_with_its_serial() {
+    let mut pair = Pair::stock(EPOCH, 4, false);
+    let from = pair.client_address;
+    let mut header = Header::parse(&data_packet(EPOCH, 4, 1, 0, 77, false)).expect("valid").0;
+    header.kind = PacketType::Ack;
+    header.flags = flags::CLIENT_INITIATED | flags::REQUEST_ACK;
+    let mut payload = vec![0; 18];
+    payload[7] = 1;
+    payload[16] = AckReason::Ping as u8;
+    pair.inject(from, &packet(&header, &payload));
+    let sent = acks(&answers(&mut pair));
+    let ack = Ack::parse(&sent[0].1).expect("valid");
+    assert_eq!((ack.reason, ack.serial), (AckReason::PingResponse, 77));
+}
+
+#[test]
+fn last_reply_packet_never_asks_for_an_ack() {
+    let mut pair = Pair::new();
+    pair.keep_trace = true;
+    let connection = pair.connect();
+    for size in [5, 50_000] {
+        pair.call(connection, pattern(size));
+        assert!(pair.run_calls(Duration::from_secs(5)));
+    }
+    let mut lasts =
+        pair.trace.iter().map(Wire::header).filter(|header| header.is_last() && !header.from_client());
+    assert!(lasts.all(|header| !header.wants_ack()));
+}
+
+#[test]
+fn newer_call_on_a_busy_channel_gets_busy_and_ends_the_older() {
+    let mut pair = Pair::new();
+    pair.server_sleeps = true;
+    let from = pair.client_address;
+    pair.inject(from, &data_packet(EPOCH, 4, 1, 1, 1, true));
+    pair.settle();
+    pair.inject(from, &data_packet(EPOCH, 4, 2, 1, 2, true));
+    let sent = answers(&mut pair);
+    assert_eq!(sent.iter().filter(|wire| wire.header().kind == PacketType::Busy).count(), 1);
+    assert!(matches!(pair.server_events.last(), Some(Event::Dead { reason: DeadReason::Replaced, .. })));
+    pair.inject(from, &data_packet(EPOCH, 4, 2, 1, 3, true));
+    pair.settle();
+    assert_eq!(pair.server.stats().calls_accepted, 2);
+}
+
+#[test]
+fn next_call_acknowledges_the_last_reply() {
+    let mut pair = Pair::new();
+    let from = pair.client_address;
+    pair.inject(from, &data_packet(EPOCH, 4, 1, 1, 1, true));
+    pair.settle();
+    assert_eq!(pair.server.stats().calls_finished, 0);
+    pair.inject(from, &data_packet(EPOCH, 4, 2, 1, 2, true));
+    pair.settle();
+    assert_eq!(pair.server.stats().calls_finished, 1);
+    assert_eq!(pair.server.stats().busies_sent, 0);
+}
+
+#[test]
+fn replayed_call_is_not_run_again() {
+    let mut pair = Pair::new();
+    let from = pair.client_address;
+    for (call, serial) in [(1, 1), (2, 2), (1, 3), (1, 1), (2, 2)] {
+        pair.inject(from, &data_packet(EPOCH, 4, call, 1, serial, true));
+        pair.settle();
+    }
+    assert_eq!(pair.server.stats().calls_accepted, 2);
+    assert_eq!(pair.server.stats().old_calls, 2);
+}
+
+#[test]
+fn upgrade_is_granted_where_the_service_has_a_newer_version() {
+    let mut pair = Pair::new();
+    pair.server.add_service(ECHO, Service { upgrade_to: Some(2500) });
+    pair.server.add_service(2500, Service::default());
+    let (now, server) = (pair.now, pair.server_address);
+    let connection = pair
+        .client
+        .connect(now, server, ECHO, 0, Box::new(NullSecurity), true)
+        .expect("room for a connection");
+    pair.keep_trace = true;
+    pair.call(connection, b"capabilities?".to_vec());
+    assert!(pair.run_calls(Duration::from_secs(5)));
+    assert_eq!(pair.trace[0].header().user_status, SERVICE_UPGRADE);
+    assert!(pair.server_events.iter().any(|event| matches!(event, Event::NewCall { service: 2500, .. })));
+    assert_eq!(pair.client.connection(connection).expect("open").service(), 2500);
+    let call = pair.call(connection, b"again".to_vec());
+    assert!(pair.run_calls(Duration::from_secs(5)));
+    assert_eq!(pair.transfers[&call].reply, b"again");
+    assert_eq!(pair.trace.last().expect("packets").header().user_status, 0);
+}
+
+#[test]
+fn abort_ends_the_call_on_both_sides_with_its_code() {
+    let mut pair = Pair::new();
+    pair.server_sleeps = true;
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(100_000));
+    pair.run_for(Duration::from_millis(50));
+    let served = *pair.served.keys().next().expect("accepted");
+    pair.server.call(pair.now, served).expect("live").abort(1234);
+    assert!(pair.run_calls(Duration::from_secs(5)));
+    assert!(pair.client_events.contains(&Event::Aborted { call, code: 1234 }));
+    pair.assert_no_leaks();
+}
+
+#[test]
+fn silent_application_does_not_time_its_client_out_while_pings_are_answered() {
+    let mut pair = Pair::new();
+    pair.server_sleeps = true;
+    let config = pair.client.config().clone();
+    assert!(config.idle_time.is_some_and(|idle| idle > config.dead_time * 2));
+    let connection = pair.connect();
+    pair.call(connection, b"patience".to_vec());
+    pair.run_for(config.dead_time * 3);
+    assert!(pair.client.stats().pings_sent >= 6);
+    assert!(!pair.client_events.iter().any(|event| matches!(event, Event::Dead { .. })));
+    pair.run_for(Duration::from_secs(40));
+    let reason = DeadReason::Idle;
+    assert!(
+        pair.client_events.iter().any(|event| matches!(event, Event::Dead { reason: r, .. } if *r == reason))
+    );
+    pair.assert_no_leaks();
+}
+
+#[test]
+fn idle_connections_are_reaped() {
+    let mut pair = Pair::new();
+    let connection = pair.connect();
+    pair.call(connection, b"one".to_vec());
+    assert!(pair.run_calls(Duration::from_secs(5)));
+    pair.run_for(Duration::from_secs(800));
+    assert_eq!((pair.client.connection_count(), pair.server.connection_count()), (0, 0));
+    assert_eq!(pair.client.open_call(pair.now, connection), Err(crate::OpenError::Gone));
+    assert_eq!(pair.server.peers().count(), 0);
+}
+
+#[test]
+fn moved_client_is_followed_and_has_to_prove_its_new_address() {
+    let mut pair = Pair::new();
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(500_000));
+    pair.run_for(Duration::from_millis(60));
+    pair.client_address = "10.0.0.1:40000".parse().expect("address");
+    assert!(pair.run_calls(Duration::from_secs(60)));
+    assert!(pair.transfers[&call].reply == pattern(500_000), "bytes differ");
+    assert_eq!(pair.server.stats().connections_rebound, 1);
+    assert_eq!(pair.server.connections().next().expect("one").remote(), pair.client_address);
+    pair.assert_no_leaks();
+}
+
+#[test]
+fn reader_that_stops_stops_the_sender_and_starts_it_again() {
+    let mut pair = Pair::with(
+        EndpointConfig { receive_window: 300, idle_time: None, ..small_config() },
+        EndpointConfig { idle_time: None, ..small_config() },
+    );
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(1 << 20));
+    pair.run_for(Duration::from_millis(25));
+    pair.client_sleeps = true;
+    pair.run_for(Duration::from_secs(5));
+    let held = pair.client.connections().next().expect("open").calls().next().expect("live").receive_held();
+    assert!((200..=300).contains(&held), "{held} packets held");
+    assert_eq!(pair.server.stats().resends, 0);
+    pair.client_sleeps = false;
+    let mut transfer = pair.transfers.remove(&call).expect("known");
+    super::pump_reads(&mut pair.client, pair.now, call, &mut transfer, true);
+    pair.transfers.insert(call, transfer);
+    assert!(pair.run_calls(Duration::from_secs(60)));
+    assert!(pair.transfers[&call].reply == pattern(1 << 20), "bytes differ");
+    pair.assert_no_leaks();
+}
+
+#[test]
+fn reply_finished_early_leaves_once_the_request_is_whole() {
+    let mut pair = Pair::new();
+    pair.server_sleeps = true;
+    pair.keep_trace = true;
+    let connection = pair.connect();
+    let call = pair.call(connection, pattern(2 << 20));
+    pair.run_for(Duration::from_millis(20));
+    let served = *pair.served.keys().next().expect("accepted");
+    let mut live = pair.server.call(pair.now, served).expect("live");
+    live.write(b"no need for the rest").expect("room");
+    live.finish().expect("open");
+    assert!(pair.run_calls(Duration::from_secs(30)));
+    assert_eq!(pair.transfers[&call].reply, b"no need for the rest");
+    let data = |client: bool| {
+        pair.trace.iter().position(|wire| {
+            let header = wire.header();
+            header.kind == PacketType::Data && header.is_last() && header.from_client() == client
+        })
+    };
+    assert!(data(true) < data(false));
+    pair.assert_no_leaks();
+}
+
+#[test]
+fn client_ids_belong_to_their_lane() {
+    let now = std::time::Instant::now();
+    let config = EndpointConfig { lane: 2, lanes: 3, ..small_config() };
+    let mut endpoint = Endpoint::new(now, config, [9; 32]);
+    for _ in 0..10 {
+        let remote = "10.0.0.2:7000".parse().expect("address");
+        let handle = endpoint
+            .connect(now, remote, 1, 0, Box::new(NullSecurity), false)
+            .expect("room for a connection");
+        let (epoch, cid) = endpoint.connection(handle).expect("open").id();
+        assert_eq!(crate::Route { epoch, cid, from_client: true }.lane(3), 2);
+    }
+}
+
+#[test]
+fn batches_are_lent_filled_and_sent_in_order() {
+    let mut pair = Pair::new();
+    let connection = pair.connect();
+    let call = pair.call(connection, b"batch".to_vec());
+    pair.server_sleeps = true;
+    pair.run_for(Duration::from_millis(20));
+    let served = *pair.served.keys().next().expect("accepted");
+    let bytes = pattern(20_000);
+    let mut batch = pair.server.call(pair.now, served).expect("live").lend_batch(30_000).expect("room");
+    assert!(batch.len() >= bytes.len());
+    let mut left = &bytes[..];
+    for room in batch.rooms() {
+        let count = room.len().min(left.len());
+        room[..count].copy_from_slice(&left[..count]);
+        left = &left[count..];
+    }
+    let mut live = pair.server.call(pair.now, served).expect("live");
+    live.commit_batch(batch, bytes.len()).expect("taken");
+    live.finish().expect("open");
+    assert!(pair.run_calls(Duration::from_secs(5)));
+    assert!(pair.transfers[&call].reply == bytes, "bytes differ");
+    pair.assert_no_leaks();
+}
+
+/// A class in the shape of rxkad and rxgk: 8 bytes before the data, 4 after it, a checksum in the header, and a
+/// challenge whose answer must add one.
+#[derive(Debug, Default)]
+struct Guarded {
+    server: bool,
+    nonce: u8,
+    principal: Option<Principal>,
+}
+
+const GUARDED: u8 = 9;
+
+impl Security for Guarded {
+    fn header_room(&self) -> usize {
+        8
+    }
+
+    fn trailer_room(&self) -> usize {
+        4
+    }
+
+    fn seal(&mut self, at: &PacketContext, payload: &mut [u8], len: usize) -> Result<Sealed, SecurityError> {
+        payload[..4].copy_from_slice(&at.seq.to_be_bytes());
+        payload[4..8].copy_from_slice(&(len as u32).to_be_bytes());
+        payload[8..8 + len].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        payload[8 + len..12 + len].fill(0xee);
+        Ok(Sealed { len: len + 12, checksum: (at.seq ^ at.call) as u16 | 1 })
+    }
+
+    fn open(
+        &mut self,
+        at: &PacketContext,
+        checksum: u16,
+        payload: &mut [u8],
+    ) -> Result<std::ops::Range<usize>, SecurityError> {
+        let sealed = payload.len() >= 12 && payload[..4] == at.seq.to_be_bytes();
+        if !sealed || checksum != (at.seq ^ at.call) as u16 | 1 {
+            return Err(SecurityError { code: 99 });
+        }
+        let end = payload.len() - 4;
+        payload[8..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
+        Ok(8..end)
+    }
+
+    fn needs_challenge(&self) -> bool {
+        self.server
+    }
+
+    fn challenge(&mut self, out: &mut Vec<u8>) {
+        self.nonce = 41;
+        out.push(self.nonce);
+    }
+
+    fn check_response(&mut self, _: &ConnectionContext, response: &[u8]) -> Result<[u32; 4], SecurityError> {
+        if response != [self.nonce + 1] {
+            return Err(SecurityError { code: 98 });
+        }
+        self.principal = Some(Principal { name: "alice".to_owned(), level: 2, expires_unix_s: None });
+        Ok([0; 4])
+    }
+
+    fn respond(
+        &mut self,
+        _: &ConnectionContext,
+        challenge: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), SecurityError> {
+        out.push(challenge[0] + 1 + self.nonce);
+        Ok(())
+    }
+
+    fn principal(&self) -> Option<&Principal> {
+        self.principal.as_ref()
+    }
+}
+
+#[derive(Debug)]
+struct GuardedFactory;
+
+impl SecurityFactory for GuardedFactory {
+    fn index(&self) -> u8 {
+        GUARDED
+    }
+
+    fn accept(&mut self, _: u32, _: u32) -> Box<dyn Security> {
+        Box::new(Guarded { server: true, ..Guarded::default() })
+    }
+}
+
+fn guarded_pair(wrong_by: u8) -> (Pair, crate::CallHandle) {
+    let mut pair = Pair::new();
+    pair.server.add_security(Box::new(GuardedFactory));
+    let (now, server) = (pair.now, pair.server_address);
+    let security = Box::new(Guarded { nonce: wrong_by, ..Guarded::default() });
+    let connection =
+        pair.client.connect(now, server, ECHO, GUARDED, security, false).expect("room for a connection");
+    let call = pair.call(connection, pattern(60_000));
+    (pair, call)
+}
+
+#[test]
+fn call_is_delivered_after_the_challenge_is_answered_and_packets_are_transformed() {
+    let (mut pair, call) = guarded_pair(0);
+    pair.keep_trace = true;
+    assert!(pair.run_calls(Duration::from_secs(10)));
+    assert!(pair.transfers[&call].reply == pattern(60_000), "bytes differ");
+    assert_eq!(pair.server.stats().challenges_sent, 1);
+    let connection = pair.server.connections().next().expect("one");
+    assert_eq!(connection.principal().map(|principal| principal.name.as_str()), Some("alice"));
+    pair.assert_no_leaks();
+}
+
+#[test]
+fn wrong_answer_to_the_challenge_aborts_the_connection_unserved() {
+    let (mut pair, call) = guarded_pair(5);
+    assert!(pair.run_calls(Duration::from_secs(10)));
+    assert!(pair.client_events.contains(&Event::Aborted { call, code: 98 }));
+    assert_eq!(pair.server.stats().bad_responses, 1);
+    assert!(pair.served.is_empty());
+    pair.assert_no_leaks();
+}
+
+#[test]
+fn version_answer_is_no_longer_than_the_question() {
+    let mut pair = Pair::new();
+    let from = pair.client_address;
+    let mut header = Header::parse(&data_packet(EPOCH, 4, 0, 0, 7, false)).expect("valid").0;
+    header.kind = PacketType::Version;
+    for asked in [1, 65, 100] {
+        pair.inject(from, &packet(&header, &vec![0; asked]));
+        let sent = answers(&mut pair);
+        assert_eq!(sent.len(), 1);
+        assert_eq!(sent[0].payload().len(), asked.min(65));
+        assert_eq!(sent[0].header().flags & flags::CLIENT_INITIATED, 0);
+        assert!(b"linerate".starts_with(&sent[0].payload()[..asked.min(8)]));
+    }
+}
+
+#[test]
+fn unknown_service_is_aborted_and_nothing_is_kept() {
+    let mut pair = Pair::new();
+    let from = pair.client_address;
+    let mut header = Header::parse(&data_packet(EPOCH, 4, 1, 1, 7, true)).expect("valid").0;
+    header.service = 999;
+    pair.inject(from, &packet(&header, b"1234"));
+    let sent = answers(&mut pair);
+    assert_eq!(sent.len(), 1);
+    assert_eq!(sent[0].header().kind, PacketType::Abort);
+    assert_eq!(sent[0].payload(), abort::INVALID_OPERATION.to_be_bytes());
+    assert_eq!(pair.server.connection_count(), 0);
+    header.kind = PacketType::Abort;
+    pair.inject(from, &packet(&header, b"1234"));
+    assert!(answers(&mut pair).is_empty(), "an abort is never aborted");
+}
