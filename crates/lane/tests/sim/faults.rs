@@ -109,7 +109,7 @@ fn a_middlebox_that_resets_breaks_both_ends() {
 
 #[test]
 fn random_resets_strike_some_and_nobody_gets_wrong_bytes() {
-    let broken = Cell::new(0);
+    let (broken, whole) = (Cell::new(0), Cell::new(0));
     seeds(100, |seed| {
         let mut config = Config::rough();
         config.net.tcp.reset = 0.02;
@@ -118,7 +118,10 @@ fn random_resets_strike_some_and_nobody_gets_wrong_bytes() {
         server.spawn(echo_server(80));
         let result = world.block_on(&client, async { echo(&pattern(20_000)).await });
         match result {
-            Ok(answer) => assert!(answer == pattern(20_000)),
+            Ok(answer) => {
+                assert!(answer == pattern(20_000));
+                whole.set(whole.get() + 1);
+            }
             Err(error) => {
                 assert!(
                     matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
@@ -129,9 +132,11 @@ fn random_resets_strike_some_and_nobody_gets_wrong_bytes() {
         }
         assert_eq!(world.end(), Remains::default());
     });
-    if std::env::var_os("LANE_SIM_SEED").is_none() {
-        assert!((5..95).contains(&broken.get()), "{} of 100 broke", broken.get());
-    }
+    let (broken, whole) = (broken.get(), whole.get());
+    assert!(
+        broken + whole < 100 || (broken * 10 > whole && whole * 10 > broken),
+        "{broken} broke, {whole} not"
+    );
 }
 
 #[test]

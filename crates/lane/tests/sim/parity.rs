@@ -5,10 +5,11 @@ use std::fmt::Debug;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
-use lane::backend::sim::{Config, World};
-use lane::backend::{DatagramBatch, ListenOptions, UdpOptions};
+use lane::backend::sim::{Config, Fs, World};
+use lane::backend::{DatagramBatch, ListenOptions, UdpOptions, Watch};
 use lane::buffer::BufClass;
 use lane::fs::{Dir, OpenHow, OpenKind, WatchEvent, watch_events};
 use lane::net::{TcpListener, TcpStream, UdpSocket};
@@ -22,8 +23,21 @@ enum Entry {
     Pipe(&'static str),
 }
 
+/// A change of the tree while a scenario runs. What directories it needs are made.
+#[derive(Clone, Copy, Debug)]
+enum Edit {
+    Write(&'static str, &'static str),
+    Append(&'static str, &'static str),
+    Mode(&'static str, u32),
+    Rename(&'static str, &'static str),
+    Remove(&'static str),
+}
+
+/// Makes changes on the side that a scenario runs on.
+type Editor = Rc<dyn Fn(Edit)>;
+
 /// Runs `scenario` on both backends, in a directory with `tree`, and compares what it saw, one by one.
-fn same_on_both<T, F>(tree: &[Entry], scenario: impl Fn(PathBuf) -> F)
+fn same_on_both<T, F>(tree: &[Entry], scenario: impl Fn(PathBuf, Editor) -> F)
 where
     T: PartialEq + Debug + 'static,
     F: Future<Output = Vec<T>> + 'static,
@@ -31,12 +45,13 @@ where
     let real_dir = tempfile::tempdir().unwrap();
     let real_root = real_dir.path().join("srv");
     build_real(&real_root, tree);
-    let real = run_here(RuntimeOptions::default(), scenario(real_root)).unwrap();
+    let editor = real_editor(real_root.clone());
+    let real = run_here(RuntimeOptions::default(), scenario(real_root, editor)).unwrap();
     for seed in 0..20 {
         let world = World::new(seed, Config::default());
         let host = world.host("10.0.0.1");
         build_simulated(&host.fs(), tree);
-        let simulated = world.block_on(&host, scenario(PathBuf::from("/srv")));
+        let simulated = world.block_on(&host, scenario(PathBuf::from("/srv"), simulated_editor(host.fs())));
         let differ: Vec<_> =
             simulated.iter().zip(&real).filter(|(simulated, real)| simulated != real).collect();
         assert!(differ.is_empty(), "seed {seed}, simulated and real: {differ:#?}");
@@ -63,7 +78,7 @@ fn build_real(root: &Path, tree: &[Entry]) {
     }
 }
 
-fn build_simulated(fs: &lane::backend::sim::Fs, tree: &[Entry]) {
+fn build_simulated(fs: &Fs, tree: &[Entry]) {
     fs.create_dir_all("/srv").unwrap();
     for entry in tree {
         match entry {
@@ -72,6 +87,44 @@ fn build_simulated(fs: &lane::backend::sim::Fs, tree: &[Entry]) {
             Entry::Pipe(path) => fs.pipe(&format!("/srv/{path}")).unwrap(),
         }
     }
+}
+
+fn real_editor(root: PathBuf) -> Editor {
+    use std::io::Write;
+    Rc::new(move |edit| {
+        let at = |path: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            path
+        };
+        match edit {
+            Edit::Write(path, bytes) => std::fs::write(at(path), bytes).unwrap(),
+            Edit::Append(path, bytes) => {
+                let mut file = std::fs::OpenOptions::new().append(true).open(at(path)).unwrap();
+                file.write_all(bytes.as_bytes()).unwrap();
+            }
+            Edit::Mode(path, mode) => {
+                use std::os::unix::fs::PermissionsExt;
+                std::fs::set_permissions(at(path), std::fs::Permissions::from_mode(mode)).unwrap();
+            }
+            Edit::Rename(from, to) => std::fs::rename(at(from), at(to)).unwrap(),
+            Edit::Remove(path) if at(path).is_dir() => std::fs::remove_dir_all(at(path)).unwrap(),
+            Edit::Remove(path) => std::fs::remove_file(at(path)).unwrap(),
+        }
+    })
+}
+
+fn simulated_editor(fs: Fs) -> Editor {
+    Rc::new(move |edit| {
+        let at = |path: &str| format!("/srv/{path}");
+        match edit {
+            Edit::Write(path, bytes) => fs.write(&at(path), bytes).unwrap(),
+            Edit::Append(path, bytes) => fs.append(&at(path), bytes.as_bytes()).unwrap(),
+            Edit::Mode(path, mode) => fs.set_mode(&at(path), mode).unwrap(),
+            Edit::Rename(from, to) => fs.rename(&at(from), &at(to)).unwrap(),
+            Edit::Remove(path) => fs.remove(&at(path)).unwrap(),
+        }
+    })
 }
 
 /// The error number, for errors that came from a kernel.
@@ -116,7 +169,7 @@ fn names_resolve_alike() {
         Entry::Pipe("pipe"),
         Entry::Link("to_pipe", "pipe"),
     ];
-    same_on_both(&tree, |root| async move {
+    same_on_both(&tree, |root, _| async move {
         let root = Dir::open_root(&root).unwrap();
         let mut seen = Vec::new();
         for path in PATHS {
@@ -137,7 +190,7 @@ fn names_resolve_alike() {
 
 #[test]
 fn reads_end_alike() {
-    same_on_both(&[Entry::File("file", "0123456789"), Entry::File("dir/x", "")], |root| async move {
+    same_on_both(&[Entry::File("file", "0123456789"), Entry::File("dir/x", "")], |root, _| async move {
         let root = Dir::open_root(&root).unwrap();
         let file = root.open(&CString::new("file").unwrap(), OpenHow::FOLLOW).await.unwrap();
         let dir = root.open(&CString::new("dir").unwrap(), OpenHow::FOLLOW).await.unwrap();
@@ -159,7 +212,7 @@ fn reads_end_alike() {
 
 #[test]
 fn streams_end_alike() {
-    same_on_both(&[], |_| async {
+    same_on_both(&[], |_, _| async {
         let mut seen = Vec::new();
         // A half-closed stream still gives the other way.
         let (client, server) = pair().await;
@@ -209,7 +262,7 @@ fn streams_end_alike() {
 
 #[test]
 fn addresses_are_taken_and_shared_alike() {
-    same_on_both(&[], |_| async {
+    same_on_both(&[], |_, _| async {
         let alone = ListenOptions::default();
         let shared = ListenOptions { reuse_port: true, ..alone.clone() };
         let first = TcpListener::bind(LOOPBACK, &alone).unwrap();
@@ -243,24 +296,72 @@ fn addresses_are_taken_and_shared_alike() {
 
 #[test]
 fn changes_are_told_alike() {
-    let tree = [Entry::File("kept", ""), Entry::File("sub/x", "")];
-    same_on_both(&tree, |path| async move {
-        let root = Dir::open_root(&path).unwrap();
-        let sub = root.open(&CString::new("sub").unwrap(), OpenHow::FOLLOW).await.unwrap();
-        let sub = sub.into_dir().unwrap();
-        let (watch, sub_watch) = (root.watch().unwrap(), sub.watch().unwrap());
-        let again = root.watch().unwrap();
-        let unwatched = watch_events();
-        let nothing = time::timeout(Duration::from_millis(20), unwatched).await.is_err();
-        lane::fs::unwatch(sub_watch);
-        let events = watch_events().await.unwrap();
-        vec![again == watch, nothing, events == [WatchEvent::Gone(sub_watch)]]
+    let tree = [Entry::File("kept", ""), Entry::File("sub/x", ""), Entry::File("open/x", "")];
+    same_on_both(&tree, |root, edit| async move {
+        let dir = Dir::open_root(&root).unwrap();
+        let watch = dir.watch().unwrap();
+        assert_eq!(dir.watch().unwrap(), watch);
+        let open_beneath = async |name: &str| {
+            let sub = dir.open(&CString::new(name).unwrap(), OpenHow::FOLLOW).await.unwrap();
+            sub.into_dir().unwrap()
+        };
+        let sub_watch = open_beneath("sub").await.watch().unwrap();
+        let kept_open = open_beneath("open").await;
+        let open_watch = kept_open.watch().unwrap();
+        let nothing = time::timeout(Duration::from_millis(20), watch_events()).await;
+        assert!(nothing.is_err(), "{nothing:?}");
+        let name_of = |watch_told: Watch| match watch_told {
+            told if told == watch => "root",
+            told if told == sub_watch => "sub",
+            told if told == open_watch => "open",
+            _ => "unknown",
+        };
+        let told = async || {
+            settle().await;
+            let mut told = Vec::new();
+            while let Ok(events) = time::timeout(Duration::from_millis(20), watch_events()).await {
+                told.extend(events.unwrap().into_iter().map(|event| match event {
+                    WatchEvent::Entry { watch, name } => {
+                        format!("{} {}", name_of(watch), String::from_utf8(name).unwrap())
+                    }
+                    WatchEvent::Gone(watch) => format!("{} gone", name_of(watch)),
+                    WatchEvent::Overflow => "overflow".to_owned(),
+                }));
+            }
+            told.dedup();
+            told
+        };
+        let mut seen = Vec::new();
+        for change in [
+            Edit::Write("new", "content"),
+            Edit::Write("new", "other"),
+            Edit::Append("kept", "more"),
+            Edit::Mode("kept", 0o600),
+            Edit::Rename("new", "newer"),
+            Edit::Rename("newer", "sub/newest"),
+            Edit::Rename("sub/newest", "kept"),
+            Edit::Write("unwatched/x", "content"),
+            Edit::Append("unwatched/x", "more"),
+            Edit::Remove("kept"),
+            Edit::Remove("sub"),
+            Edit::Remove("open"),
+        ] {
+            edit(change);
+            seen.push((format!("{change:?}"), told().await));
+        }
+        drop(kept_open);
+        seen.push(("the removed directory is closed".to_owned(), told().await));
+        lane::fs::unwatch(watch);
+        seen.push(("unwatched".to_owned(), told().await));
+        edit(Edit::Write("unseen", ""));
+        seen.push(("written".to_owned(), told().await));
+        seen
     });
 }
 
 #[test]
 fn bursts_of_datagrams_go_alike() {
-    same_on_both(&[], |_| async {
+    same_on_both(&[], |_, _| async {
         let receiver = UdpSocket::bind(LOOPBACK, &UdpOptions::default()).unwrap();
         let sender = UdpSocket::bind(LOOPBACK, &UdpOptions::default()).unwrap();
         let to = receiver.local_addr().unwrap();

@@ -1,10 +1,15 @@
 use std::cell::Cell;
+use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use lane::backend::sim::{Config, Remains, World, seeds};
+use lane::backend::{DatagramBatch, UdpOptions};
 use lane::buffer::BufClass;
+use lane::fs::Dir;
+use lane::net::UdpSocket;
 use lane::{spawn, time};
 
 use crate::{connect, echo_server, listen, pattern, receive_all, send};
@@ -47,6 +52,65 @@ fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     for seed in 0..10 {
         assert_eq!(run(seed), run(seed), "seed {seed}");
         assert_ne!(run(seed), run(seed + 1), "seed {seed}");
+    }
+}
+
+#[test]
+fn the_same_seed_repeats_lost_datagrams_failing_disks_and_power_cuts() {
+    let run = |seed| {
+        let mut config = Config::rough();
+        config.net.tcp.reset = 0.01;
+        config.fs.read_error = 0.1;
+        let world = World::new(seed, config);
+        let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
+        let writer = server.fs().writer("/srv/file").unwrap();
+        writer.write_at(0, &pattern(20_000)).unwrap();
+        let serve = || async {
+            lane::spawn(echo_server(80)).detach();
+            let udp = UdpSocket::bind("0.0.0.0:7".parse().unwrap(), &UdpOptions::default()).unwrap();
+            let root = Dir::open_root(Path::new("/srv")).unwrap();
+            loop {
+                let mut received = Vec::new();
+                udp.recv(&mut received, 4).await.unwrap();
+                let Ok(entries) = root.entries(10).await else { continue };
+                let parts = [IoSlice::new(&entries[0].name)];
+                let batch = DatagramBatch { to: received[0].from, from: None, segment: 2, parts: &parts };
+                let _ = udp.try_send(&batch);
+            }
+        };
+        server.spawn(serve());
+        client.spawn(async {
+            let udp = UdpSocket::bind("0.0.0.0:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+            let to = "10.0.0.1:7".parse().unwrap();
+            loop {
+                let parts = [IoSlice::new(b"what is there?")];
+                let _ = udp.try_send(&DatagramBatch { to, from: None, segment: 3, parts: &parts });
+                let mut received = Vec::new();
+                let _ = time::timeout(Duration::from_millis(50), udp.recv(&mut received, 4)).await;
+            }
+        });
+        client.spawn(async {
+            loop {
+                let Ok(stream) = connect("10.0.0.1:80").await else { continue };
+                let _ = send(&stream, &pattern(5000)).await;
+                let _ = time::timeout(Duration::from_millis(500), stream.recv()).await;
+            }
+        });
+        world.run_for(Duration::from_secs(2));
+        server.lose_power();
+        let torn = server.fs().read("/srv/file").unwrap();
+        world.run_for(Duration::from_secs(1));
+        server.restart();
+        server.spawn(serve());
+        world.run_for(Duration::from_secs(2));
+        (world.trace_hash(), world.net().stats(), torn)
+    };
+    for seed in 0..5 {
+        let (first, second) = (run(seed), run(seed));
+        assert!(first == second, "seed {seed}: {:?} and {:?}", first.1, second.1);
+        let stats = first.1;
+        assert!(stats.lost > 0 && stats.cut > 0 && stats.refused + stats.resets > 0, "{stats:?}");
+        assert!(stats.datagrams_delivered > 20 && stats.connections > 5, "{stats:?}");
     }
 }
 

@@ -178,18 +178,20 @@ impl Backend for SimBackend {
     }
 
     fn close(&self, fd: Fd) {
-        let closed = self.with(|state| {
-            let closed = state.hosts[self.host.0].remove(fd);
-            if let Some(Descriptor::Socket(socket)) = closed {
+        let closed = self.with(|state| match state.hosts[self.host.0].remove(fd)? {
+            Descriptor::Socket(socket) => {
                 state.net.close(socket, &mut state.engine);
+                Some(&self.counters.sockets)
             }
-            closed
+            Descriptor::File(inode) => {
+                drop(inode);
+                state.disks[self.host.0].sweep(&mut state.engine);
+                Some(&self.counters.files)
+            }
         });
-        match closed {
-            Some(Descriptor::Socket(_)) => self.counters.sockets.sub(1),
-            Some(Descriptor::File(_)) => self.counters.files.sub(1),
-            // The host lost power meanwhile and took all its descriptors along.
-            None => {}
+        // None when the host lost power meanwhile and took all its descriptors along.
+        if let Some(open) = closed {
+            open.sub(1);
         }
     }
 

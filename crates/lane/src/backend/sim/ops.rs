@@ -142,7 +142,13 @@ impl State {
     fn work(&mut self, host: HostId, key: OpKey, op: Op, target: Target) -> Result<Outcome, Stage> {
         match target {
             Target::Invalid(errno) => Ok(failed(op, io::Error::from_raw_os_error(errno))),
-            Target::Inode(ref inode) => Ok(self.work_on_file(host, op, &Rc::clone(inode))),
+            Target::Inode(inode) => {
+                let outcome = self.work_on_file(host, op, &inode);
+                // The descriptor may have been closed meanwhile, and this have been the last hold.
+                drop(inode);
+                self.disks[host.0].sweep(&mut self.engine);
+                Ok(outcome)
+            }
             Target::Socket(socket) => self.work_on_socket(key, op, socket),
         }
     }

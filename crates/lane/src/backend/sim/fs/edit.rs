@@ -111,8 +111,8 @@ impl Disk {
     /// Takes a name away, with all beneath it.
     pub(super) fn remove(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<()> {
         let place = self.place(path)?;
-        let inode = place.take()?;
-        self.forget_tree(&inode, engine);
+        self.forget_tree(place.take()?, engine);
+        self.sweep(engine);
         self.touch(&place, engine);
         Ok(())
     }
@@ -140,7 +140,7 @@ impl Disk {
         from.take()?;
         self.touch(&from, engine);
         moved.ctime.set(self.stamp(engine));
-        self.watches.gone(&moved, engine);
+        self.watches.gone(moved.ino(), engine);
         self.put(&to, moved, engine);
         Ok(())
     }
@@ -184,13 +184,16 @@ impl Disk {
         }
     }
 
-    fn forget_tree(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
+    fn forget_tree(&mut self, inode: Rc<Inode>, engine: &mut Engine) {
         inode.unlink(self.stamp(engine));
         if let Node::Directory(entries) = &inode.node {
             // Emptied, as it must be before it can go: who holds it open sees no entries.
             let entries = std::mem::take(&mut *entries.borrow_mut());
-            entries.values().for_each(|entry| self.forget_tree(entry, engine));
-            self.watches.gone(inode, engine);
+            for (name, entry) in entries {
+                self.forget_tree(entry, engine);
+                self.watches.entry_changed(&inode, &name, engine);
+            }
+            self.removed.push((inode.ino(), Rc::downgrade(&inode)));
         }
     }
 }

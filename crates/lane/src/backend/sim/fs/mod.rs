@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::config::FsConfig;
@@ -29,6 +29,8 @@ pub(super) struct Disk {
     pub(super) config: FsConfig,
     pub(super) watches: Watches,
     root: Rc<Inode>,
+    /// Directories without a name, which go when the last descriptor of theirs is closed.
+    removed: Vec<(u64, Weak<Inode>)>,
     next_ino: u64,
     dev: u64,
 }
@@ -65,6 +67,7 @@ impl Disk {
                 Node::Directory(RefCell::default()),
                 now(Duration::ZERO),
             )),
+            removed: Vec::new(),
             next_ino: ROOT_INO,
             dev,
         };
@@ -78,6 +81,18 @@ impl Disk {
             return self.config.slow_delay;
         }
         engine.between(self.config.delay.clone())
+    }
+
+    /// Tells watchers of removed directories that nobody holds open any more. Called after every close.
+    pub(super) fn sweep(&mut self, engine: &mut Engine) {
+        let Self { removed, watches, .. } = self;
+        removed.retain(|(ino, inode)| {
+            let held = inode.strong_count() > 0;
+            if !held {
+                watches.gone(*ino, engine);
+            }
+            held
+        });
     }
 
     /// The power goes: what was not synced is torn.

@@ -61,9 +61,9 @@ impl Watches {
     }
 
     /// A directory was removed or moved.
-    pub(super) fn gone(&mut self, dir: &Inode, engine: &mut Engine) {
+    pub(super) fn gone(&mut self, ino: u64, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
-            if let Some(watch) = lane.watch_of(dir.ino()) {
+            if let Some(watch) = lane.watch_of(ino) {
                 lane.watched.remove(&watch.0);
                 lane.push(WatchEvent::Gone(watch), engine);
             }
