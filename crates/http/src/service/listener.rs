@@ -280,7 +280,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nServer: linerate\r\nContent-Type: text/plain; charset=utf-8\r\n\
-    Content-Length: 61\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
+    Content-Length: 62\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     503 The server has its maximum of connections: try again soon\n";
 
 /// How late a line of the access log may be.

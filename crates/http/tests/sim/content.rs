@@ -25,7 +25,8 @@ fn pipelined_requests_are_answered_whole_and_in_order() {
             let mut random = StdRng::seed_from_u64(seed);
             let mut client = Client::connect(ADDRESS).await.unwrap();
             for _ in 0..4 {
-                let asked: Vec<_> = (0..random.random_range(1..4)).map(|_| Ask::random(&mut random)).collect();
+                let asked: Vec<_> =
+                    (0..random.random_range(1..4)).map(|_| Ask::random(&mut random)).collect();
                 let requests: String = asked.iter().map(Ask::request).collect();
                 client.send(requests).await.unwrap();
                 for ask in asked {
@@ -94,7 +95,8 @@ fn many_ranges_come_as_parts_of_the_announced_length() {
             let media_type = response.field("Content-Type").unwrap();
             let boundary = media_type.strip_prefix("multipart/byteranges; boundary=").unwrap();
             let mut expected = Vec::new();
-            for (index, (first, last)) in [(90_000, 99_999), (5, 9), (20_000, 60_000)].into_iter().enumerate() {
+            for (index, (first, last)) in [(90_000, 99_999), (5, 9), (20_000, 60_000)].into_iter().enumerate()
+            {
                 let line_end = if index == 0 { "" } else { "\r\n" };
                 let head = format!(
                     "{line_end}--{boundary}\r\nContent-Type: application/octet-stream\r\n\

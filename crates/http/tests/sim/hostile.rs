@@ -77,7 +77,8 @@ fn slow_head_is_refused_when_its_time_is_over() {
             let mut client = Client::connect(ADDRESS).await.unwrap();
             let begun = now();
             for byte in b"GET / HTTP/1.1\r\nHost: a\r\nA: b" {
-                if client.send([*byte]).await.is_err() || now().duration_since(begun) > Duration::from_secs(4) {
+                if client.send([*byte]).await.is_err() || now().duration_since(begun) > Duration::from_secs(4)
+                {
                     break;
                 }
                 sleep(Duration::from_millis(250)).await;
