@@ -38,6 +38,8 @@ pub(crate) struct Client {
     running: BTreeMap<CallHandle, Transfer>,
     planned: usize,
     pub(crate) finished: usize,
+    /// Calls given up as planned.
+    pub(crate) given_up: usize,
     /// Reply bytes checked.
     pub(crate) bytes_read: u64,
     pub(crate) failures: Vec<String>,
@@ -50,6 +52,10 @@ pub(crate) struct Server {
     pub(crate) finished: usize,
     /// Calls whose reply was sent and never acknowledged.
     pub(crate) unheard: usize,
+    /// Calls that the client gave up, as its ABORT said.
+    pub(crate) aborted: usize,
+    /// The same, as its silence or its next call on the channel said.
+    pub(crate) abandoned: usize,
     pub(crate) failures: Vec<String>,
 }
 
@@ -61,6 +67,8 @@ struct Transfer {
     /// Server: the request's header, as far as it has come.
     header: Vec<u8>,
     write_finished: bool,
+    /// Client: see [`CallPlan::abort_after`].
+    abort_after: Option<u64>,
 }
 
 /// One direction: a prefix and then pattern bytes.
@@ -126,7 +134,9 @@ impl Host {
     /// Whether all planned calls have ended, or none is under way on a server.
     pub(crate) fn is_idle(&self) -> bool {
         match &self.role {
-            Role::Client(client) => client.finished + client.failures.len() == client.planned,
+            Role::Client(client) => {
+                client.finished + client.given_up + client.failures.len() == client.planned
+            }
             Role::Server(server) => server.running.is_empty(),
         }
     }
@@ -226,6 +236,12 @@ impl Client {
         let Some(transfer) = self.running.get_mut(&call) else { return };
         transfer.write(now, call, endpoint);
         while let Some(mut open) = endpoint.call(now, call) {
+            if transfer.is_given_up() {
+                open.abort(GIVEN_UP);
+                self.running.remove(&call);
+                self.given_up += 1;
+                return;
+            }
             let Ok(bytes) = open.read() else { break };
             let count = bytes.len();
             transfer.to_read.check(bytes);
@@ -257,6 +273,14 @@ impl Server {
             Event::Dead { call, reason: DeadReason::Silent } if self.has_replied(call) => {
                 self.running.remove(&call);
                 self.unheard += 1;
+            }
+            Event::Dead { call, reason: DeadReason::Silent | DeadReason::Replaced } => {
+                self.running.remove(&call);
+                self.abandoned += 1;
+            }
+            Event::Aborted { call, code: GIVEN_UP } => {
+                self.running.remove(&call).expect("a call ends once");
+                self.aborted += 1;
             }
             Event::Aborted { call, code } => self.fail(call, &format!("aborted with {code}")),
             Event::Dead { call, reason } => self.fail(call, &format!("dead: {reason:?}")),
@@ -298,8 +322,13 @@ impl Transfer {
         Self {
             to_write: Stream::new(prefix, request_pattern(plan.pattern), plan.request_len),
             to_read: Stream::new(Vec::new(), reply_pattern(plan.pattern), plan.reply_len),
+            abort_after: plan.abort_after.map(u64::from),
             ..Self::default()
         }
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.write_finished && self.abort_after.is_some_and(|limit| self.to_read.done >= limit)
     }
 
     /// Server: the header says what else is to come and what to answer.
@@ -390,5 +419,7 @@ fn endpoint_seed(seed: u64, role: u8) -> [u8; 32] {
 /// Pattern seed, request length, reply length.
 const REQUEST_HEADER_LEN: usize = 16;
 const SERVICE: u16 = 147;
+/// Abort code of a client that has lost interest (`RX_USER_ABORT`).
+const GIVEN_UP: i32 = -6;
 /// A call refused for want of a channel is tried again at the next `ChannelFree`, or after this.
 const BUSY_RETRY: std::time::Duration = std::time::Duration::from_millis(50);

@@ -5,17 +5,24 @@ use std::time::{Duration, Instant};
 use rx::EndpointConfig;
 use rx::congestion::Algorithm;
 
-use crate::host::Host;
+use crate::host::{Client, Host};
 use crate::ideal;
 use crate::network::{Link, Network};
 use crate::scenario::{CLIENT, CallPlan, SERVER, client_address, server_address};
 use crate::wiretap::Counts;
-use crate::world::World;
+use crate::world::{Fault, World};
 
 /// A client that fetches `reply_len` bytes in one call.
 fn fetch(link: &Link, config: EndpointConfig, reply_len: u32, seed: u64) -> World<Host> {
     let start = Instant::now();
-    let plan = CallPlan { at: Duration::ZERO, connection: 0, request_len: 0, reply_len, pattern: seed };
+    let plan = CallPlan {
+        at: Duration::ZERO,
+        connection: 0,
+        request_len: 0,
+        reply_len,
+        abort_after: None,
+        pattern: seed,
+    };
     let hosts = vec![
         Host::client(start, config.clone(), seed, server_address(), 1, &[plan]),
         Host::server(start, config, seed),
@@ -96,6 +103,82 @@ fn one_percent_random_loss_costs_what_the_controller_says() {
         );
         assert!((packets_per_second / ideal - 1.0).abs() < 0.10, "{packets_per_second:.0}, ideal {ideal:.0}");
         assert!(wire.spurious * 100 < wire.resent, "{wire:?}");
+    }
+}
+
+#[test]
+fn overflowing_queue_costs_one_resend_for_each_drop() {
+    const RATE: u64 = 100_000_000;
+    let link = Link { bits_per_second: Some(RATE), queue_bytes: 250_000, ..Link::clean(ms(10)) };
+    for congestion in [Algorithm::NewReno, Algorithm::Cubic] {
+        let config = EndpointConfig { congestion, ..EndpointConfig::default() };
+        let mut world = fetch(&link, config, u32::MAX, 4);
+        let (bits_per_second, _) = goodput(&mut world, ms(2_000), ms(22_000));
+        let (wire, dropped) = (world.wiretap.counts, world.network.fates.queue_full);
+        println!("{congestion:?}: {:.1} Mb/s; {wire:?}, {dropped} dropped", bits_per_second / 1e6);
+        assert!(bits_per_second >= 0.9 * RATE as f64, "{congestion:?}: {bits_per_second:.3e} b/s");
+        assert!(dropped > 0 && wire.spurious * 100 <= wire.resent, "{wire:?}, {dropped} dropped");
+    }
+}
+
+#[test]
+fn steady_reordering_is_learnt() {
+    let link = Link { reorder: 0.05, reorder_delay: ms(4), ..Link::clean(ms(10)) };
+    let config = EndpointConfig { receive_window: 255, ..EndpointConfig::default() };
+    let mut world = fetch(&link, config, 20_000_000, 5);
+    assert!(world.run_until(Duration::from_secs(120), |hosts| hosts.iter().all(Host::is_idle)));
+    let (elapsed, Counts { data_sent, spurious, .. }) = (world.elapsed(), world.wiretap.counts);
+    println!("20 MB in {elapsed:?}, {spurious} of {data_sent} packets sent in vain");
+    assert!(spurious * 200 < data_sent, "{spurious} of {data_sent}");
+    assert!(elapsed < Duration::from_secs(4), "{elapsed:?}");
+}
+
+#[test]
+fn eight_clients_of_one_server_all_finish() {
+    let start = Instant::now();
+    let link = Link { loss: 0.02, reorder: 0.02, reorder_delay: ms(2), ..Link::clean(ms(3)) };
+    let config = EndpointConfig { packets: 4_000, ..EndpointConfig::default() };
+    let calls: Vec<_> = (0..20)
+        .map(|n| CallPlan {
+            at: ms(10 * n),
+            connection: n as usize % 2,
+            request_len: 5_000,
+            reply_len: 200_000,
+            abort_after: None,
+            pattern: n,
+        })
+        .collect();
+    let mut hosts = vec![Host::server(start, config.clone(), 6)];
+    let mut addresses = vec![server_address()];
+    for n in 0..8 {
+        hosts.push(Host::client(start, config.clone(), 7 + n, server_address(), 2, &calls));
+        addresses.push(client_address(10_000 + n as u16));
+    }
+    let mut world = World::new(hosts, Network::new(6, addresses, &link), start);
+    let done = world.run_until(Duration::from_secs(60), |hosts| {
+        hosts.iter().all(|host| host.is_idle() && host.endpoint.pool().in_use() == 0)
+    });
+    for host in &world.nodes {
+        assert!(host.failures().is_empty(), "{:#?}", host.failures());
+    }
+    assert!(done, "calls or packets are left over after {:?}", world.elapsed());
+    assert_eq!(world.nodes[0].as_server().finished, 8 * calls.len());
+}
+
+#[test]
+fn peer_that_vanishes_mid_call_leaves_nothing_behind() {
+    for (gone, other) in [(CLIENT, SERVER), (SERVER, CLIENT)] {
+        let link = Link { bits_per_second: Some(100_000_000), ..Link::clean(ms(5)) };
+        let mut world = fetch(&link, EndpointConfig::default(), 100_000_000, 8);
+        world.schedule(ms(500), Fault::Partition(gone, other, Duration::from_secs(3600)));
+        world.run_until(Duration::from_secs(60), |_| false);
+        let Client { failures, bytes_read, .. } = world.nodes[CLIENT].as_client();
+        assert!(*bytes_read > 0);
+        assert!(matches!(&failures[..], [only] if only.contains("dead: Silent")), "{failures:?}");
+        assert_eq!(world.nodes[SERVER].as_server().abandoned, 1);
+        for host in &world.nodes {
+            assert_eq!(host.endpoint.pool().in_use(), 0);
+        }
     }
 }
 

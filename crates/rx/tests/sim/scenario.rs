@@ -21,6 +21,8 @@ pub(crate) struct CallPlan {
     /// Bytes after the request header.
     pub(crate) request_len: u32,
     pub(crate) reply_len: u32,
+    /// The client gives the call up once it has read this much of the reply.
+    pub(crate) abort_after: Option<u32>,
     /// Seed of the bytes both ways.
     pub(crate) pattern: u64,
 }
@@ -83,8 +85,8 @@ fn endpoint(rng: &mut SmallRng) -> EndpointConfig {
     let mut pick = || windows[rng.random_range(0..windows.len())];
     let (receive_window, send_window) = (pick(), pick());
     EndpointConfig {
-        // Every call of a scenario may hold a full window each way at once.
-        packets: 40_000,
+        // From a pool that every call must wait for to one that holds all windows at once.
+        packets: [300, 2_000, 40_000][rng.random_range(0..3)],
         receive_window,
         send_window,
         packet_size_max: [1444, 1472, 1444, 4096][rng.random_range(0..4)],
@@ -129,6 +131,7 @@ fn call(rng: &mut SmallRng, connections: usize) -> CallPlan {
         connection: rng.random_range(0..connections),
         request_len,
         reply_len,
+        abort_after: rng.random_bool(0.1).then(|| rng.random_range(0..=reply_len)),
         pattern: rng.random(),
     }
 }

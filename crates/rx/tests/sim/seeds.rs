@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rx::Endpoint;
 
-use crate::host::{Host, Server};
+use crate::host::{Client, Host, Server};
 use crate::network::Network;
 use crate::scenario::{CLIENT, SERVER, Scenario, client_address, server_address};
 use crate::wiretap::Counts;
@@ -39,10 +39,14 @@ fn run(scenario: &Scenario) -> Trace {
         assert!(host.failures().is_empty(), "{name}: {:#?}", host.failures());
     }
     assert!(in_time, "calls not finished after {TIME_LIMIT:?}: {:#?}", world.nodes[CLIENT].role);
-    assert_eq!(world.nodes[CLIENT].as_client().finished, calls.len());
-    let Server { finished, unheard, .. } = world.nodes[SERVER].as_server();
-    assert_eq!(finished + unheard, calls.len(), "every call is executed once");
-    // Whoever has its reply and then moves cannot be told apart from one that died.
+    let Client { finished, given_up, .. } = world.nodes[CLIENT].as_client();
+    assert!(finished + given_up == calls.len());
+    assert!(*given_up <= calls.iter().filter(|call| call.abort_after.is_some()).count());
+    let Server { finished: answered, unheard, aborted, abandoned, .. } = world.nodes[SERVER].as_server();
+    let executed = answered + unheard + aborted + abandoned;
+    assert!((*finished..=calls.len()).contains(&executed), "{executed} calls executed of {}", calls.len());
+    assert!(aborted + abandoned <= *given_up);
+    // Whoever has its reply, or has lost interest, and then moves cannot be told apart from one that died.
     assert!(*unheard == 0 || faults.iter().any(|(_, fault)| matches!(fault, Fault::Rebind(..))));
 
     // Late duplicates and last timers must find nothing to hold on to.
