@@ -138,7 +138,8 @@ impl Connection {
     fn mtu_probe_expires(&self, shared: &Shared) -> Option<Instant> {
         let peer = &shared.peers[self.core.peer];
         let probe = peer.probe.filter(|probe| probe.connection == self.core.index)?;
-        Some(probe.sent_at + peer.rtt.rto())
+        // A ping is answered at once, so no delayed ACK is waited for; a late answer costs one of three tries.
+        Some(probe.sent_at + peer.rtt.srtt() + 4 * peer.rtt.rttvar() + MTU_PROBE_MARGIN)
     }
 
     fn build_control(&mut self, now: Instant, control: Control, shared: &mut Shared) -> Option<PacketRef> {
@@ -298,6 +299,8 @@ impl Connection {
 /// ACKs that a client sends unasked after a call, and the base of the doubling time between them.
 const FINAL_ACKS_MAX: u8 = 5;
 const FINAL_ACK_RETRY: Duration = Duration::from_millis(500);
+/// Scheduling allowance before a path-MTU probe counts as lost.
+const MTU_PROBE_MARGIN: Duration = Duration::from_millis(10);
 /// Packets in flight that make a call worth a path-MTU probe.
 const MTU_PROBE_IN_FLIGHT: u32 = 8;
 /// Longest PING ACK of a call that has received only its first burst, bytes.

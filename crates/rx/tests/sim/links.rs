@@ -134,6 +134,19 @@ fn steady_reordering_is_learnt() {
 }
 
 #[test]
+fn larger_path_mtu_is_found_and_used_mid_call() {
+    let link = Link { mtu: 4_000, ..Link::clean(ms(2)) };
+    let config = EndpointConfig { packet_size_max: 8_000, receive_window: 255, ..EndpointConfig::default() };
+    let mut world = fetch(&link, config, 200_000_000, 9);
+    assert!(world.run_until(Duration::from_secs(10), |hosts| hosts.iter().all(Host::is_idle)));
+    let Counts { data_sent, resent, .. } = world.wiretap.counts;
+    println!("{data_sent} packets, {} probes too large", world.network.fates.too_large);
+    assert!(world.network.fates.too_large > 0, "nothing larger was tried");
+    assert!(data_sent < 200_000_000 / 3_000, "{data_sent} packets");
+    assert_eq!(resent, 0);
+}
+
+#[test]
 fn eight_clients_of_one_server_all_finish() {
     let start = Instant::now();
     let link = Link { loss: 0.02, reorder: 0.02, reorder_delay: ms(2), ..Link::clean(ms(3)) };

@@ -103,11 +103,6 @@ impl Network {
         Self { rng: SmallRng::seed_from_u64(seed), addresses, links, fates: Fates::default() }
     }
 
-    /// The address under which others see `node`.
-    pub(crate) fn address(&self, node: NodeId) -> SocketAddr {
-        self.addresses[node]
-    }
-
     /// A NAT forgets its mapping: from now on `node` sends from `address`, and what is sent to its old address
     /// goes nowhere.
     pub(crate) fn rebind(&mut self, node: NodeId, address: SocketAddr) {

@@ -76,10 +76,6 @@ impl<N: Node> World<N> {
         self.now - self.start
     }
 
-    pub(crate) fn now(&self) -> Instant {
-        self.now
-    }
-
     /// Lets `fault` happen at `at` since the start.
     pub(crate) fn schedule(&mut self, at: Duration, fault: Fault) {
         let when = self.start + at;
@@ -112,8 +108,8 @@ impl<N: Node> World<N> {
             self.now = self.now.max(next);
             self.deliver(&mut dirty);
             self.expire(&mut dirty);
-            for node in 0..self.nodes.len() {
-                if std::mem::take(&mut dirty[node]) {
+            for (node, dirty) in dirty.iter_mut().enumerate() {
+                if std::mem::take(dirty) {
                     self.flush(node);
                 }
             }
