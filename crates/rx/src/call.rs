@@ -367,6 +367,10 @@ impl Call {
         self.readable_told = self.rx.is_complete();
     }
 
+    pub(crate) fn packets_held(&self) -> u32 {
+        self.tx.held() + self.rx.held() + u32::from(self.filling.is_some())
+    }
+
     /// Frees every packet the call holds.
     pub(crate) fn clear(&mut self, pool: &mut PacketPool) {
         self.tx.clear(pool);

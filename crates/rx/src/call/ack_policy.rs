@@ -95,7 +95,7 @@ impl AckPolicy {
             rx.base() - self.stated_base
         };
         let enough = if modern { (rx.window() / 4).max(2) } else { STOCK_HARD_ACK };
-        if opened >= enough && self.stated_edge > 0 || !modern && opened >= enough {
+        if opened >= enough && (self.stated_edge > 0 || !modern) {
             self.due.get_or_insert(AckReason::Idle);
         } else if opened > 0 {
             self.at.get_or_insert(now + config.ack_delay);

@@ -283,7 +283,7 @@ impl Call {
     }
 
     /// A client call of which nothing has been sent: the peer owes it nothing, not even a sign of life.
-    fn is_unknown_to_peer(&self) -> bool {
+    pub(crate) fn is_unknown_to_peer(&self) -> bool {
         self.side == Side::Client && self.tx.next() == 1
     }
 

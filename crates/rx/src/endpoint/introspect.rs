@@ -131,6 +131,16 @@ impl CallView<'_> {
         self.call.edge
     }
 
+    /// Packets held in all, the one being written included.
+    pub fn packets_held(&self) -> u32 {
+        self.call.packets_held()
+    }
+
+    /// Whether the call is a client's of which nothing has been sent: it lasts until the application goes on.
+    pub fn is_local(&self) -> bool {
+        self.call.is_unknown_to_peer()
+    }
+
     /// When the call was opened or accepted.
     pub fn started_at(&self) -> Instant {
         self.call.started_at
