@@ -114,7 +114,7 @@ fn print(url: &str, report: &Report) {
     }
 }
 
-fn duration(us: u64) -> String {
+pub(crate) fn duration(us: u64) -> String {
     match us {
         us if us < 1000 => format!("{us} us"),
         us if us < 1_000_000 => format!("{:.2} ms", us as f64 / 1e3),

@@ -1,0 +1,248 @@
+//! `linerate bench rx HOST:PORT` and `linerate bench rx-server`: the load and the service of OpenAFS's rxperf.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use bench::rx::{Options, Progress, Report, ServerOptions};
+use clap::ValueEnum;
+use lane::backend::UdpOptions;
+use rx::driver::DriverConfig;
+use rx::perf::{MAX_BYTES, PORT, Work};
+
+use super::watch::{Totals, Watcher};
+use crate::output::{self, bit_rate, rate};
+
+/// Flags of `linerate bench rx`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The rxperf service to call, such as 127.0.0.1:7009; the port may be left out
+    server: String,
+    /// What a call does: send bytes, receive bytes, or send some and receive some
+    #[arg(short, long, value_enum, default_value_t = Mode::Recv)]
+    mode: Mode,
+    /// Bytes that a call receives (recv, rpc)
+    #[arg(long, default_value = "1M", value_parser = size)]
+    recv_bytes: u32,
+    /// Bytes that a call sends (send, rpc)
+    #[arg(long, default_value = "1M", value_parser = size)]
+    send_bytes: u32,
+    /// Clients: connections in all
+    #[arg(short, long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    clients: u32,
+    /// Calls at once on each connection
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4))]
+    calls: u32,
+    /// Threads: lanes to run the clients on; without it, one for each core
+    #[arg(short, long, visible_alias = "lanes")]
+    threads: Option<u32>,
+    /// How long, in seconds
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    #[command(flatten)]
+    transport: Transport,
+    /// The report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Flags of `linerate bench rx-server`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServerArgs {
+    /// Address and port to serve
+    #[arg(short, long, default_value_t = SocketAddr::from(([127, 0, 0, 1], PORT)))]
+    listen: SocketAddr,
+    /// Lanes to serve on; without it, one for each core
+    #[arg(long)]
+    lanes: Option<u32>,
+    #[command(flatten)]
+    transport: Transport,
+    /// Send without protocol to `linerate bench udp`, as a limit to compare with
+    #[arg(long)]
+    blast: bool,
+}
+
+/// Flags of `linerate bench udp`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UdpArgs {
+    /// A `linerate bench rx-server --blast`
+    server: String,
+    /// How long, in seconds
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    #[command(flatten)]
+    transport: Transport,
+    /// The report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What every lane's Rx may use.
+#[derive(Debug, clap::Args)]
+struct Transport {
+    /// Receive every datagram alone, as from a NIC or system without UDP GRO
+    #[arg(long)]
+    no_gro: bool,
+    /// Packet buffers of each lane
+    #[arg(long, default_value_t = 32 * 1024, value_parser = clap::value_parser!(u32).range(1024..=4_194_304))]
+    packets: u32,
+    /// Largest packet to discover a path for, bytes with the Rx header
+    #[arg(long, default_value_t = 1444, value_parser = clap::value_parser!(u16).range(1444..=16_384))]
+    packet_size_max: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    Send,
+    Recv,
+    Rpc,
+}
+
+impl Transport {
+    fn socket(&self) -> UdpOptions {
+        UdpOptions { gro: !self.no_gro, ..UdpOptions::default() }
+    }
+
+    fn driver(&self) -> DriverConfig {
+        let mut config = DriverConfig { socket: self.socket(), ..DriverConfig::default() };
+        config.endpoint.packets = self.packets as usize;
+        config.endpoint.packet_size_max = self.packet_size_max;
+        config
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let options = Options {
+        server: resolve(&args.server)?,
+        connections: args.clients as usize,
+        calls: args.calls as usize,
+        work: match args.mode {
+            Mode::Send => Work::Send { bytes: args.send_bytes },
+            Mode::Recv => Work::Receive { bytes: args.recv_bytes },
+            Mode::Rpc => Work::Rpc { send: args.send_bytes, receive: args.recv_bytes },
+        },
+        duration: Duration::from_secs(args.seconds.into()),
+        driver: args.transport.driver(),
+    };
+    let layout = super::http::layout(args.threads)?;
+    let progress = Arc::new(Progress::default());
+    let counted = Arc::clone(&progress);
+    let watcher = Watcher::start(options.duration, move || Totals {
+        done: counted.calls.load(Ordering::Relaxed),
+        bytes: counted.bytes.load(Ordering::Relaxed),
+        errors: counted.errors.load(Ordering::Relaxed),
+    });
+    let report = bench::rx::run(&options, &layout, &progress);
+    watcher.stop();
+    let report = report.with_context(|| format!("cannot measure {}", args.server))?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print(&args.server, &report);
+    }
+    Ok(if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Serves until the process is stopped.
+pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<ExitCode> {
+    if args.blast {
+        let listening = |at| println!("blasting whoever asks at {at}; try: linerate bench udp {at}");
+        bench::rx::serve_blast(args.listen, args.transport.socket(), listening)??;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let options = ServerOptions { listen: args.listen, driver: args.transport.driver() };
+    let serving = bench::rx::serve(&options, &super::http::layout(args.lanes)?)?;
+    let at = serving.address;
+    println!("rxperf service at {at}; try: linerate bench rx {at}");
+    serving.wait();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Receives a blast.
+pub(crate) fn udp(args: &UdpArgs) -> anyhow::Result<ExitCode> {
+    let server = resolve(&args.server)?;
+    let duration = Duration::from_secs(args.seconds.into());
+    let report = bench::rx::blast(server, duration, args.transport.socket())?
+        .with_context(|| format!("no blast from {server}"))?;
+    if args.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        println!("{} in datagrams of 1444 bytes", bit_rate(report.bits_per_second));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `HOST:PORT`, or `HOST` with the port of rxperf.
+pub(crate) fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
+    resolve_with_port(server, PORT)
+}
+
+/// `HOST:PORT`, or `HOST` with a port that is usual.
+fn resolve_with_port(server: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    let found = match server.to_socket_addrs() {
+        Ok(found) => Ok(found),
+        Err(error) => (server, port).to_socket_addrs().map_err(|_| error),
+    };
+    let mut found = found.with_context(|| format!("{server} is not HOST:PORT"))?;
+    found.next().with_context(|| format!("{server} has no address"))
+}
+
+fn print(server: &str, report: &Report) {
+    println!("{server}");
+    let mut table = output::table(["", ""], &[1]);
+    table.add_row(["calls".to_owned(), report.calls.to_string()]);
+    table.add_row(["calls/s".to_owned(), rate(report.calls_per_second)]);
+    table.add_row(["throughput".to_owned(), bit_rate(report.bits_per_second)]);
+    table.add_row(["sent".to_owned(), output::bytes(report.bytes_sent)]);
+    table.add_row(["received".to_owned(), output::bytes(report.bytes_received)]);
+    table.add_row(["resends".to_owned(), report.resends.to_string()]);
+    let latency = report.latency;
+    for (name, us) in [
+        ("latency min", latency.min_us),
+        ("latency 50 %", latency.p50_us),
+        ("latency 90 %", latency.p90_us),
+        ("latency 99 %", latency.p99_us),
+        ("latency 99.9 %", latency.p999_us),
+        ("latency max", latency.max_us),
+    ] {
+        table.add_row([name.to_owned(), super::http::duration(us)]);
+    }
+    println!("{table}");
+    for (reason, count) in &report.errors {
+        println!(" {count} failed: {reason}");
+    }
+}
+
+/// A number of bytes with an optional suffix k, M or G (powers of 1024).
+fn size(text: &str) -> Result<u32, String> {
+    let (digits, shift) = match text.chars().last() {
+        Some('k' | 'K') => (&text[..text.len() - 1], 10),
+        Some('m' | 'M') => (&text[..text.len() - 1], 20),
+        Some('g' | 'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("{text} is not a number of bytes"))?;
+    let bytes = number.checked_mul(1 << shift).filter(|&bytes| bytes <= MAX_BYTES.into());
+    bytes.map(|bytes| bytes as u32).ok_or_else(|| format!("{text} is more than a call's {MAX_BYTES} bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes_and_a_limit() {
+        assert_eq!((size("32"), size("4k"), size("1M")), (Ok(32), Ok(4096), Ok(1 << 20)));
+        assert!(size("2G").is_err() && size("").is_err() && size("-1").is_err() && size("1x").is_err());
+    }
+
+    #[test]
+    fn port_may_be_left_out() {
+        assert_eq!(resolve("127.0.0.1").unwrap(), ([127, 0, 0, 1], PORT).into());
+        assert_eq!(resolve("127.0.0.1:80").unwrap(), ([127, 0, 0, 1], 80).into());
+        assert!(resolve("nowhere.invalid:99999").is_err());
+    }
+}
