@@ -61,7 +61,11 @@ pub(super) async fn get_file(
     }
 
     let answer = Answer { content_type: Some(content_type), ..answer };
-    let version = Version { file: chosen.file, token: chosen.attributes.change_token() };
+    let content = match head.method {
+        Method::Get => service.small_files.content(&chosen.file, &chosen.attributes),
+        _ => None,
+    };
+    let version = Version { content, file: chosen.file, token: chosen.attributes.change_token() };
     // Range has a meaning for GET alone (RFC 9110 14.2).
     let asked = head.fields.range.filter(|_| {
         head.method == Method::Get && conditional::range_applies(head.fields.if_range, &validators, now_s)
@@ -96,7 +100,7 @@ fn validators(attributes: &Attributes, now_s: i64) -> Validators {
 fn whole(answer: Answer, version: Version, size: u64) -> Reply {
     let body = match size {
         0 => Body::Empty,
-        _ => Body::File(version, ByteRange { start: 0, end: size }),
+        _ => version.part(ByteRange { start: 0, end: size }),
     };
     Reply { answer: Answer { content_length: Some(size), ..answer }, body }
 }
@@ -108,7 +112,7 @@ fn one_part(answer: Answer, version: Version, part: ByteRange, size: u64) -> Rep
         content_range: Some(ContentRange::Part(part, size)),
         ..answer
     };
-    Reply { answer, body: Body::File(version, part) }
+    Reply { answer, body: version.part(part) }
 }
 
 fn many_parts(answer: Answer, version: Version, multipart: Multipart) -> Reply {

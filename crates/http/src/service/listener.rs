@@ -15,6 +15,7 @@ use slab::Slab;
 use super::connection::serve_connection;
 use super::counters::HttpCounters;
 use super::site::Site;
+use super::small_files::SmallFiles;
 use crate::date;
 use crate::log::{LaneLog, Record};
 use crate::tls::{KtlsPolicy, KtlsSupport};
@@ -38,6 +39,7 @@ pub struct Service {
     site: RefCell<Rc<Site>>,
     pub(super) counters: Arc<HttpCounters>,
     pub(super) ktls: RefCell<KtlsSupport>,
+    pub(super) small_files: SmallFiles,
     log: Option<RefCell<LaneLog>>,
     date: RefCell<date::DateCache>,
     random: Cell<u64>,
@@ -66,6 +68,7 @@ impl Service {
             site: RefCell::new(Rc::new(site)),
             counters,
             ktls: RefCell::new(KtlsSupport::new(ktls)),
+            small_files: SmallFiles::new(),
             log: log.map(RefCell::new),
             date: RefCell::default(),
             random: Cell::new(seed | 1),

@@ -17,6 +17,7 @@ mod refuse;
 mod reply;
 mod send_reply;
 mod site;
+mod small_files;
 mod wire;
 
 pub use counters::HttpCounters;

@@ -21,6 +21,8 @@ pub(super) struct Reply {
 pub(super) enum Body {
     Empty,
     Memory(Vec<u8>),
+    /// Bytes of a small file's content.
+    Content(Rc<[u8]>, ByteRange),
     File(Version, ByteRange),
     Multipart(Version, Box<Multipart>),
 }
@@ -28,8 +30,27 @@ pub(super) enum Body {
 /// One version of a file: its bytes may be sent only while it is still this one.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
+    /// The content, when it is small and was at hand.
+    pub(super) content: Option<Rc<[u8]>>,
     pub(super) file: Rc<OpenFile>,
     pub(super) token: ChangeToken,
+}
+
+impl Version {
+    /// The body that is these bytes of the file.
+    pub(super) fn part(self, range: ByteRange) -> Body {
+        match self.content {
+            Some(content) => Body::Content(content, range),
+            None => Body::File(self, range),
+        }
+    }
+}
+
+impl Body {
+    /// Bytes that a [`Body::Content`] stands for.
+    pub(super) fn of_content<'c>(content: &'c [u8], range: &ByteRange) -> &'c [u8] {
+        &content[range.start as usize..range.end as usize]
+    }
 }
 
 impl Reply {

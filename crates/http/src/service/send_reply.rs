@@ -22,7 +22,9 @@ pub(super) async fn send_reply(
 ) -> Result<u64, Abort> {
     let head_max = reply.answer.http1_len_max(site.extra_lines());
     let small_body = match &reply.body {
-        Body::File(_, range) if range.len() <= SMALL_BODY_MAX => range.len() as usize,
+        Body::File(_, range) | Body::Content(_, range) if range.len() <= SMALL_BODY_MAX => {
+            range.len() as usize
+        }
         _ => 0,
     };
     let class = match &reply.body {
@@ -51,6 +53,10 @@ async fn send_body(wire: &mut Wire, body: &Body) -> Result<u64, Abort> {
         Body::Memory(bytes) => {
             wire.send_bytes(bytes).await?;
             Ok(bytes.len() as u64)
+        }
+        Body::Content(content, range) => {
+            wire.send_bytes(Body::of_content(content, range)).await?;
+            Ok(range.len())
         }
         Body::File(version, range) => {
             wire.send_file(&version.file, *range, &version.token).await?;

@@ -275,7 +275,14 @@ impl Wire {
         let last = range.end - LAST_PART_BYTES.min(range.len());
         self.send_file_pages(file, ByteRange { start: range.start, end: last }, started).await?;
         file.check_unchanged(token).map_err(|_| Abort::FileChanged)?;
-        self.send_file_pages(file, ByteRange { start: last, end: range.end }, started).await
+        // Readahead has brought the last part in; should it be gone again, this waits for 16 KiB.
+        let sent = match self.tls {
+            None => self.stream.try_send_file(file.lane_file(), last, (range.end - last) as usize)?,
+            Some(_) => None,
+        };
+        let rest = last + sent.unwrap_or(0) as u64;
+        self.sent += rest - last;
+        self.send_file_pages(file, ByteRange { start: rest, end: range.end }, started).await
     }
 
     /// Sends what waits in the outbox. `more` says that more follows at once.
@@ -403,6 +410,7 @@ impl Wire {
             let deadline = moved_at.get() + self.stall;
             match self.alarm.race(deadline, send.as_mut()).await {
                 Ok(sent) => {
+                    self.sent += moved.get();
                     return match sent? {
                         SentFile::All => Ok(()),
                         SentFile::EndedAfter(_) => Err(Abort::FileChanged),

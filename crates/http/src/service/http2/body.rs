@@ -67,6 +67,11 @@ impl StreamBody {
                 pieces.push_back(Piece::Memory(bytes.into()));
                 None
             }
+            Body::Content(content, range) => {
+                let bytes = Bytes::copy_from_slice(Body::of_content(&content, &range));
+                pieces.push_back(Piece::Memory(bytes));
+                None
+            }
             Body::File(version, range) => {
                 pieces.push_back(Piece::File(range));
                 Some(version)
