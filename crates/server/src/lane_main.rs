@@ -1,7 +1,6 @@
 //! What runs on every lane: the services, and the ear for the control thread.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use lane::{Task, time};
 use tokio::sync::mpsc::UnboundedSender;
 use vfs::{Cache, CacheOptions};
 
-use crate::listeners::LaneListener;
+use crate::listeners::{LaneListener, ListenerId};
 use crate::metrics::Blocks;
 use crate::site::SiteSpec;
 
@@ -34,7 +33,7 @@ pub(crate) struct Boot {
 /// From the control thread to a lane.
 pub(crate) enum Control {
     /// Serve this from the next request on, stop listening at `close`, begin at `listeners`.
-    Reload { site: Box<SiteSpec>, listeners: Vec<LaneListener>, close: Vec<SocketAddr> },
+    Reload { site: Box<SiteSpec>, listeners: Vec<LaneListener>, close: Vec<ListenerId> },
     /// Take no more connections, end those there are within this time.
     Drain(Duration),
 }
@@ -88,7 +87,7 @@ async fn obey(
             Control::Reload { site, listeners, close } => match site.open(cache) {
                 Ok(site) => {
                     service.reload(site);
-                    close.iter().for_each(|address| listening.remove(address));
+                    close.iter().for_each(|id| listening.remove(*id));
                     if let Err(error) = listening.add(listeners) {
                         tell(&boot.news, News::Failed(error.to_string()));
                     }
@@ -103,25 +102,25 @@ async fn obey(
     }
 }
 
-/// The accepting tasks by configured address.
+/// The accepting tasks.
 struct Listening {
     service: Rc<Service>,
-    tasks: HashMap<SocketAddr, Task<()>>,
+    tasks: HashMap<ListenerId, Task<()>>,
 }
 
 impl Listening {
     fn add(&mut self, listeners: Vec<LaneListener>) -> std::io::Result<()> {
-        for LaneListener { asked, role, socket } in listeners {
+        for LaneListener { id, role, socket } in listeners {
             let listener = TcpListener::adopt(socket)?;
             let task = lane::spawn(Rc::clone(&self.service).listen(listener, role));
-            self.tasks.insert(asked, task);
+            self.tasks.insert(id, task);
         }
         Ok(())
     }
 
-    fn remove(&mut self, address: &SocketAddr) {
+    fn remove(&mut self, id: ListenerId) {
         // Dropping the task closes the listener; connections that were accepted go on.
-        self.tasks.remove(address);
+        self.tasks.remove(&id);
     }
 }
 

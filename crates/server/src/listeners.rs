@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use http::service::Role;
 use lane::layout::Layout;
@@ -13,20 +14,32 @@ use crate::config::Config;
 /// Every open group and what is spoken there.
 pub(crate) struct Listeners {
     open: Vec<OpenListener>,
+    next_id: ListenerId,
 }
 
+/// What a configuration makes of the listeners: decided and opened by [`Listeners::change`], in force with
+/// [`Listeners::commit`]. Dropped before, it leaves everything as it was.
+pub(crate) struct Change {
+    open: Vec<OpenListener>,
+    close: Vec<ListenerId>,
+}
+
+/// A listener's name in messages to the lanes. Addresses would not do: port 0 may stand several times.
+pub(crate) type ListenerId = u64;
+
 struct OpenListener {
+    id: ListenerId,
     /// As configured: port 0 stays 0, so that a reload recognises it.
     asked: SocketAddr,
     role: Role,
-    group: Group,
+    /// Shared by the old and the new listener while an address changes its role.
+    group: Arc<Group>,
 }
 
 /// A listening socket for one lane.
 #[derive(Debug)]
 pub(crate) struct LaneListener {
-    /// The address as configured: its name in messages to the lane.
-    pub(crate) asked: SocketAddr,
+    pub(crate) id: ListenerId,
     pub(crate) role: Role,
     pub(crate) socket: OwnedFd,
 }
@@ -44,54 +57,35 @@ pub enum ListenError {
 
 impl Listeners {
     pub(crate) fn none() -> Self {
-        Self { open: Vec::new() }
+        Self { open: Vec::new(), next_id: 0 }
     }
 
-    /// Opens what `config` asks for and is not open with the same role, for every lane. Nothing is kept
-    /// when one of them fails.
-    pub(crate) fn open_missing(
-        &mut self,
-        config: &Config,
-        layout: &Layout,
-    ) -> Result<Vec<SocketAddr>, ListenError> {
-        let mut opened = Vec::new();
-        for (asked, role) in wanted(config, self) {
-            if self.open.iter().any(|open| open.asked == asked && open.role == role) {
-                continue;
-            }
-            let transport = Transport::Tcp { backlog: BACKLOG };
-            let group_config = GroupConfig { address: asked, transport, prepare: Box::new(|_| Ok(())) };
-            let group = Group::open(group_config, Steering::by_layout(layout)?)?;
-            opened.push(OpenListener { asked, role, group });
+    /// Opens what `config` asks for and is not open yet, for every lane, and says what it asks for no more.
+    /// Nothing is kept when one address fails.
+    pub(crate) fn change(&mut self, config: &Config, layout: &Layout) -> Result<Change, ListenError> {
+        let (mut open, mut kept) = (Vec::new(), Vec::new());
+        for address in &config.https.listen {
+            self.want(*address, Role::Tls, layout, &mut open, &mut kept)?;
         }
-        let addresses = opened.iter().map(|open| open.asked).collect();
-        self.open.extend(opened);
-        Ok(addresses)
+        let role = if config.http.redirect_to_https {
+            // Only what is open knows the port that the kernel chose.
+            let https = open.iter().chain(self.open.iter().filter(|listener| kept.contains(&listener.id)));
+            let port = https.map(|listener| listener.group.address().port()).next();
+            Role::Redirect { https_port: config.https.public_port.or(port).unwrap_or(443) }
+        } else {
+            Role::Plain
+        };
+        for address in &config.http.listen {
+            self.want(*address, role, layout, &mut open, &mut kept)?;
+        }
+        let close = self.open.iter().map(|listener| listener.id).filter(|id| !kept.contains(id)).collect();
+        Ok(Change { open, close })
     }
 
-    /// One lane's sockets of the groups at `addresses`.
-    pub(crate) fn for_lane(
-        &self,
-        lane: usize,
-        addresses: &[SocketAddr],
-    ) -> Result<Vec<LaneListener>, ListenError> {
-        let chosen = self.open.iter().filter(|open| addresses.contains(&open.asked));
-        chosen
-            .map(|open| {
-                Ok(LaneListener { asked: open.asked, role: open.role, socket: open.group.descriptor(lane)? })
-            })
-            .collect()
-    }
-
-    /// Closes what `config` asks for no more; says which. Lanes must close theirs too.
-    pub(crate) fn close_unwanted(&mut self, config: &Config) -> Vec<SocketAddr> {
-        let wanted = wanted(config, self);
-        let (keep, close) = std::mem::take(&mut self.open)
-            .into_iter()
-            .partition(|open| wanted.contains(&(open.asked, open.role)));
-        self.open = keep;
-        let close: Vec<OpenListener> = close;
-        close.iter().map(|open| open.asked).collect()
+    /// Puts a change in force, after the lanes have been told.
+    pub(crate) fn commit(&mut self, change: Change) {
+        self.open.retain(|listener| !change.close.contains(&listener.id));
+        self.open.extend(change.open);
     }
 
     pub(crate) fn close_all(&mut self) {
@@ -108,24 +102,51 @@ impl Listeners {
         self.addresses(|role| role == Role::Tls)
     }
 
+    fn want(
+        &mut self,
+        asked: SocketAddr,
+        role: Role,
+        layout: &Layout,
+        open: &mut Vec<OpenListener>,
+        kept: &mut Vec<ListenerId>,
+    ) -> Result<(), ListenError> {
+        let mut here = self.open.iter().filter(|listener| listener.asked == asked);
+        if let Some(same) = here.clone().find(|listener| listener.role == role) {
+            kept.push(same.id);
+            return Ok(());
+        }
+        // A port the kernel chose belongs to the listener it was chosen for.
+        let group = match here.next().filter(|_| asked.port() != 0) {
+            Some(other_role) => Arc::clone(&other_role.group),
+            None => {
+                let transport = Transport::Tcp { backlog: BACKLOG };
+                let config = GroupConfig { address: asked, transport, prepare: Box::new(|_| Ok(())) };
+                Arc::new(Group::open(config, Steering::by_layout(layout)?)?)
+            }
+        };
+        open.push(OpenListener { id: self.next_id, asked, role, group });
+        self.next_id += 1;
+        Ok(())
+    }
+
     fn addresses(&self, which: impl Fn(Role) -> bool) -> Vec<SocketAddr> {
         self.open.iter().filter(|open| which(open.role)).map(|open| open.group.address()).collect()
     }
 }
 
-/// HTTPS first: redirects need to know the port the kernel chose for it.
-fn wanted(config: &Config, listeners: &Listeners) -> Vec<(SocketAddr, Role)> {
-    let mut wanted: Vec<_> = config.https.listen.iter().map(|addr| (*addr, Role::Tls)).collect();
-    let role = if config.http.redirect_to_https {
-        let open = listeners.https().first().map(SocketAddr::port);
-        let configured = config.https.listen.first().map(SocketAddr::port);
-        let https_port = config.https.public_port.or(open).or(configured).unwrap_or(443);
-        Role::Redirect { https_port }
-    } else {
-        Role::Plain
-    };
-    wanted.extend(config.http.listen.iter().map(|addr| (*addr, role)));
-    wanted
+impl Change {
+    /// One lane's sockets of the new listeners.
+    pub(crate) fn for_lane(&self, lane: usize) -> Result<Vec<LaneListener>, ListenError> {
+        let listener = |open: &OpenListener| {
+            Ok(LaneListener { id: open.id, role: open.role, socket: open.group.descriptor(lane)? })
+        };
+        self.open.iter().map(listener).collect()
+    }
+
+    /// The listeners that end.
+    pub(crate) fn closed(&self) -> &[ListenerId] {
+        &self.close
+    }
 }
 
 /// Connections that may wait at each lane to be accepted; the kernel caps it at net.core.somaxconn.

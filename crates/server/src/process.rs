@@ -1,6 +1,8 @@
-//! What the process and its threads have used, from procfs.
+//! What the process and its threads have used, from procfs, and what they may use.
 
 use std::io;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Totals of the process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -20,6 +22,15 @@ pub struct ThreadUsage {
     pub cpu_seconds: f64,
     /// Voluntary and involuntary.
     pub context_switches: u64,
+}
+
+/// Raises the soft limit of open files to the hard one. The soft one is low only for programs that call
+/// select(2); the hard one is the administrator's word.
+pub(crate) fn allow_every_descriptor() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
 }
 
 impl Usage {

@@ -19,6 +19,7 @@ use crate::config::{Config, ConfigError};
 use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Blocks;
+use crate::process;
 use crate::site::{SiteError, SiteSpec};
 
 /// A server whose lanes serve. [`Server::run`] stays until it is told to stop.
@@ -103,12 +104,13 @@ impl Server {
     /// [`ServerError`]; nothing is left running then.
     pub fn start(config: Config) -> Result<Self, ServerError> {
         config.check()?;
+        process::allow_every_descriptor();
         let tickets = new_tickets()?;
         let site = SiteSpec::new(&config, &tickets)?;
         let warnings = site.warnings().iter().map(ToString::to_string).collect();
         let layout = layout(&config)?;
         let mut listeners = Listeners::none();
-        let opened = listeners.open_missing(&config, &layout)?;
+        let change = listeners.change(&config, &layout)?;
         let log = AccessLog::start(&config.log).map_err(io("the access log"))?;
         let admin = config.admin.listen.map(admin::bind).transpose();
         let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
@@ -121,7 +123,7 @@ impl Server {
             controls.push(sender);
             boots.push(Some(Boot {
                 site: site.clone(),
-                listeners: listeners.for_lane(lane, &opened)?,
+                listeners: change.for_lane(lane)?,
                 control,
                 news: tell.clone(),
                 blocks: blocks.clone(),
@@ -130,6 +132,7 @@ impl Server {
                 seed: seed(lane),
             }));
         }
+        listeners.commit(change);
         let boots = Arc::new(Mutex::new(boots));
         let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |spec| {
             let boot = boots.lock().ok().and_then(|mut boots| boots[spec.id].take());
@@ -228,16 +231,17 @@ impl Server {
         if config.server != self.config.server || config.admin != self.config.admin {
             tracing::warn!("[server] and [admin] changed: they take effect at the next start");
         }
-        // Old listeners that changed their role must go first: the address is the same.
-        let closed = self.listeners.close_unwanted(&config);
-        let opened = self.listeners.open_missing(&config, &self.layout)?;
-        for (lane, control) in self.controls.iter_mut().enumerate() {
-            let listeners = self.listeners.for_lane(lane, &opened)?;
-            let reload = Control::Reload { site: Box::new(site.clone()), listeners, close: closed.clone() };
-            if control.send(reload).is_err() {
+        // Whatever can fail comes before the first lane hears of it: a reload happens as a whole or not.
+        let change = self.listeners.change(&config, &self.layout)?;
+        let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
+        for (lane, (control, listeners)) in self.controls.iter_mut().zip(listeners).enumerate() {
+            let close = change.closed().to_vec();
+            if control.send(Control::Reload { site: Box::new(site.clone()), listeners, close }).is_err() {
                 tracing::error!(lane, "the lane is too busy with earlier reloads to take this one");
             }
         }
+        self.listeners.commit(change);
         self.config = config;
         Ok(())
     }

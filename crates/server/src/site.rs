@@ -113,13 +113,12 @@ fn tls_config(config: &Config) -> TlsConfig {
     tls
 }
 
-/// As the XDG Base Directory Specification says for users, and the FHS for root.
+/// As the XDG Base Directory Specification says; for root as the FHS says, unless the former is asked for.
 fn default_state_dir() -> PathBuf {
-    if rustix::process::geteuid().is_root() {
-        return PathBuf::from("/var/lib/linerate");
-    }
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/var/lib"));
     absolute("XDG_STATE_HOME")
+        .or_else(root)
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
         .unwrap_or_else(|| Path::new(".").to_owned())
         .join("linerate")
