@@ -1,0 +1,266 @@
+//! What every test of the program starts from: `linerate serve` as a user runs it, on ports the kernel
+//! chooses, with its state and output in a directory of its own.
+//!
+//! Clients are real programs where there is one ([`tool`]) and raw sockets where none misbehaves enough.
+
+// Every test binary uses its own part of this.
+#![allow(dead_code)]
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+pub(crate) mod metrics;
+pub(crate) mod raw;
+
+/// A running `linerate serve`; killed when it goes out of scope.
+pub(crate) struct Server {
+    child: Child,
+    scratch: TempDir,
+    pub(crate) http: Vec<SocketAddr>,
+    pub(crate) https: Vec<SocketAddr>,
+    pub(crate) admin: SocketAddr,
+}
+
+/// How to start a server.
+#[derive(Default)]
+pub(crate) struct Launch {
+    args: Vec<String>,
+    state: Option<PathBuf>,
+    open_files: Option<u64>,
+}
+
+impl Launch {
+    /// Serves `dir` by flags alone.
+    pub(crate) fn dir(dir: &Path) -> Self {
+        let mut launch = Self::default();
+        launch.args = ["--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
+            .map(str::to_owned)
+            .to_vec();
+        launch.arg(dir.to_str().expect("test directories have plain names"))
+    }
+
+    /// Serves what a configuration file says.
+    pub(crate) fn config(file: &Path) -> Self {
+        Self::default().arg("--config").arg(file.to_str().expect("test files have plain names"))
+    }
+
+    pub(crate) fn arg(mut self, arg: &str) -> Self {
+        self.args.push(arg.to_owned());
+        self
+    }
+
+    /// Keeps the certificate in `state` rather than in a directory that ends with the server.
+    pub(crate) fn state(mut self, state: &Path) -> Self {
+        self.state = Some(state.to_owned());
+        self
+    }
+
+    /// Soft and hard limit of open files.
+    pub(crate) fn open_files(mut self, max: u64) -> Self {
+        self.open_files = Some(max);
+        self
+    }
+
+    /// Starts it and waits until it has said where it listens.
+    pub(crate) fn start(self) -> Server {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let mut child = self.spawn(&scratch);
+        let out = scratch.path().join("stdout");
+        let started = wait_for("the server to say where it listens", || {
+            assert!(child.try_wait().unwrap().is_none(), "the server has ended:\n{}", said(scratch.path()));
+            let text = std::fs::read_to_string(&out).unwrap();
+            text.contains("Ctrl-C ends it").then_some(text)
+        });
+        let (head, tries) = started.split_once("\nTry:\n").expect("it proposes commands");
+        let admin = tries.lines().find_map(|line| line.trim().strip_prefix("linerate stat "));
+        Server {
+            child,
+            http: urls(head, "http://"),
+            https: urls(head, "https://"),
+            admin: admin.expect("it names the admin address").parse().unwrap(),
+            scratch,
+        }
+    }
+
+    /// Starts it where it cannot start, and says how it ended and what it said on standard error.
+    pub(crate) fn fail(self) -> (ExitStatus, String) {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let mut child = self.spawn(&scratch);
+        let status = wait_for("the server to give up", || child.try_wait().unwrap());
+        (status, std::fs::read_to_string(scratch.path().join("stderr")).unwrap())
+    }
+
+    fn spawn(&self, scratch: &TempDir) -> Child {
+        let file = |name: &str| std::fs::File::create(scratch.path().join(name)).unwrap();
+        let program = assert_cmd::cargo::cargo_bin!("linerate");
+        let mut command = match self.open_files {
+            Some(max) => {
+                let mut command = tool("prlimit", "util-linux");
+                command.arg(format!("--nofile={max}:{max}")).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        command
+            .arg("serve")
+            .args(&self.args)
+            .env("XDG_STATE_HOME", self.state.as_deref().unwrap_or(scratch.path()))
+            .stdin(Stdio::null())
+            .stdout(file("stdout"))
+            .stderr(file("stderr"))
+            .spawn()
+            .expect("the server can be started")
+    }
+}
+
+impl Server {
+    pub(crate) fn start(dir: &Path) -> Self {
+        Launch::dir(dir).start()
+    }
+
+    /// `http://127.0.0.1:port` and `path`.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.http[0])
+    }
+
+    pub(crate) fn https_url(&self, path: &str) -> String {
+        format!("https://localhost:{}{path}", self.https[0].port())
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).expect("the server lives");
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Reloads its configuration and waits for the word that it has (`reloaded`) or has not (`stays`).
+    pub(crate) fn reload(&self, word: &str) {
+        let before = self.stderr().matches(word).count();
+        self.signal(Signal::HUP);
+        wait_for(word, || (self.stderr().matches(word).count() > before).then_some(()));
+    }
+
+    /// What it has said on standard output after its greeting included.
+    pub(crate) fn stdout(&self) -> String {
+        std::fs::read_to_string(self.scratch.path().join("stdout")).unwrap()
+    }
+
+    pub(crate) fn stderr(&self) -> String {
+        std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap()
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        wait_for("the server to end", || self.child.try_wait().unwrap())
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    /// The sum of a counter over all lanes. `labels` is a part of the label list, such as
+    /// `reason="bare_lf"`, or empty.
+    pub(crate) fn counted(&self, name: &str, labels: &str) -> u64 {
+        metrics::Scrape::of(self.admin).sum(name, labels)
+    }
+
+    /// Waits until a counter has reached `at_least`.
+    pub(crate) fn wait_counted(&self, name: &str, labels: &str, at_least: u64) {
+        wait_for(&format!("{name}{{{labels}}} >= {at_least}"), || {
+            (self.counted(name, labels) >= at_least).then_some(())
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("{}", said(self.scratch.path()));
+        }
+    }
+}
+
+/// A program of a Debian package; `cargo xtask test` installs them all.
+pub(crate) fn tool(name: &str, package: &str) -> Command {
+    let found = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|dir| dir.join(name).is_file());
+    assert!(found, "{name} is missing: install the Debian package {package}");
+    Command::new(name)
+}
+
+/// Runs a command to its end; its standard output.
+pub(crate) fn output(command: &mut Command) -> Vec<u8> {
+    let output = command.stdin(Stdio::null()).output().expect("it can be started");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {}\n{stderr}", output.status);
+    output.stdout
+}
+
+/// A client command line, `linerate …`.
+pub(crate) fn linerate<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(assert_cmd::cargo::cargo_bin!("linerate"));
+    command.args(args);
+    command
+}
+
+/// Asks again every few milliseconds until there is an answer.
+pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Bytes in which no two places look alike, so that a misplaced one is seen.
+pub(crate) fn patterned(len: usize) -> Vec<u8> {
+    let words = (0..len as u64).step_by(8).map(|at| at.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29));
+    let mut bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    bytes.truncate(len);
+    bytes
+}
+
+/// Writes a large file in which every page names its place.
+pub(crate) fn write_patterned_pages(path: &Path, len: u64) {
+    let mut file = std::fs::File::create(path).unwrap();
+    let mut chunk = patterned(1 << 20);
+    for start in (0..len).step_by(chunk.len()) {
+        for (at, page) in chunk.chunks_exact_mut(4096).enumerate() {
+            page[..8].copy_from_slice(&(start + at as u64 * 4096).to_le_bytes());
+        }
+        file.write_all(&chunk).unwrap();
+    }
+}
+
+/// An address nobody listens at, for configurations that need one by number.
+pub(crate) fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+fn urls(text: &str, scheme: &str) -> Vec<SocketAddr> {
+    let urls = text.lines().filter_map(|line| line.trim().strip_prefix(scheme)?.strip_suffix('/'));
+    urls.map(|addr| addr.parse().unwrap()).collect()
+}
+
+fn said(scratch: &Path) -> String {
+    let text = |name| std::fs::read_to_string(scratch.join(name)).unwrap_or_default();
+    format!("server's standard output:\n{}\nand standard error:\n{}", text("stdout"), text("stderr"))
+}
+
+/// Longer than anything takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
