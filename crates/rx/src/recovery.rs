@@ -141,9 +141,7 @@ impl Recovery {
         rtt: &RttEstimator,
     ) -> Option<Instant> {
         self.reorder_at = None;
-        let Some((delivered, _, delivered_rtt)) = self.delivered else {
-            return None;
-        };
+        let (delivered, _, delivered_rtt) = self.delivered?;
         let allowance = delivered_rtt + self.reorder_window(window, rtt);
         let (largest, stopped) = window.detect_losses(|serial, at| {
             crate::header::serial_after(delivered, serial) && now >= at + allowance
