@@ -7,14 +7,16 @@ use httptypes::StatusCode;
 use lane::net::TcpStream;
 use lane::time::{now, wall_clock};
 
+use super::abort::Abort;
 use super::dispatch::dispatch;
 use super::http2::serve_http2;
+use super::inbox::Inbox;
 use super::listener::{Role, Service};
 use super::refuse::refuse;
 use super::reply::{Body, Reply};
 use super::send_reply::send_reply;
 use super::site::Site;
-use super::wire::{Abort, Inbox, Received, Wire};
+use super::wire::{Received, Wire};
 use crate::chunked::BodyDiscard;
 use crate::log::{Protocol, Record};
 use crate::redirect;

@@ -2,7 +2,7 @@
 
 use lane::counters::Counter;
 
-use super::wire::Abort;
+use super::abort::Abort;
 use crate::refusal::Refusal;
 use crate::request::Method;
 

@@ -1,14 +1,16 @@
 //! The file service of one lane: listeners, connections, and a handler per kind of request.
 //!
-//! A connection is a task. It parses a head, [`dispatch`](mod@dispatch) asks the handler that the
+//! A connection is a task. It parses a head, `dispatch` asks the handler that the
 //! request needs, and the handler's reply is sent; see `get_file` for how a handler reads.
 
+mod abort;
 mod alarm;
 mod connection;
 mod counters;
 mod dispatch;
 mod get_file;
 mod http2;
+mod inbox;
 mod list_directory;
 mod listener;
 mod options;
@@ -20,7 +22,7 @@ mod site;
 mod small_files;
 mod wire;
 
+pub use abort::Abort;
 pub use counters::HttpCounters;
 pub use listener::{Role, Service};
 pub use site::{Mount, Site};
-pub use wire::Abort;

@@ -2,10 +2,11 @@
 
 use lane::buffer::BufClass;
 
+use super::abort::Abort;
 use super::listener::Service;
 use super::reply::{Body, Reply, Version};
 use super::site::Site;
-use super::wire::{Abort, SMALL_BODY_MAX, Wire};
+use super::wire::{SMALL_BODY_MAX, Wire};
 use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use crate::request::Method;
 use crate::response::Persistence;

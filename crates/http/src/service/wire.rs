@@ -17,7 +17,9 @@ use lane::time::{Elapsed, now};
 use rustls::ServerConfig;
 use vfs::{ChangeToken, OpenFile};
 
+use super::abort::Abort;
 use super::alarm::Alarm;
+use super::inbox::Inbox;
 use super::outbox::Outbox;
 use crate::limits::Limits;
 use crate::range::ByteRange;
@@ -28,42 +30,6 @@ use crate::tls::{Alpn, CryptoInfo, KtlsSupport, SessionInfo, TlsError, TlsEvent,
 /// system call costs more than the copy.
 pub(super) const SMALL_BODY_MAX: u64 = 16 * 1024;
 
-/// Why a connection ends in the middle of something.
-#[derive(Debug, thiserror::Error)]
-pub enum Abort {
-    /// The socket failed, or the peer reset it.
-    #[error("connection failed: {0}")]
-    Io(#[from] io::Error),
-    /// The peer went away while something was owed to it.
-    #[error("the client closed the connection")]
-    PeerClosed,
-    /// The TLS session failed.
-    #[error("TLS: {0}")]
-    Tls(#[from] TlsError),
-    /// The peer took no byte for too long.
-    #[error("the client took no byte for too long")]
-    WriteStalled,
-    /// The peer takes bytes slower than the configured floor.
-    #[error("the client takes bytes too slowly")]
-    TooSlow,
-    /// The request body is malformed, too long or too late; the answer is already on its way.
-    #[error("the request body cannot be skipped")]
-    RequestBody,
-    /// The file was written or truncated while it was sent.
-    #[error("the file changed while it was sent")]
-    FileChanged,
-    /// The file could not be read.
-    #[error("reading the file failed: {0}")]
-    Disk(#[source] io::Error),
-}
-
-/// Received plaintext that is not used yet. Holds no memory while empty.
-#[derive(Debug, Default)]
-pub(super) struct Inbox {
-    bytes: Vec<u8>,
-    start: usize,
-}
-
 /// One connection.
 pub(super) struct Wire {
     stream: TcpStream,
@@ -73,33 +39,6 @@ pub(super) struct Wire {
     stall: Duration,
     send_rate_min: u64,
     sent: u64,
-}
-
-impl Inbox {
-    pub(super) fn unread(&self) -> &[u8] {
-        &self.bytes[self.start..]
-    }
-
-    pub(super) fn consume(&mut self, n: usize) {
-        self.start += n;
-        debug_assert!(self.start <= self.bytes.len());
-        if self.start == self.bytes.len() {
-            self.start = 0;
-            self.bytes.clear();
-            // A long head leaves no long buffer behind for the idle time after it.
-            if self.bytes.capacity() > INBOX_KEPT_MAX {
-                self.bytes = Vec::new();
-            }
-        }
-    }
-
-    pub(super) fn extend(&mut self, bytes: &[u8]) {
-        if self.start > 0 {
-            self.bytes.drain(..self.start);
-            self.start = 0;
-        }
-        self.bytes.extend_from_slice(bytes);
-    }
 }
 
 impl Wire {
@@ -515,13 +454,6 @@ pub(super) enum Received {
     End,
 }
 
-impl Abort {
-    /// The connection failed because a deadline passed.
-    pub(super) fn is_timeout(&self) -> bool {
-        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
-    }
-}
-
 fn timed_out() -> Abort {
     Abort::Io(io::ErrorKind::TimedOut.into())
 }
@@ -541,8 +473,6 @@ fn is_short_of_buffers() -> bool {
 const LARGE_FROM: usize = 32 * 1024;
 /// The part of a file that is held back until the file is known to be unchanged.
 const LAST_PART_BYTES: u64 = 16 * 1024;
-/// Capacity that an idle connection may keep for its next request.
-const INBOX_KEPT_MAX: usize = 1024;
 /// How long, and for how many bytes, a closed connection waits for the client to read the answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1 << 20;

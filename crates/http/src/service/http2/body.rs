@@ -20,10 +20,10 @@ use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use crate::range::ByteRange;
 use crate::request::Method;
 use crate::response::Writer;
+use crate::service::abort::Abort;
 use crate::service::connection::unix_us;
 use crate::service::listener::Service;
 use crate::service::reply::{Body, Version};
-use crate::service::wire::Abort;
 
 /// A body that hyper asks for, frame by frame.
 pub(super) struct StreamBody {

@@ -12,7 +12,7 @@ use hyper::rt::{Read, ReadBufCursor, Write};
 use lane::net::TcpStream;
 use lane::time::now;
 
-use crate::service::wire::Inbox;
+use crate::service::inbox::Inbox;
 use crate::tls::{TlsEvent, TlsSession};
 
 /// Reads plaintext and writes sealed records.

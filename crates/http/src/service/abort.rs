@@ -1,0 +1,41 @@
+//! Why a connection ends before its time.
+
+use std::io;
+
+use crate::tls::TlsError;
+
+/// Why a connection ends in the middle of something.
+#[derive(Debug, thiserror::Error)]
+pub enum Abort {
+    /// The socket failed, or the peer reset it.
+    #[error("connection failed: {0}")]
+    Io(#[from] io::Error),
+    /// The peer went away while something was owed to it.
+    #[error("the client closed the connection")]
+    PeerClosed,
+    /// The TLS session failed.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// The peer took no byte for too long.
+    #[error("the client took no byte for too long")]
+    WriteStalled,
+    /// The peer takes bytes slower than the configured floor.
+    #[error("the client takes bytes too slowly")]
+    TooSlow,
+    /// The request body is malformed, too long or too late; the answer is already on its way.
+    #[error("the request body cannot be skipped")]
+    RequestBody,
+    /// The file was written or truncated while it was sent.
+    #[error("the file changed while it was sent")]
+    FileChanged,
+    /// The file could not be read.
+    #[error("reading the file failed: {0}")]
+    Disk(#[source] io::Error),
+}
+
+impl Abort {
+    /// The connection failed because a deadline passed.
+    pub(super) fn is_timeout(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+}
