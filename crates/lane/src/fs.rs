@@ -229,9 +229,9 @@ impl File {
     }
 }
 
-/// Stops a watch.
+/// Stops a watch. Off lanes there is none left.
 pub fn unwatch(watch: Watch) {
-    context::with(|lane| lane.backend().unwatch(watch));
+    context::try_with(|lane| lane.backend().unwatch(watch));
 }
 
 /// Waits for changes on this lane's watches. One task per lane calls this.
