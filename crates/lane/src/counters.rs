@@ -130,6 +130,7 @@ counter_block! {
         gauge sockets: "Sockets open.",
         gauge files: "Files open.",
         gauge tasks: "Tasks alive.",
+        count task_panics: "Tasks ended by a panic: defects.",
         count turns: "Rounds of the lane's loop.",
         count parks: "Rounds that waited in the kernel.",
         count syscalls: "System calls made by the lane's thread.",

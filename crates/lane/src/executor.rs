@@ -1,8 +1,9 @@
 //! Runs the tasks of one lane, first come first served. Tasks never leave their lane; wakers may be used
 //! from any thread and bring the task back through the lane's remote queue.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -22,6 +23,8 @@ pub(crate) struct Executor {
     local: Rc<RefCell<VecDeque<Runnable>>>,
     shared: Arc<Shared>,
     active: Rc<RefCell<Slab<Waker>>>,
+    contains_panics: Cell<bool>,
+    panics: Cell<u64>,
 }
 
 /// What wakers on other threads reach.
@@ -36,7 +39,20 @@ impl Executor {
             local: Rc::default(),
             shared: Arc::new(Shared { remote: SegQueue::new(), unparker: OnceLock::new() }),
             active: Rc::default(),
+            contains_panics: Cell::new(false),
+            panics: Cell::new(0),
         }
+    }
+
+    /// From now on a panic ends its task only, as servers want it. Otherwise it goes through the lane's loop,
+    /// as tests want it.
+    pub(crate) fn contain_panics(&self) {
+        self.contains_panics.set(true);
+    }
+
+    /// Tasks that were ended by a panic.
+    pub(crate) fn panics(&self) -> u64 {
+        self.panics.get()
     }
 
     /// Says how to wake the lane while it is parked. Called once, before the first turn.
@@ -68,10 +84,22 @@ impl Executor {
         while ran < budget {
             let next = self.local.borrow_mut().pop_front().or_else(|| self.shared.remote.pop());
             let Some(runnable) = next else { break };
-            runnable.run();
+            self.run_one(runnable);
             ran += 1;
         }
         ran
+    }
+
+    fn run_one(&self, runnable: Runnable) {
+        if !self.contains_panics.get() {
+            runnable.run();
+            return;
+        }
+        // async-task drops a task that panics before it lets the panic through; what the task shared with
+        // others is behind cells whose borrows ended as the panic unwound.
+        if catch_unwind(AssertUnwindSafe(|| runnable.run())).is_err() {
+            self.panics.set(self.panics.get() + 1);
+        }
     }
 
     /// Whether a task is ready to run.

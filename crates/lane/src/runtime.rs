@@ -68,7 +68,8 @@ struct RunningLane {
 
 impl Runtime {
     /// Starts every lane of `layout`. `main` runs on each lane's thread and gives that lane's main future;
-    /// when it ends, the lane cancels its other tasks and ends too.
+    /// when it ends, the lane cancels its other tasks and ends too. A task that panics is ended and counted,
+    /// and its lane goes on; a main future that panics ends its lane.
     ///
     /// # Errors
     /// The first lane that could not start; the others are gone by then.
@@ -171,6 +172,7 @@ where
                 let info = LaneInfo { id: lane.id, silo: lane.silo, cpu: spec.cpu, thread, counters };
                 let _ = report.send(Ok(info));
                 if wait.recv().is_ok() {
+                    lane.executor.contain_panics();
                     run(&lane, main(spec));
                 }
             }
@@ -246,6 +248,7 @@ impl Lane {
     pub(crate) fn run_ready(&self) -> usize {
         let ran = self.executor.run(TASKS_PER_ROUND);
         self.counters.tasks.set(self.executor.len() as u64);
+        self.counters.task_panics.set(self.executor.panics());
         self.counters.buffers_small_in_use.set(self.buffers.usage(BufClass::Small).in_use as u64);
         self.counters.buffers_large_in_use.set(self.buffers.usage(BufClass::Large).in_use as u64);
         ran
@@ -275,3 +278,28 @@ const TASKS_PER_ROUND: usize = 256;
 
 /// Calls waiting for a silo's helpers; beyond it callers get `EAGAIN`.
 const HELPER_QUEUE_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Wishes;
+    use crate::topology::Topology;
+
+    #[test]
+    fn a_task_that_panics_takes_nobody_along() {
+        let topology = Topology::of_this_machine().unwrap();
+        let layout = Layout::new(&topology, &Wishes::default()).unwrap();
+        let runtime = Runtime::start(&layout, RuntimeOptions::default(), |_| async {
+            crate::spawn(async { panic!("expected by the test") }).detach();
+            let neighbour = crate::spawn(async {
+                crate::time::sleep(std::time::Duration::from_millis(5)).await;
+                7
+            });
+            assert_eq!(neighbour.await, 7);
+        })
+        .unwrap();
+        let counters: Vec<_> = runtime.lanes().map(|lane| Arc::clone(&lane.counters)).collect();
+        runtime.join().unwrap();
+        assert!(counters.iter().all(|counters| counters.task_panics.get() == 1));
+    }
+}
