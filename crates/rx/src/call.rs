@@ -9,7 +9,7 @@ mod output;
 
 use std::time::Instant;
 
-use crate::connection::Core;
+use crate::connection::{Core, SendLimit};
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
 use crate::packet::{LentBuffer, Packet, PacketPool};
@@ -156,14 +156,14 @@ impl Call {
         &mut self,
         core: &mut Core,
         shared: &'s mut Shared,
-        send_limit: u32,
+        limit: SendLimit,
     ) -> Result<&'s mut [u8], WriteError> {
         self.refuse_if_finished()?;
         if self.filling.as_ref().is_some_and(|filling| filling.used == filling.capacity) {
             self.queue_filling(core, shared, false)?;
         }
         if self.filling.is_none() {
-            self.filling = Some(self.start_packet(core, shared, send_limit)?);
+            self.filling = Some(self.start_packet(core, shared, limit.held)?);
         }
         let Some(filling) = &self.filling else { return Err(WriteError::Blocked) };
         let room = core.security.header_room();
@@ -185,7 +185,7 @@ impl Call {
         len: usize,
         core: &mut Core,
         shared: &mut Shared,
-        send_limit: u32,
+        limit: SendLimit,
     ) -> Result<WriteBatch, WriteError> {
         self.refuse_if_finished()?;
         if self.filling.is_some() {
@@ -196,7 +196,7 @@ impl Call {
         let mut granted = 0;
         while granted < len {
             let ahead = batch.buffers.len() as u32;
-            let filling = match self.start_packet(core, shared, send_limit.saturating_sub(ahead)) {
+            let filling = match self.start_packet(core, shared, limit.held.saturating_sub(ahead)) {
                 Ok(filling) => filling,
                 Err(error) if batch.buffers.is_empty() => return Err(error),
                 Err(_) => break,
@@ -276,9 +276,9 @@ impl Call {
         &mut self,
         core: &Core,
         shared: &mut Shared,
-        send_limit: u32,
+        held_max: u32,
     ) -> Result<Filling, WriteError> {
-        let limit = if self.reply_must_wait() { REPLY_AHEAD_MAX.min(send_limit) } else { send_limit };
+        let limit = if self.reply_must_wait() { REPLY_AHEAD_MAX.min(held_max) } else { held_max };
         if self.tx.held() >= limit {
             self.write_refused = true;
             return Err(WriteError::Blocked);
@@ -330,11 +330,11 @@ impl Call {
     }
 
     /// Tells the application that it may write again, if it was refused and there is now a fair amount of room.
-    pub(crate) fn tell_writable(&mut self, send_limit: u32, shared: &mut Shared) {
+    pub(crate) fn tell_writable(&mut self, limit: SendLimit, shared: &mut Shared) {
         if self.reply_must_wait() || self.finished_writing {
             return;
         }
-        if self.write_refused && self.tx.held() <= send_limit * 3 / 4 {
+        if self.write_refused && self.tx.unsent() <= limit.ahead / 2 && self.tx.held() < limit.held {
             self.write_refused = false;
             shared.events.push_back(Event::Writable(self.handle));
         }

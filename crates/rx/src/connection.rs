@@ -17,7 +17,7 @@ use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
 use crate::security::{ConnectionContext, Security};
 use crate::shared::Shared;
 
-pub(crate) use channel::{Channel, Done};
+pub(crate) use channel::{Channel, Done, SendLimit};
 pub(crate) use server::{NEW_CALL_SEQ_MAX, Proof};
 
 /// A connection as seen from outside: identity and state, no calls.

@@ -31,12 +31,25 @@ pub(crate) struct Done {
 }
 
 impl Channel {
-    /// Packets that its call may hold: enough to refill the window while ACKs come back.
-    pub(crate) fn send_limit(&self, config: &EndpointConfig) -> u32 {
+    /// Packets that its call may hold: a congestion window in flight, and as many again, within bounds, to
+    /// refill it while ACKs come back.
+    pub(crate) fn send_limit(&self, config: &EndpointConfig) -> SendLimit {
         let window = self.controller.as_ref().map_or(INITIAL_WINDOW, |controller| controller.window());
-        config.send_window.min(window.saturating_mul(2).saturating_add(SEND_SLACK))
+        let ahead = window.clamp(SEND_AHEAD_MIN, SEND_AHEAD_MAX);
+        SendLimit { held: config.send_window.min(window.saturating_add(ahead)), ahead }
     }
 }
 
-/// Packets queued beyond twice the congestion window: one GSO burst.
-const SEND_SLACK: u32 = 64;
+/// How much a call may have queued.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendLimit {
+    /// Packets held in all.
+    pub(crate) held: u32,
+    /// Of these, packets not yet sent.
+    pub(crate) ahead: u32,
+}
+
+/// Packets queued beyond the congestion window: at least one GSO burst, and no more than a lane sends between
+/// two looks at its applications.
+const SEND_AHEAD_MIN: u32 = 64;
+const SEND_AHEAD_MAX: u32 = 1024;
