@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 pub(crate) mod metrics;
 pub(crate) mod raw;
+pub(crate) mod site;
 
 /// A running `linerate serve`; killed when it goes out of scope.
 pub(crate) struct Server {
