@@ -254,6 +254,18 @@ fn answer_to_a_connection_opened_by_a_lane_comes_back_to_it() {
 }
 
 #[test]
+fn group_of_one_lane_works_for_both_transports() {
+    let mut rx = open(Transport::Rx, Ipv4Addr::LOCALHOST, 0, Steering::single_silo(1).unwrap()).unwrap();
+    rx.drain(0).unwrap();
+    rx.restore(0).unwrap();
+    let lane: UdpSocket = rx.descriptor(0).unwrap().into();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(&rx_packet(EPOCH, 4), rx.address()).unwrap();
+    eventually(|| lane.recv(&mut [0; 100]).is_ok());
+    open(TCP, Ipv4Addr::LOCALHOST, 0, Steering::single_silo(1).unwrap()).unwrap();
+}
+
+#[test]
 fn address_held_by_another_group_is_refused() {
     for transport in [TCP, Transport::Rx] {
         let steering = Steering::single_silo(2).unwrap();

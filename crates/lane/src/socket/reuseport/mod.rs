@@ -60,6 +60,8 @@ pub struct Group {
     steering: Steering,
     /// In the kernel's order.
     members: Vec<Member>,
+    /// There has been a second member.
+    joined: bool,
 }
 
 /// Why a group could not be opened or changed.
@@ -116,7 +118,7 @@ impl Group {
     /// Unlike plain SO_REUSEPORT, an address that anyone else holds is refused: two servers would each get half
     /// of the clients.
     pub fn open(config: GroupConfig, steering: Steering) -> Result<Self, GroupError> {
-        let mut group = Self { config, steering, members: Vec::new() };
+        let mut group = Self { config, steering, members: Vec::new(), joined: false };
         for lane in 0..group.steering.lane_count() {
             group.join(lane)?;
         }
@@ -232,6 +234,7 @@ impl Group {
             socket.listen(backlog).map_err(|source| self.failed("listen on", source))?;
         }
         let inode = presence::inode(&socket).map_err(|source| self.failed("describe", source))?;
+        self.joined |= !self.members.is_empty();
         self.members.push(Member { slot: Slot { lane, draining: false }, socket: Some(socket), inode });
         Ok(())
     }
@@ -269,6 +272,10 @@ impl Group {
     }
 
     fn attach(&self) -> Result<(), GroupError> {
+        if !self.joined && matches!(self.config.transport, Transport::Rx) {
+            // A UDP socket that was bound alone is no group for the kernel until a second one joins it.
+            return Ok(());
+        }
         let Some(any) = self.members.iter().find_map(|member| member.socket.as_ref()) else { return Ok(()) };
         let address = self.config.address;
         let attached = self.program()?.attach_to_reuseport_group(any);
