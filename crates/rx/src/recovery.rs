@@ -247,3 +247,100 @@ const PEER_ACK_DELAY: Duration = Duration::from_millis(110);
 const BACKOFF_MAX: u32 = 6;
 /// Upper bound of the backed-off timeout.
 const RTO_MAX: Duration = Duration::from_secs(8);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::packet::PacketPool;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn rtt_of(sample: Duration) -> RttEstimator {
+        let mut rtt = RttEstimator::new();
+        for _ in 0..20 {
+            rtt.update(sample);
+        }
+        rtt
+    }
+
+    fn sent(
+        recovery: &mut Recovery,
+        pool: &mut PacketPool,
+        at: Instant,
+        count: u32,
+        ask: bool,
+    ) -> SendWindow {
+        let mut window = SendWindow::new();
+        for seq in 1..=count {
+            window.queue(pool.alloc().expect("pool is large enough"), false);
+            let _ = window.peek(u32::MAX);
+            window.sent(seq, seq, at);
+            recovery.on_sent(at, seq, ask && seq == count, seq == 1, false);
+        }
+        window
+    }
+
+    #[test]
+    fn timeout_has_the_floors_of_rx_and_doubles() {
+        let (mut pool, now, rtt) = (PacketPool::new(8, 10), Instant::now(), rtt_of(MS));
+        let mut recovery = Recovery::new(false);
+        let mut window = sent(&mut recovery, &mut pool, now, 1, false);
+        assert_eq!(recovery.deadline(&window, &rtt), Some(now + 220 * MS));
+        assert_eq!(recovery.on_timeout(now + 219 * MS, &window, &rtt), Timeout::None);
+        assert_eq!(recovery.on_timeout(now + 220 * MS, &window, &rtt), Timeout::Resend);
+        assert!(recovery.on_rto(now + 220 * MS, &mut window));
+        assert_eq!(recovery.deadline(&window, &rtt), Some(now + 660 * MS));
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn asked_for_ack_that_is_late_is_probed_for_once() {
+        let (mut pool, now, rtt) = (PacketPool::new(8, 10), Instant::now(), rtt_of(10 * MS));
+        let mut recovery = Recovery::new(true);
+        let mut window = sent(&mut recovery, &mut pool, now, 4, true);
+        let at = recovery.deadline(&window, &rtt).expect("armed");
+        assert!(at >= now + 20 * MS && at < now + 40 * MS);
+        assert_eq!(recovery.on_timeout(at, &window, &rtt), Timeout::Probe);
+        assert!(recovery.deadline(&window, &rtt) > Some(at));
+        assert_eq!(recovery.on_timeout(at, &window, &rtt), Timeout::None);
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn client_does_not_probe_for_a_call_its_server_may_not_know() {
+        let (mut pool, now, rtt) = (PacketPool::new(8, 10), Instant::now(), rtt_of(10 * MS));
+        let mut recovery = Recovery::new(false);
+        let mut window = sent(&mut recovery, &mut pool, now, 4, true);
+        assert_eq!(recovery.deadline(&window, &rtt), Some(now + rtt.rto()));
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn packets_sent_before_a_delivered_one_are_lost_after_the_reordering_window() {
+        let (mut pool, now, rtt) = (PacketPool::new(8, 10), Instant::now(), rtt_of(10 * MS));
+        let mut recovery = Recovery::new(false);
+        let mut window = sent(&mut recovery, &mut pool, now, 5, true);
+        recovery.note_delivered(now + 10 * MS, 3, now);
+        assert_eq!(recovery.detect(now + 10 * MS, &mut window, &rtt), None);
+        let at = recovery.reorder_at.expect("armed");
+        assert_eq!(at, now + 10 * MS + rtt.min_rtt() / 4);
+        assert_eq!(recovery.on_timeout(at, &window, &rtt), Timeout::Reorder);
+        assert_eq!(recovery.detect(at, &mut window, &rtt), Some(now));
+        assert_eq!(window.in_flight(), 3, "packets 3 to 5 are not older than the delivered one");
+        assert_eq!(recovery.detect(at, &mut window, &rtt), None, "one episode");
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn reordering_window_grows_with_spurious_resends_up_to_a_round_trip() {
+        let (window, rtt) = (SendWindow::new(), rtt_of(100 * MS));
+        let mut recovery = Recovery::new(false);
+        let before = recovery.reorder_window(&window, &rtt);
+        recovery.note_spurious(1);
+        assert!(recovery.reorder_window(&window, &rtt) > before);
+        for _ in 0..100 {
+            recovery.note_spurious(1);
+        }
+        assert_eq!(recovery.reorder_window(&window, &rtt), rtt.srtt());
+    }
+}

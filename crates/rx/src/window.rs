@@ -363,3 +363,152 @@ impl SendWindow {
         self.lost_count = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::ack::{AckReason, Trailer};
+
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A window with packets 1 to `count` sent at `now`, serials 101 and up.
+    fn sent(pool: &mut PacketPool, count: u32, now: Instant) -> SendWindow {
+        let mut window = SendWindow::new();
+        for seq in 1..=count {
+            window.queue(pool.alloc().expect("pool is large enough"), seq == count);
+        }
+        for seq in 1..=count {
+            assert_eq!(window.peek(u32::MAX).map(|outgoing| outgoing.seq), Some(seq));
+            window.sent(seq, 100 + seq, now);
+        }
+        window
+    }
+
+    fn ack_bytes(first: u32, serial: u32, table: &[u8], ranges: &[(u32, u32)]) -> Vec<u8> {
+        let trailer = Trailer { max_mtu: 1444, if_mtu: 1444, window: 32, jumbo_max: 0 };
+        let fields = crate::ack::AckFields {
+            first,
+            previous: 0,
+            serial,
+            reason: AckReason::Idle,
+            trailer,
+            extended: true,
+        };
+        let mut out = vec![0; crate::ack::ACK_PAYLOAD_MAX];
+        let mut ranges = ranges.iter().copied();
+        let fill = |room: &mut [u8]| {
+            room[..table.len()].copy_from_slice(table);
+            table.len()
+        };
+        let len = crate::ack::encode(&mut out, &fields, fill, || ranges.next());
+        out.truncate(len);
+        out
+    }
+
+    fn apply(window: &mut SendWindow, pool: &mut PacketPool, bytes: &[u8], newest: bool) -> AckOutcome {
+        let ack = Ack::parse(bytes).expect("valid");
+        assert_eq!(window.check(&ack), Ok(()));
+        window.on_ack(&ack, newest, pool)
+    }
+
+    #[test]
+    fn hard_and_soft_acks_and_ranges_are_counted_once() {
+        let (mut pool, now) = (PacketPool::new(16, 10), Instant::now());
+        let mut window = sent(&mut pool, 10, now);
+        let bytes = ack_bytes(3, 109, &[0, 1], &[(8, 2)]);
+        let outcome = apply(&mut window, &mut pool, &bytes, true);
+        assert_eq!((outcome.newly_acked, outcome.freed), (5, 2));
+        assert_eq!(outcome.delivered, Some((109, now)));
+        assert_eq!((window.in_flight(), window.soft_acked(), pool.in_use()), (5, 3, 8));
+        assert_eq!(apply(&mut window, &mut pool, &bytes, true).newly_acked, 0);
+        window.clear(&mut pool);
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn soft_ack_taken_back_is_resent_unless_the_ack_is_old() {
+        let (mut pool, now) = (PacketPool::new(16, 10), Instant::now());
+        let mut window = sent(&mut pool, 4, now);
+        apply(&mut window, &mut pool, &ack_bytes(1, 104, &[1, 1, 1, 1], &[]), true);
+        apply(&mut window, &mut pool, &ack_bytes(1, 103, &[1, 0, 1], &[]), false);
+        assert_eq!((window.soft_acked(), window.has_lost()), (4, false));
+        apply(&mut window, &mut pool, &ack_bytes(1, 104, &[1, 0, 1], &[]), true);
+        assert_eq!(window.peek(u32::MAX).map(|outgoing| (outgoing.seq, outgoing.resent)), Some((2, true)));
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn acks_of_packets_never_sent_are_refused_whole() {
+        let (mut pool, now) = (PacketPool::new(16, 10), Instant::now());
+        let mut window = sent(&mut pool, 4, now);
+        for bytes in [
+            ack_bytes(6, 1, &[], &[]),
+            ack_bytes(1, 1, &[1, 1, 1, 1, 1], &[]),
+            ack_bytes(5, 1, &[1], &[]),
+            ack_bytes(1, 1, &[], &[(4, 2)]),
+            ack_bytes(3, 1, &[], &[(2, 1)]),
+        ] {
+            assert_eq!(window.check(&Ack::parse(&bytes).expect("valid")), Err(AckRefusal::NeverSent));
+        }
+        // A table may be longer than what was sent, as long as it claims nothing there.
+        assert_eq!(
+            window.check(&Ack::parse(&ack_bytes(1, 1, &[1, 0, 0, 0, 0, 0], &[])).expect("valid")),
+            Ok(())
+        );
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn ack_prompted_before_a_resend_makes_the_resend_spurious() {
+        let (mut pool, now) = (PacketPool::new(16, 10), Instant::now());
+        let mut window = sent(&mut pool, 3, now);
+        assert_eq!(window.lose_first(), Some(now));
+        window.sent(1, 200, now + 50 * MS);
+        let outcome = apply(&mut window, &mut pool, &ack_bytes(4, 103, &[], &[]), true);
+        assert_eq!((outcome.spurious, outcome.newly_acked), (1, 3));
+        assert_eq!(outcome.delivered, Some((103, now)), "the resend is not known to have arrived");
+        assert!(window.is_empty());
+    }
+
+    #[test]
+    fn ack_prompted_by_the_resend_makes_it_real() {
+        let (mut pool, now) = (PacketPool::new(16, 10), Instant::now());
+        let mut window = sent(&mut pool, 3, now);
+        window.lose_first();
+        window.sent(1, 200, now + 50 * MS);
+        let outcome = apply(&mut window, &mut pool, &ack_bytes(4, 200, &[], &[]), true);
+        assert_eq!(outcome.spurious, 0);
+        assert_eq!(outcome.prompted_by, Some(now + 50 * MS));
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn losses_are_found_in_sending_order_and_resent_lowest_first() {
+        let (mut pool, now) = (PacketPool::new(16, 10), Instant::now());
+        let mut window = sent(&mut pool, 6, now);
+        apply(&mut window, &mut pool, &ack_bytes(1, 106, &[0, 1, 0, 0, 1, 1], &[]), true);
+        let (largest, stopped) = window.detect_losses(|serial, _| serial < 104);
+        assert_eq!((largest, stopped), (Some(now), Some((104, now))));
+        let mut resent = Vec::new();
+        while let Some(seq) = window.peek(0).map(|outgoing| outgoing.seq) {
+            window.sent(seq, 300 + seq, now + MS);
+            resent.push(seq);
+        }
+        assert_eq!(resent, [1, 3]);
+        assert_eq!((window.in_flight(), window.outstanding()), (3, 3));
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn peer_window_bounds_new_packets_but_not_resends() {
+        let (mut pool, now) = (PacketPool::new(16, 10), Instant::now());
+        let mut window = sent(&mut pool, 2, now);
+        window.queue(pool.alloc().expect("free"), false);
+        assert!(window.peek(3).is_none());
+        window.lose_first();
+        assert_eq!(window.peek(3).map(|outgoing| outgoing.seq), Some(1));
+        window.clear(&mut pool);
+    }
+}
