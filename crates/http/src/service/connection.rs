@@ -62,7 +62,6 @@ enum Next {
 async fn serve_http1(service: &Service, wire: &mut Wire, inbox: &mut Inbox, role: Role) -> Result<(), Abort> {
     let mut served = 0u64;
     loop {
-        // A reload counts from the next request on.
         let site = service.site();
         if serve_request(service, &site, wire, inbox, role, served).await? == Next::Close {
             return Ok(());
@@ -93,6 +92,8 @@ async fn serve_request(
         if unread[examined..].contains(&b'\n') || unread.len() > site.limits.target_bytes_max {
             match request::parse(unread, &site.limits) {
                 Ok(Some((head, len))) => {
+                    // A reload counts from the next request on, even where that was long awaited.
+                    let site = &service.site();
                     let next = exchange(service, site, wire, &head, role, served).await?;
                     let body = head.body;
                     inbox.consume(len);

@@ -71,7 +71,10 @@ pub(super) fn outcome(uring: &Uring, owned: Owned, result: io::Result<u32>) -> O
             let fd = unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) };
             files::settle(fd).map(|fd| uring.register_file(fd))
         })),
-        Owned::Sent(buf) => Outcome::Done(result.map(|n| n as usize), Some(buf)),
+        Owned::Sent(buf) => {
+            uring.counters.bytes_out.add(result.as_ref().map_or(0, |n| u64::from(*n)));
+            Outcome::Done(result.map(|n| n as usize), Some(buf))
+        }
         Owned::Filled(mut buf) => {
             let result = result.map(|n| n as usize);
             if let Ok(n) = result {
