@@ -18,7 +18,7 @@ pub struct PacketRef(u32);
 
 /// Buffer taken out of its slot while the application fills it; see [`PacketPool::lend`].
 #[derive(Debug)]
-pub struct LentBuffer {
+pub(crate) struct LentBuffer {
     pub(crate) packet: Packet,
     pub(crate) bytes: Box<[u8]>,
     pub(crate) start: usize,
@@ -27,7 +27,7 @@ pub struct LentBuffer {
 
 impl LentBuffer {
     /// The payload room to fill.
-    pub fn room(&mut self) -> &mut [u8] {
+    pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 }
