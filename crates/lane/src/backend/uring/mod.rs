@@ -444,12 +444,17 @@ impl Drop for Uring {
         }
         self.push(&opcode::AsyncCancel2::new(CancelBuilder::any()).build(), Key::IGNORED);
         let give_up = Instant::now() + Duration::from_secs(5);
-        while self.ops.borrow().in_flight() > 0 && Instant::now() < give_up {
+        // Once in any case: closes that were only queued would leave listeners open, and clients in their
+        // queues, for as long as the process lives.
+        loop {
             let soon = Instant::now() + Duration::from_millis(10);
             if self.enter_and_wait(Some(soon)).is_err() {
                 break;
             }
             self.reap();
+            if self.ops.borrow().in_flight() == 0 || Instant::now() > give_up {
+                break;
+            }
         }
         self.sockets.take();
     }
