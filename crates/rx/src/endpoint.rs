@@ -367,6 +367,11 @@ impl Endpoint {
         }
         if now >= self.next_sweep {
             self.next_sweep = now + SWEEP_INTERVAL;
+            let connections = &self.connections;
+            self.shared.waiting_for_packets.retain(|call| {
+                let found = connections.get(call.connection.index as usize);
+                found.is_some_and(|connection| connection.core.handle() == call.connection)
+            });
             if let Some(oldest) = now.checked_sub(PEER_IDLE_MAX) {
                 self.shared.peers.retain_since(oldest);
             }
@@ -392,6 +397,14 @@ impl Endpoint {
         }
         self.shared.peers.drop_if_idle(core.peer);
         self.shared.stats.connections_reaped += 1;
+        // A flood leaves wake-ups of evicted connections behind; they must not outgrow the living.
+        if self.shared.timer_count() > TIMERS_PER_CONNECTION * self.connections.len() + TIMERS_SLACK {
+            let connections = &self.connections;
+            self.shared.retain_timers(|index, generation| {
+                let found = connections.get(index as usize);
+                found.is_some_and(|connection| connection.core.generation == generation)
+            });
+        }
     }
 
     /// Aborts a client or server connection with a code: all its calls end, the peer is told.
@@ -410,6 +423,9 @@ const ABORT_BUCKETS: usize = 256;
 const ANSWERS_PER_SECOND: u32 = 1000;
 /// First serials lie below this, so that 32-bit peers never see them as negative.
 const SERIAL_START_MAX: u32 = 1 << 30;
+/// Wake-ups kept before stale ones are cleared out.
+const TIMERS_PER_CONNECTION: usize = 4;
+const TIMERS_SLACK: usize = 1024;
 const SWEEP_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 /// A peer without connections is forgotten after this (OpenAFS).
 const PEER_IDLE_MAX: std::time::Duration = std::time::Duration::from_secs(60);

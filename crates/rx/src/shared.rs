@@ -86,6 +86,16 @@ impl Shared {
         self.timers.pop().map(|Reverse(timer)| timer)
     }
 
+    /// Wake-ups set, stale ones included.
+    pub(crate) fn timer_count(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// Drops the wake-ups for which `keep(index, generation)` does not hold.
+    pub(crate) fn retain_timers(&mut self, keep: impl Fn(u32, u32) -> bool) {
+        self.timers.retain(|&Reverse((_, index, generation))| keep(index, generation));
+    }
+
     /// What our ACKs state about us; the window is the call's own.
     pub(crate) fn trailer(&self, _peer: usize) -> Trailer {
         let packet = self.scratch.len() as u32;

@@ -173,6 +173,11 @@ impl Endpoint {
         self.connections.len()
     }
 
+    /// Wake-ups set, stale ones included: bounded by the number of connections.
+    pub fn timers_set(&self) -> usize {
+        self.shared.timer_count()
+    }
+
     /// All connections.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionView<'_>> {
         self.connections.iter().map(|(_, connection)| ConnectionView { connection })

@@ -148,6 +148,7 @@ fn flood_from_spoofed_addresses_is_bounded_and_answered_with_no_more_than_it_sen
             pair.settle();
         }
         assert!(pair.server.connection_count() <= 100);
+        assert!(pair.server.timers_set() <= 4 * 100 + 1024 + 100, "wake-ups pile up");
     }
     pair.run_for(Duration::from_secs(30));
     let bytes_out: usize = pair.trace.iter().map(|wire| wire.bytes.len()).sum();
