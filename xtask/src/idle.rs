@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     packages::install(packages::COMPARE)?;
-    raise_descriptor_limit(u64::from(args.connections) * 2 + 1000)?;
+    raise_descriptor_limit(u64::from(args.connections) + 500)?;
     let work = tempfile::tempdir()?;
     let tree = work.path().join("tree");
     std::fs::create_dir(&tree)?;
@@ -102,7 +102,9 @@ fn raise_descriptor_limit(wanted: u64) -> anyhow::Result<()> {
     if now.current.is_none_or(|current| current >= wanted) {
         return Ok(());
     }
-    let limit = Rlimit { current: Some(wanted), maximum: now.maximum.map(|maximum| maximum.max(wanted)) };
+    // Raising the upper limit needs a privilege that not even root has everywhere.
+    let maximum = now.maximum.map(|maximum| maximum.max(wanted));
+    let limit = Rlimit { current: Some(wanted), maximum };
     setrlimit(Resource::Nofile, limit).with_context(|| {
         format!("{wanted} descriptors are needed: raise the limit with `ulimit -n {wanted}`")
     })
