@@ -19,6 +19,7 @@ use tempfile::TempDir;
 pub(crate) mod metrics;
 pub(crate) mod raw;
 pub(crate) mod site;
+pub(crate) mod webdriver;
 
 /// A running `linerate serve`; killed when it goes out of scope.
 pub(crate) struct Server {
