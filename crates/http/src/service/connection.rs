@@ -31,20 +31,22 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: TcpStream, r
     let mut wire = Wire::new(stream, &site.limits);
     let mut inbox = Inbox::default();
     if role == Role::Tls {
-        match handshake(service, &site, &mut wire, &mut inbox).await {
-            Ok(Some(Alpn::H2)) => return serve_http2(service, wire, inbox).await,
+        // What a connection is not doing while it is idle lies on the heap while it does it: the task of an
+        // idle connection is no larger than its wait.
+        match Box::pin(handshake(service, &site, &mut wire, &mut inbox)).await {
+            Ok(Some(Alpn::H2)) => return Box::pin(serve_http2(service, wire, inbox)).await,
             Ok(_) => {}
-            Err(abort) => return end_failed_handshake(service, &site, wire, inbox, abort).await,
+            Err(abort) => return Box::pin(end_failed_handshake(service, &site, wire, inbox, abort)).await,
         }
     }
     drop(site);
     match serve_http1(service, &mut wire, &mut inbox, role).await {
-        Ok(()) => wire.close(&mut inbox).await,
+        Ok(()) => Box::pin(wire.close(&mut inbox)).await,
         Err(abort) => {
             service.counters.abort(&abort);
             match abort {
                 // The answer is out; a reset could overtake it.
-                Abort::RequestBody => wire.close(&mut inbox).await,
+                Abort::RequestBody => Box::pin(wire.close(&mut inbox)).await,
                 Abort::Tls(_) => wire.send_alert().await,
                 _ => wire.reset(),
             }
@@ -94,16 +96,18 @@ async fn serve_request(
                 Ok(Some((head, len))) => {
                     // A reload counts from the next request on, even where that was long awaited.
                     let site = &service.site();
-                    let next = exchange(service, site, wire, &head, role, served).await?;
+                    let next = Box::pin(exchange(service, site, wire, &head, role, served)).await?;
                     let body = head.body;
                     inbox.consume(len);
                     if next == Next::Request && body != BodyLength::None {
-                        discard_body(site, wire, inbox, body).await?;
+                        Box::pin(discard_body(site, wire, inbox, body)).await?;
                     }
                     return Ok(next);
                 }
                 Ok(None) => examined = unread.len(),
-                Err(refusal) => return refuse_and_close(service, site, wire, unread, refusal).await,
+                Err(refusal) => {
+                    return Box::pin(refuse_and_close(service, site, wire, unread, refusal)).await;
+                }
             }
         }
         match wait(service, wire, inbox, deadline, begun).await {
@@ -115,7 +119,8 @@ async fn serve_request(
                 return Ok(Next::Close);
             }
             Err(abort) if abort.is_timeout() && begun => {
-                return refuse_and_close(service, site, wire, inbox.unread(), Refusal::HeaderTimeout).await;
+                let refusal = Refusal::HeaderTimeout;
+                return Box::pin(refuse_and_close(service, site, wire, inbox.unread(), refusal)).await;
             }
             Err(abort) if abort.is_timeout() => {
                 service.counters.closed_idle.increment();
@@ -296,7 +301,7 @@ async fn end_failed_handshake(
             wire.forget_tls();
             let told = refuse_and_close(service, site, &mut wire, b"", Refusal::PlainHttp).await;
             if told.is_ok() {
-                wire.close(&mut inbox).await;
+                Box::pin(wire.close(&mut inbox)).await;
             }
         }
         Abort::Tls(_) => wire.send_alert().await,
