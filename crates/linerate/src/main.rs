@@ -13,6 +13,7 @@ mod stat;
 /// A file server that fills the link.
 ///
 /// Serves one directory tree to HTTP and HTTPS clients at the speed of the network card.
+///
 /// Try: linerate serve ./demo
 #[derive(Debug, Parser)]
 #[command(name = "linerate", version, max_term_width = 100)]
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
         // Somebody closed the pipe: `linerate stat | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("linerate: {error:#}");
+            eprintln!("linerate: {}", told(&error));
             ExitCode::FAILURE
         }
     }
@@ -70,6 +71,17 @@ fn man() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The error and its causes, each said once: some errors tell their cause themselves.
+fn told(error: &anyhow::Error) -> String {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1).map(ToString::to_string) {
+        if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
@@ -78,6 +90,12 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_says_each_cause_once() {
+        let error = anyhow::anyhow!("no such file").context("cannot read x: no such file").context("start");
+        assert_eq!(told(&error), "start: cannot read x: no such file");
+    }
 
     #[test]
     fn the_command_line_is_consistent() {

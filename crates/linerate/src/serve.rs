@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for warning in server.warnings() {
         tracing::warn!("{warning}");
     }
-    server.run(move || load().map_err(|error| format!("{error:#}")))?;
+    server.run(move || load().map_err(|error| crate::told(&error)))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -145,9 +145,7 @@ impl Part {
 /// One GET, answered and closed: a client library would be larger than all of this file.
 fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
     let mut stream = TcpStream::connect_timeout(&server, TIMEOUT).with_context(|| {
-        format!(
-            "no server answers at {server}; is it running, and is this its admin address ([admin] listen)?"
-        )
+        format!("no server answers at {server} (is it running, and is this the admin address it printed?)")
     })?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     write!(stream, "GET /stats.json HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")?;

@@ -30,6 +30,9 @@ fn a_browser_shows_the_listing_and_downloads_from_it() {
         assert_eq!(browser.script("return performance.getEntriesByType('resource').length"), 0);
         assert_eq!(browser.console_errors(), Vec::<String>::new());
 
+        browser.type_into("input", "NOTES");
+        assert_eq!(rows(&browser), ["notes.txt"], "the filter leaves what matches");
+
         browser.click("th.size a");
         assert!(browser.url().contains("sort=size"));
         assert_eq!(rows(&browser).last().unwrap(), "data.bin");
@@ -57,6 +60,6 @@ fn a_browser_shows_the_listing_and_downloads_from_it() {
 
 fn rows(browser: &Browser) -> Vec<String> {
     let names = browser
-        .script("return [...document.querySelectorAll('tr.entry .name')].map(cell => cell.innerText.trim())");
+        .script("return [...document.querySelectorAll('tr.entry .name')].filter(cell => cell.checkVisibility()).map(cell => cell.innerText.trim())");
     names.as_array().expect("a list").iter().map(|name| name.as_str().unwrap().to_owned()).collect()
 }

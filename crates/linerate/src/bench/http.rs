@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
-use bench::http::{Options, Progress, Report, Target};
+use anyhow::anyhow;
+use bench::http::{ClientError, LoadError, Options, Progress, Report, Target};
 use http::tls::ClientTrust;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lane::layout::{LaneCount, Layout, Wishes};
@@ -65,7 +65,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let watcher = watch(&progress, options.duration);
     let report = bench::http::run(&options, &layout, &progress);
     watcher.stop();
-    let report = report.with_context(|| format!("cannot measure {}", args.url))?;
+    let report = report.map_err(|error| {
+        let advice = match error {
+            LoadError::First(ClientError::Tls(_)) if !args.insecure => {
+                "; --cacert FILE names a certificate to believe, --insecure believes any"
+            }
+            _ => "",
+        };
+        anyhow!("cannot measure {}: {error}{advice}", args.url)
+    })?;
     if args.json {
         println!("{}", serde_json::to_string(&report)?);
     } else {

@@ -97,6 +97,11 @@ impl Browser {
         self.click_element(&self.find("css selector", selector));
     }
 
+    pub(crate) fn type_into(&self, selector: &str, text: &str) {
+        let element = self.find("css selector", selector);
+        self.post(&format!("/element/{element}/value"), &json!({"text": text}));
+    }
+
     /// Clicks the link with this text.
     pub(crate) fn click_text(&self, text: &str) {
         self.click_element(&self.find("link text", text));
