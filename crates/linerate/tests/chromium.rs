@@ -12,7 +12,7 @@ fn a_browser_shows_the_listing_and_downloads_from_it() {
     std::fs::write(dir.path().join("data.bin"), &body).unwrap();
     std::fs::write(dir.path().join("notes.txt"), "some notes\n").unwrap();
     let awkward = "<b>50% & \"so\"? #1 übung.txt";
-    std::fs::write(dir.path().join(&awkward), "awkward\n").unwrap();
+    std::fs::write(dir.path().join(awkward), "awkward\n").unwrap();
     std::fs::create_dir(dir.path().join("music")).unwrap();
     std::fs::write(dir.path().join("music/song.ogg"), "la la\n").unwrap();
     let server = Server::start(dir.path());
@@ -21,7 +21,7 @@ fn a_browser_shows_the_listing_and_downloads_from_it() {
         browser.open(&url);
         assert_eq!(
             rows(&browser),
-            ["music/", &awkward, "data.bin", "notes.txt"],
+            ["music/", awkward, "data.bin", "notes.txt"],
             "directories first, then by name"
         );
         assert_eq!(browser.text(".entry:nth-of-type(3) .size"), "2.9 MiB");
@@ -45,7 +45,7 @@ fn a_browser_shows_the_listing_and_downloads_from_it() {
         browser.click("nav a");
         assert!(browser.url().ends_with('/') && rows(&browser).len() == 4);
 
-        browser.click_text(&awkward);
+        browser.click_text(awkward);
         assert_eq!(browser.text("body"), "awkward");
         browser.back();
         browser.click_text("data.bin");

@@ -287,7 +287,8 @@ fn readers_below_the_floor_are_cut() {
 #[test]
 fn a_file_that_changes_while_it_is_sent_ends_short() {
     let (old, new) = (patterned(24 << 20), vec![0xff; 24 << 20]);
-    let changes: [(&str, fn(&Path, &[u8])); 4] = [
+    type Change = fn(&Path, &[u8]);
+    let changes: [(&str, Change); 4] = [
         ("truncated", |path, _| truncate(path, 5 << 20)),
         ("emptied", |path, _| truncate(path, 0)),
         ("overwritten", |path, new| write_over(path, new)),

@@ -41,10 +41,8 @@ pub(crate) struct Launch {
 impl Launch {
     /// Serves `dir` by flags alone.
     pub(crate) fn dir(dir: &Path) -> Self {
-        let mut launch = Self::default();
-        launch.args = ["--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--admin", "127.0.0.1:0"]
-            .map(str::to_owned)
-            .to_vec();
+        let any_port = ["--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        let launch = any_port.into_iter().fold(Self::default(), Self::arg);
         launch.arg(dir.to_str().expect("test directories have plain names"))
     }
 
