@@ -279,7 +279,9 @@ impl Call {
         held_max: u32,
     ) -> Result<Filling, WriteError> {
         let limit = if self.reply_must_wait() { REPLY_AHEAD_MAX.min(held_max) } else { held_max };
-        if self.tx.held() >= limit {
+        let crowded = self.tx.held() >= SHARE_MIN && shared.is_working_set_full(core.peer);
+        if self.tx.held() >= limit || crowded {
+            // The ACKs of what it holds bring it back.
             self.write_refused = true;
             return Err(WriteError::Blocked);
         }
@@ -389,6 +391,14 @@ impl Call {
     }
 }
 
+impl Shared {
+    /// Whether the lane has as much under way as a path to this peer can use.
+    fn is_working_set_full(&self, peer: usize) -> bool {
+        let round_trip = self.peers[peer].rtt.min_rtt().as_micros();
+        self.pool.held() as u128 >= WORKING_SET_MIN + PACKETS_PER_US * round_trip
+    }
+}
+
 /// Windows above this are offered only to peers known to take them (the soft-ACK table's size).
 const CLASSIC_WINDOW_MAX: u32 = 255;
 /// Packets sent on a new call before the peer's window for it is known.
@@ -396,3 +406,10 @@ const INITIAL_SEND_WINDOW: u32 = 16;
 /// Packets of a reply that may be written before the request is whole.
 const REPLY_AHEAD_MAX: u32 = 4;
 const RESENT_REMEMBERED: usize = 16;
+/// Packets that a lane has under way before each call is down to its share, on a path without delay. More would
+/// only stand in queues, and fall out of the processor's cache before their turn.
+const WORKING_SET_MIN: u128 = 1024;
+/// And for every microsecond of the path's smallest round trip: what the fastest lane sends in it.
+const PACKETS_PER_US: u128 = 2;
+/// Packets that a call may hold however many other calls do.
+const SHARE_MIN: u32 = 16;

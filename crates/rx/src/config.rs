@@ -43,8 +43,8 @@ pub struct EndpointConfig {
     pub final_ack_delay: Duration,
     /// ABORT packets to one source, a second.
     pub aborts_per_second: u32,
-    /// This lane among those that share the server's address: connection ids opened here are congruent to
-    /// `lane` modulo `lanes` once shifted right by the two channel bits.
+    /// This lane among the `lanes` that share the server's address: ids of connections opened here lead back to
+    /// it by the rule of `Route::lane`.
     pub lane: u32,
     /// See [`lane`](Self::lane).
     pub lanes: u32,

@@ -113,9 +113,8 @@ impl Endpoint {
     pub fn new(now: Instant, config: EndpointConfig, seed: [u8; 32]) -> Self {
         let mut rng = StdRng::from_seed(seed);
         let epoch = rng.random::<u32>() & 0x3fff_ffff | EPOCH_ANY_ADDRESS;
-        let lanes = config.lanes.max(1);
-        // Ids of this endpoint are congruent to its lane; leave room to count up.
-        let next_cid = (rng.random::<u32>() >> 8) / lanes * lanes + config.lane % lanes;
+        // Leave room to count up.
+        let next_cid = rng.random::<u32>() >> 8;
         let bucket = TokenBucket::new(now, config.aborts_per_second);
         Self {
             by_key: HashMap::with_hasher(KeyedState::new(&mut rng)),
@@ -186,10 +185,14 @@ impl Endpoint {
     }
 
     fn free_cid(&mut self) -> u32 {
+        let config = &self.shared.config;
         loop {
             let cid = self.next_cid << 2;
-            self.next_cid = self.next_cid.wrapping_add(self.shared.config.lanes.max(1)) & (u32::MAX >> 2);
-            if cid != 0 && !self.by_key.contains_key(&ConnectionKey::client(self.epoch, cid)) {
+            self.next_cid = self.next_cid.wrapping_add(1) & (u32::MAX >> 2);
+            let route = Route { epoch: self.epoch, cid, from_client: true };
+            // Answers must find their way back to this lane.
+            let ours = route.lane(config.lanes) == config.lane % config.lanes.max(1);
+            if ours && cid != 0 && !self.by_key.contains_key(&ConnectionKey::client(self.epoch, cid)) {
                 return cid;
             }
         }

@@ -187,6 +187,11 @@ impl PacketPool {
         self.free.len()
     }
 
+    /// Buffers somebody holds, by the free list.
+    pub(crate) fn held(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// Buffers somebody holds, counted one by one: the check that [`PacketPool::free_count`] must pass.
     pub fn in_use(&self) -> usize {
         self.slots.iter().filter(|slot| slot.state != State::Free).count()

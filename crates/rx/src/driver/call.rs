@@ -170,7 +170,7 @@ impl Call {
     fn end(&mut self, code: i32) {
         self.finished = true;
         let mut state = self.shared.state.borrow_mut();
-        if let Some(call) = state.endpoint.call(lane::time::now(), self.cell.handle) {
+        if let Some(call) = state.endpoint.call(self.shared.now.get(), self.cell.handle) {
             call.abort(code);
             state.forget(self.cell.handle);
             drop(state);
@@ -210,7 +210,7 @@ impl Call {
     /// Runs `look` on the live call.
     fn with<T>(&self, look: impl FnOnce(CallMut<'_>) -> T) -> Option<T> {
         let mut state = self.shared.state.borrow_mut();
-        state.endpoint.call(lane::time::now(), self.cell.handle).map(look)
+        state.endpoint.call(self.shared.now.get(), self.cell.handle).map(look)
     }
 }
 

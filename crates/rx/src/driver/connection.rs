@@ -55,7 +55,7 @@ impl Connection {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.shared.state.borrow_mut().close_later(lane::time::now(), self.handle);
+        self.shared.state.borrow_mut().close_later(self.shared.now.get(), self.handle);
         self.shared.kick();
     }
 }

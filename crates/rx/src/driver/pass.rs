@@ -95,6 +95,7 @@ impl Pass {
 
     /// Feeds everything that has come to the endpoint.
     fn take_in(&mut self, now: Instant) {
+        self.shared.now.set(now);
         let mut state = self.shared.state.borrow_mut();
         let (mine, lanes) = (self.links.lane(), self.links.lanes());
         for datagram in self.received.drain(..) {
@@ -243,3 +244,35 @@ const RECEIVES_PER_PASS: usize = 64;
 const TRANSMITS_PER_PASS: usize = 64;
 /// errno of a datagram larger than the path's MTU.
 const EMSGSIZE: i32 = 90;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoint_and_kernel_selector_agree_on_owners() {
+        for (epoch, cid) in [(0, 0), (0x8000_0001, 0x1234_5678), (u32::MAX, 4), (0xdead_beef, u32::MAX & !3)]
+        {
+            for lanes in [1, 2, 3, 64, 255] {
+                let route = Route { epoch, cid, from_client: true };
+                assert_eq!(route.lane(lanes) as usize, owner_lane(epoch, cid, lanes as usize));
+            }
+        }
+    }
+
+    #[test]
+    fn runs_end_where_the_owner_changes() {
+        let packet = |cid: u32, len: usize| {
+            let mut bytes = vec![0; len];
+            bytes[4..8].copy_from_slice(&cid.to_be_bytes());
+            bytes[20] = 2;
+            bytes
+        };
+        // Owners of two lanes: cid >> 2 is even or odd.
+        let bytes = [packet(0, 40), packet(8, 40), packet(4, 40), packet(0, 33)].concat();
+        let runs: Vec<_> = runs_by_owner(&bytes, 40, 0, 2).map(|(owner, run)| (owner, run.len())).collect();
+        assert_eq!(runs, [(0, 80), (1, 40), (0, 33)]);
+        assert_eq!(runs_by_owner(&[1, 2, 3], 40, 1, 2).map(|(owner, _)| owner).collect::<Vec<_>>(), [1]);
+        assert_eq!(runs_by_owner(&[], 1, 0, 2).count(), 0);
+    }
+}

@@ -26,6 +26,8 @@ pub(super) struct Shared {
     handlers: RefCell<HashMap<u16, Start>>,
     handlers_max: usize,
     running: Cell<usize>,
+    /// The last pass's time, for destructors, which may run when the lane is gone.
+    pub(super) now: Cell<Instant>,
     /// A call was written, read or opened outside of the driver's pass: there may be something to send.
     kicked: Cell<bool>,
     task: RefCell<Option<Waker>>,
@@ -67,6 +69,7 @@ impl Shared {
             handlers: RefCell::default(),
             handlers_max,
             running: Cell::new(0),
+            now: Cell::new(lane::time::now()),
             kicked: Cell::new(false),
             task: RefCell::default(),
         }

@@ -34,9 +34,10 @@ impl Route {
         })
     }
 
-    /// The lane among `lanes` that connection ids of this value are made on.
+    /// The lane among `lanes` that owns the connection: `((cid >> 2) XOR epoch) mod lanes`, which the kernel's
+    /// selector of listener groups computes too.
     pub fn lane(&self, lanes: u32) -> u32 {
-        (self.cid >> 2) % lanes.max(1)
+        ((self.cid >> 2) ^ self.epoch) % lanes.max(1)
     }
 }
 
@@ -143,7 +144,7 @@ impl Endpoint {
             return;
         };
         match header.kind {
-            PacketType::Version => return self.on_version(now, remote, local_ip, &header, payload),
+            PacketType::Version => return self.on_version(now, remote, local_ip, &header),
             PacketType::Debug => return self.on_debug(now, remote, local_ip, &header, payload),
             _ => {}
         }
@@ -318,16 +319,9 @@ impl Endpoint {
         true
     }
 
-    /// VERSION: a question to answer, the answer to our own probe, or somebody's NAT keep-alive. The answer is
-    /// no longer than the question.
-    fn on_version(
-        &mut self,
-        now: Instant,
-        remote: SocketAddr,
-        local_ip: Option<IpAddr>,
-        header: &Header,
-        payload: &[u8],
-    ) {
+    /// VERSION: a question to answer, the answer to our own probe, or somebody's NAT keep-alive. Stock clients ask
+    /// with one byte and want the whole text, so answers are limited in number rather than in length.
+    fn on_version(&mut self, now: Instant, remote: SocketAddr, local_ip: Option<IpAddr>, header: &Header) {
         if !header.from_client() {
             let key = ConnectionKey::server(header.epoch, header.cid, remote);
             if let Some(&index) = self.by_key.get(&key) {
@@ -341,12 +335,9 @@ impl Endpoint {
         if !self.answer_bucket.take(now) {
             return;
         }
-        let mut text = [0; VERSION_LEN];
-        let version = self.shared.config.version.as_bytes();
-        let used = version.len().min(VERSION_LEN - 1);
-        text[..used].copy_from_slice(&version[..used]);
+        let text = crate::debug::encode_version(&self.shared.config.version);
         let answer = Header { flags: header.flags & !flags::CLIENT_INITIATED, ..*header };
-        if self.send_loose(remote, local_ip, &answer, &text[..payload.len().min(VERSION_LEN)]) {
+        if self.send_loose(remote, local_ip, &answer, &text) {
             self.shared.stats.versions_sent += 1;
         }
     }
@@ -354,5 +345,3 @@ impl Endpoint {
 
 /// Answers without a connection that may wait at once.
 const LOOSE_MAX: usize = 256;
-/// Bytes of a VERSION answer, the last of them zero.
-const VERSION_LEN: usize = 65;
