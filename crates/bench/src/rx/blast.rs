@@ -70,7 +70,8 @@ async fn receive(server: SocketAddr, duration: Duration, options: &UdpOptions) -
     let (mut batch, mut bytes, mut datagrams) = (Vec::<Datagram>::new(), 0, 0);
     let mut began: Option<Instant> = None;
     loop {
-        let left = began.map_or(duration, |began| (began + duration).saturating_duration_since(Instant::now()));
+        let left =
+            began.map_or(duration, |began| (began + duration).saturating_duration_since(Instant::now()));
         if left.is_zero() {
             break;
         }

@@ -243,7 +243,9 @@ async fn call(connection: &Connection, work: &Work, plan: Plan) -> Result<(), Ca
     .await?;
     call.finish().await?;
     let mut refused = Ok(());
-    while call.read(|part| refused = std::mem::replace(&mut refused, Ok(())).and(reply.handle(part))).await? > 0 {
+    while call.read(|part| refused = std::mem::replace(&mut refused, Ok(())).and(reply.handle(part))).await?
+        > 0
+    {
         if refused.is_err() {
             break;
         }
