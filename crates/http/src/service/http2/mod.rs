@@ -51,18 +51,20 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox)
     let mut alarm = Alarm::default();
     let mut shutting_down = false;
     loop {
-        let busy = open_streams.get() > 0;
-        let patience = if busy { limits.write_stall_timeout } else { limits.idle_timeout };
-        let deadline = moved_at.get() + patience;
+        // While no stream is open one may begin at any moment, unseen from here; so look again that soon.
+        let deadline = match open_streams.get() {
+            0 => (moved_at.get() + limits.idle_timeout).min(now() + limits.write_stall_timeout),
+            _ => moved_at.get() + limits.write_stall_timeout,
+        };
         let served = alarm.race(deadline, connection.as_mut());
         let outcome = if shutting_down { Some(served.await) } else { service.unless_drained(served).await };
         match outcome {
             // What hyper could not do is the client's doing; the streams it cost were counted.
             Some(Ok(_)) => return,
             Some(Err(Elapsed)) if is_over(&moved_at, &open_streams, &limits) => {
-                match busy {
-                    true => service.counters.aborted_stalled.increment(),
-                    false => service.counters.closed_idle.increment(),
+                match open_streams.get() {
+                    0 => service.counters.closed_idle.increment(),
+                    _ => service.counters.aborted_stalled.increment(),
                 }
                 return;
             }
