@@ -375,8 +375,11 @@ fn a_gibibyte_arrives_whole_by_every_way() {
     write_patterned_pages(&file, 1 << 30);
     let expected = sha256(Stdio::from(std::fs::File::open(&file).unwrap()));
     let server = Server::start(dir.path());
-    for (url, version) in [(server.url("/big.bin"), "--http1.1"), (server.https_url("/big.bin"), "--http1.1")]
-    {
+    for (url, version) in [
+        (server.url("/big.bin"), "--http1.1"),
+        (server.https_url("/big.bin"), "--http1.1"),
+        (server.https_url("/big.bin"), "--http2"),
+    ] {
         let mut command = tool("curl", "curl");
         command.args(["--silent", "--show-error", "--insecure", "--max-time", "120", version]).arg(&url);
         let mut transfer = command.stdout(Stdio::piped()).spawn().unwrap();

@@ -264,6 +264,20 @@ fn clients_that_never_read_are_cut_and_harm_nobody() {
 }
 
 #[test]
+fn a_transfer_that_stands_still_is_cut_by_every_way() {
+    let body = patterned(24 << 20);
+    let site = Site::new(&[("a.txt", b"hello\n"), ("big", &body)], "[limits]\nstall_seconds = 1");
+    let server = site.start();
+    for (cut, way) in WAYS.into_iter().enumerate() {
+        let mut transfer = Transfer::begin(&server, "big", way);
+        server.wait_counted("linerate_http_aborted", "cause=\"write_stalled\"", cut as u64 + 1);
+        let (received, whole) = transfer.finish();
+        assert!(received == body[..received.len()] && !whole, "{way:?}");
+    }
+    assert_serves(&server);
+}
+
+#[test]
 fn readers_below_the_floor_are_cut() {
     let site = Site::new(
         &[("a.txt", b"hello\n"), ("big", &patterned(64 << 20))],
@@ -300,13 +314,13 @@ fn a_file_that_changes_while_it_is_sent_ends_short() {
     let server = site.start();
     let mut cut = 0;
     for (name, change) in changes {
-        for tls in [false, true] {
+        for way in WAYS {
             std::fs::write(site.path(name), &old).unwrap();
-            let mut transfer = Transfer::begin(&server, name, tls);
+            let mut transfer = Transfer::begin(&server, name, way);
             change(&site.path(name), &new);
             let (received, status) = transfer.finish();
-            assert!(received.len() < old.len(), "{name}, TLS {tls}: {} bytes", received.len());
-            assert!(!status, "{name}, TLS {tls}: the client must see that it is cut");
+            assert!(received.len() < old.len(), "{name}, {way:?}: {} bytes", received.len());
+            assert!(!status, "{name}, {way:?}: the client must see that it is cut");
             cut += 1;
             server.wait_counted("linerate_http_aborted", "cause=\"file_changed\"", cut);
         }
@@ -319,18 +333,18 @@ fn a_file_replaced_while_it_is_sent_is_never_mixed() {
     let (old, new) = (patterned(24 << 20), vec![0xff; 24 << 20]);
     let site = Site::new(&[("f", &old)], "");
     let server = site.start();
-    for tls in [false, true] {
+    for way in WAYS {
         std::fs::write(site.path("f"), &old).unwrap();
-        let mut transfer = Transfer::begin(&server, "f", tls);
+        let mut transfer = Transfer::begin(&server, "f", way);
         std::fs::write(site.path("f.new"), &new).unwrap();
         std::fs::rename(site.path("f.new"), site.path("f")).unwrap();
         let (received, whole) = transfer.finish();
-        assert!(received == old[..received.len()], "TLS {tls}: bytes of another version");
-        assert_eq!(whole, received.len() == old.len(), "TLS {tls}");
+        assert!(received == old[..received.len()], "{way:?}: bytes of another version");
+        assert_eq!(whole, received.len() == old.len(), "{way:?}");
         support::wait_for("the new version", || {
-            let mut now = Transfer::begin(&server, "f", tls);
+            let mut now = Transfer::begin(&server, "f", way);
             let (received, whole) = now.finish();
-            assert!(whole && (received == new || received == old), "TLS {tls}: mixed");
+            assert!(whole && (received == new || received == old), "{way:?}: mixed");
             (received == new).then_some(())
         });
     }
@@ -414,6 +428,16 @@ fn asking(addr: SocketAddr, target: &str) -> TcpStream {
     stream
 }
 
+/// The ways a body leaves the server: from the page cache, through records, through frames in records.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Plain,
+    Tls,
+    Http2,
+}
+
+const WAYS: [Way; 3] = [Way::Plain, Way::Tls, Way::Http2];
+
 /// A curl whose output nobody takes, so that the transfer stands still in its middle.
 struct Transfer {
     curl: Child,
@@ -422,10 +446,14 @@ struct Transfer {
 }
 
 impl Transfer {
-    fn begin(server: &Server, name: &str, tls: bool) -> Self {
-        let url = if tls { server.https_url("/") } else { server.url("/") };
+    fn begin(server: &Server, name: &str, way: Way) -> Self {
+        let (url, version) = match way {
+            Way::Plain => (server.url("/"), "--http1.1"),
+            Way::Tls => (server.https_url("/"), "--http1.1"),
+            Way::Http2 => (server.https_url("/"), "--http2"),
+        };
         let mut command = tool("curl", "curl");
-        command.args(["--silent", "--insecure", "--http1.1", "--no-buffer", "--max-time", "60"]);
+        command.args(["--silent", "--insecure", version, "--no-buffer", "--max-time", "60"]);
         let mut curl = command.arg(format!("{url}{name}")).stdout(Stdio::piped()).spawn().unwrap();
         let mut out = curl.stdout.take().unwrap();
         let mut first = [0];
