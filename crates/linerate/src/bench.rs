@@ -2,7 +2,11 @@
 
 use std::process::ExitCode;
 
+use bench::latency::Percentiles;
 use clap::Subcommand;
+use comfy_table::Table;
+use lane::layout::{LaneCount, Layout, Wishes};
+use lane::topology::Topology;
 
 mod http;
 pub(crate) mod rx;
@@ -33,5 +37,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Rx(args) => rx::run(args),
         What::RxServer(args) => rx::serve(args),
         What::Udp(args) => rx::udp(args),
+    }
+}
+
+/// Lanes for a load generator: it may share the server's machine, so no NUMA node is left out.
+fn layout(lanes: Option<u32>) -> anyhow::Result<Layout> {
+    let topology = Topology::of_this_machine()?;
+    let lanes = lanes.map_or(LaneCount::All, |lanes| LaneCount::Total(lanes as usize));
+    Ok(Layout::new(&topology, &Wishes { lanes, ..Wishes::default() })?)
+}
+
+/// One row for each percentile.
+fn add_latencies(table: &mut Table, latency: &Percentiles) {
+    for (name, us) in [
+        ("latency min", latency.min_us),
+        ("latency 50 %", latency.p50_us),
+        ("latency 90 %", latency.p90_us),
+        ("latency 99 %", latency.p99_us),
+        ("latency 99.9 %", latency.p999_us),
+        ("latency max", latency.max_us),
+    ] {
+        table.add_row([name.to_owned(), duration(us)]);
+    }
+}
+
+fn duration(us: u64) -> String {
+    match us {
+        us if us < 1000 => format!("{us} us"),
+        us if us < 1_000_000 => format!("{:.2} ms", us as f64 / 1e3),
+        us => format!("{:.2} s", us as f64 / 1e6),
     }
 }

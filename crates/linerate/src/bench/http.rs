@@ -1,19 +1,16 @@
 //! `linerate bench http URL`.
 
-use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::anyhow;
 use bench::http::{ClientError, LoadError, Options, Progress, Report, Target};
 use http::tls::ClientTrust;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lane::layout::{LaneCount, Layout, Wishes};
-use lane::topology::Topology;
 
+use super::watch::{Totals, Watcher};
 use crate::output::{self, bit_rate, rate};
 
 /// Flags of `linerate bench http`.
@@ -60,9 +57,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         },
         reconnect: args.reconnect,
     };
-    let layout = layout(args.lanes)?;
+    let layout = super::layout(args.lanes)?;
     let progress = Arc::new(Progress::default());
-    let watcher = watch(&progress, options.duration);
+    let counted = Arc::clone(&progress);
+    let watcher = Watcher::start(options.duration, move || Totals {
+        done: counted.requests.load(Ordering::Relaxed),
+        bytes: counted.bytes.load(Ordering::Relaxed),
+        errors: counted.errors.load(Ordering::Relaxed),
+    });
     let report = bench::http::run(&options, &layout, &progress);
     watcher.stop();
     let report = report.map_err(|error| {
@@ -83,13 +85,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Lanes for a load generator: it may share the server's machine, so no NUMA node is left out.
-pub(crate) fn layout(lanes: Option<u32>) -> anyhow::Result<Layout> {
-    let topology = Topology::read(Path::new("/"))?;
-    let lanes = lanes.map_or(LaneCount::All, |lanes| LaneCount::Total(lanes as usize));
-    Ok(Layout::new(&topology, &Wishes { lanes, ..Wishes::default() })?)
-}
-
 fn print(url: &str, report: &Report) {
     println!("{url}");
     let mut table = output::table(["", ""], &[1]);
@@ -97,17 +92,7 @@ fn print(url: &str, report: &Report) {
     table.add_row(["requests/s".to_owned(), rate(report.requests_per_second)]);
     table.add_row(["throughput".to_owned(), bit_rate(report.bits_per_second)]);
     table.add_row(["body bytes".to_owned(), output::bytes(report.body_bytes)]);
-    let latency = report.latency;
-    for (name, us) in [
-        ("latency min", latency.min_us),
-        ("latency 50 %", latency.p50_us),
-        ("latency 90 %", latency.p90_us),
-        ("latency 99 %", latency.p99_us),
-        ("latency 99.9 %", latency.p999_us),
-        ("latency max", latency.max_us),
-    ] {
-        table.add_row([name.to_owned(), duration(us)]);
-    }
+    super::add_latencies(&mut table, &report.latency);
     if let Some(sha256) = &report.body_sha256 {
         table.add_row(["bodies verified".to_owned(), report.verified.to_string()]);
         println!("{table}\n body sha256 {sha256}");
@@ -120,54 +105,4 @@ fn print(url: &str, report: &Report) {
     for (reason, count) in &report.errors {
         println!(" {count} failed: {reason}");
     }
-}
-
-pub(crate) fn duration(us: u64) -> String {
-    match us {
-        us if us < 1000 => format!("{us} us"),
-        us if us < 1_000_000 => format!("{:.2} ms", us as f64 / 1e3),
-        us => format!("{:.2} s", us as f64 / 1e6),
-    }
-}
-
-/// Draws the progress bar while the load runs.
-struct Watcher {
-    done: Arc<std::sync::atomic::AtomicBool>,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl Watcher {
-    fn stop(self) {
-        self.done.store(true, Ordering::Relaxed);
-        // The bar is decoration: the report does not depend on it.
-        let _ = self.thread.join();
-    }
-}
-
-fn watch(progress: &Arc<Progress>, duration: Duration) -> Watcher {
-    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let (progress, ended) = (Arc::clone(progress), Arc::clone(&done));
-    let thread = std::thread::spawn(move || {
-        let target = if std::io::stderr().is_terminal() {
-            ProgressDrawTarget::stderr()
-        } else {
-            ProgressDrawTarget::hidden()
-        };
-        let length = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        let bar = ProgressBar::with_draw_target(Some(length), target);
-        let style = ProgressStyle::with_template("{elapsed_precise} {wide_bar} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        let began = Instant::now();
-        while !ended.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(100));
-            let seconds = began.elapsed().as_secs_f64();
-            let requests = progress.requests.load(Ordering::Relaxed) as f64 / seconds;
-            let bits = progress.bytes.load(Ordering::Relaxed) as f64 * 8.0 / seconds;
-            let errors = progress.errors.load(Ordering::Relaxed);
-            bar.set_position((seconds * 1000.0) as u64);
-            bar.set_message(format!("{}/s  {}  {errors} failed", rate(requests), bit_rate(bits)));
-        }
-        bar.finish_and_clear();
-    });
-    Watcher { done, thread }
 }

@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         duration: Duration::from_secs(args.seconds.into()),
         driver: args.transport.driver(),
     };
-    let layout = super::http::layout(args.threads)?;
+    let layout = super::layout(args.threads)?;
     let progress = Arc::new(Progress::default());
     let counted = Arc::clone(&progress);
     let watcher = Watcher::start(options.duration, move || Totals {
@@ -154,7 +154,7 @@ pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let options = ServerOptions { listen: args.listen, driver: args.transport.driver() };
-    let serving = bench::rx::serve(&options, &super::http::layout(args.lanes)?)?;
+    let serving = bench::rx::serve(&options, &super::layout(args.lanes)?)?;
     let at = serving.address;
     println!("rxperf service at {at}; try: linerate bench rx {at}");
     serving.wait();
@@ -199,17 +199,7 @@ fn print(server: &str, report: &Report) {
     table.add_row(["sent".to_owned(), output::bytes(report.bytes_sent)]);
     table.add_row(["received".to_owned(), output::bytes(report.bytes_received)]);
     table.add_row(["resends".to_owned(), report.resends.to_string()]);
-    let latency = report.latency;
-    for (name, us) in [
-        ("latency min", latency.min_us),
-        ("latency 50 %", latency.p50_us),
-        ("latency 90 %", latency.p90_us),
-        ("latency 99 %", latency.p99_us),
-        ("latency 99.9 %", latency.p999_us),
-        ("latency max", latency.max_us),
-    ] {
-        table.add_row([name.to_owned(), super::http::duration(us)]);
-    }
+    super::add_latencies(&mut table, &report.latency);
     println!("{table}");
     for (reason, count) in &report.errors {
         println!(" {count} failed: {reason}");
