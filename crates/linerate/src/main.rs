@@ -7,6 +7,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod bench;
 mod doctor;
 mod output;
+mod rxdebug;
 mod serve;
 mod stat;
 
@@ -32,6 +33,8 @@ enum Command {
     Stat(stat::Args),
     /// Measure a server
     Bench(bench::Args),
+    /// Ask an Rx server for its version, packets, connections and peers
+    Rxdebug(rxdebug::Args),
     /// Print a completion script for your shell
     Completions {
         /// Which shell.
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(&args),
         Command::Stat(args) => stat::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Rxdebug(args) => rxdebug::run(&args),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 use clap::Subcommand;
 
 mod http;
+mod rx;
 mod wrk;
 
 /// Flags of `cargo xtask compare`.
@@ -17,11 +18,14 @@ pub(crate) struct Args {
 enum What {
     /// HTTP and HTTPS against nginx, by wrk
     Http(http::Args),
+    /// Rx over loopback against bare UDP
+    Rx(rx::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::Http(args) => http::run(args),
+        What::Rx(args) => rx::run(args),
     }
 }
 

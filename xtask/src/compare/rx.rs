@@ -1,0 +1,288 @@
+//! Rx over loopback: Linerate's service and load generator, each run beside a bare UDP blast of the same datagrams
+//! by GSO and GRO, which is what the machine can do at that moment.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use super::median;
+use crate::{cpu, process};
+
+/// Flags of `cargo xtask compare rx`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Seconds of each run
+    #[arg(long, default_value_t = 4)]
+    seconds: u32,
+    /// Runs of each load
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Only loads whose name contains this
+    #[arg(long)]
+    load: Option<String>,
+    /// A release binary of linerate to measure, instead of building one
+    #[arg(long)]
+    binary: Option<std::path::PathBuf>,
+}
+
+/// A load, and what it must reach.
+struct Load {
+    name: &'static str,
+    lanes: u32,
+    flags: &'static [&'static str],
+    blast_flags: &'static [&'static str],
+    gbit_least: Option<f64>,
+    calls_least: Option<f64>,
+    cpu_s_per_gib_most: Option<f64>,
+}
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+struct Run {
+    gbit_per_second: f64,
+    calls_per_second: f64,
+    server_cpu_s_per_gib: f64,
+    server_cpu_us_per_call: f64,
+}
+
+/// What the machine does without a protocol.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+struct Limit {
+    gbit_per_second: f64,
+    sender_cpu_s_per_gib: f64,
+}
+
+/// One load's JSON line.
+#[derive(serde::Serialize)]
+struct Line {
+    load: &'static str,
+    server_lanes: u32,
+    linerate: Run,
+    limit: Limit,
+    ratio_throughput: f64,
+    runs: u32,
+    wanted_gbit_per_second: Option<f64>,
+    wanted_calls_per_second: Option<f64>,
+    wanted_cpu_s_per_gib: Option<f64>,
+    reached: bool,
+}
+
+/// As much of the load generator's report as counts here.
+#[derive(Deserialize)]
+struct Report {
+    calls: u64,
+    calls_per_second: f64,
+    bits_per_second: f64,
+    bytes_sent: u64,
+    bytes_received: u64,
+    errors: std::collections::BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct Blast {
+    bits_per_second: f64,
+    bytes: u64,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    ensure!(args.runs > 0 && args.seconds > 0, "give at least one run of one second");
+    let binary = match &args.binary {
+        Some(binary) => binary.clone(),
+        None => process::release_binary()?,
+    };
+    for load in LOADS.iter().filter(|load| args.load.as_ref().is_none_or(|part| load.name.contains(part))) {
+        println!("{}", serde_json::to_string(&measure(&binary, load, args)?)?);
+    }
+    Ok(())
+}
+
+fn measure(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Line> {
+    let (mut runs, mut limits) = (Vec::new(), Vec::new());
+    for number in 1..=args.runs {
+        let limit = blast(binary, load, args)?;
+        let ours = call(binary, load, args)?;
+        eprintln!(
+            "{} {number}/{}: {:.2} Gb/s, {:.0} calls/s, {:.3} CPU s/GiB; bare UDP {:.2} Gb/s, {:.3} CPU s/GiB",
+            load.name,
+            args.runs,
+            ours.gbit_per_second,
+            ours.calls_per_second,
+            ours.server_cpu_s_per_gib,
+            limit.gbit_per_second,
+            limit.sender_cpu_s_per_gib,
+        );
+        runs.push(ours);
+        limits.push(limit);
+    }
+    let pairs = runs.iter().zip(&limits);
+    let ratio = median(pairs.map(|(ours, limit)| ours.gbit_per_second / limit.gbit_per_second));
+    let of = |field: fn(&Run) -> f64| rounded(median(runs.iter().map(field)));
+    let linerate = Run {
+        gbit_per_second: of(|run| run.gbit_per_second),
+        calls_per_second: of(|run| run.calls_per_second),
+        server_cpu_s_per_gib: of(|run| run.server_cpu_s_per_gib),
+        server_cpu_us_per_call: of(|run| run.server_cpu_us_per_call),
+    };
+    let of = |field: fn(&Limit) -> f64| rounded(median(limits.iter().map(field)));
+    Ok(Line {
+        load: load.name,
+        server_lanes: load.lanes,
+        linerate,
+        limit: Limit {
+            gbit_per_second: of(|limit| limit.gbit_per_second),
+            sender_cpu_s_per_gib: of(|limit| limit.sender_cpu_s_per_gib),
+        },
+        ratio_throughput: rounded(ratio),
+        runs: args.runs,
+        wanted_gbit_per_second: load.gbit_least,
+        wanted_calls_per_second: load.calls_least,
+        wanted_cpu_s_per_gib: load.cpu_s_per_gib_most,
+        reached: load.gbit_least.is_none_or(|least| linerate.gbit_per_second >= least)
+            && load.calls_least.is_none_or(|least| linerate.calls_per_second >= least)
+            && load.cpu_s_per_gib_most.is_none_or(|most| linerate.server_cpu_s_per_gib <= most),
+    })
+}
+
+fn call(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Run> {
+    let lanes = load.lanes.to_string();
+    let server = Serving::start(binary, &["--lanes", &lanes], load.lanes)?;
+    let (address, seconds) = (server.address.to_string(), args.seconds.to_string());
+    let mut client = pinned(load.lanes, CLIENT_CPU, binary);
+    client.args(["bench", "rx", &address, "--json", "--clients", "100", "--seconds", &seconds]);
+    client.args(["--threads", &lanes]).args(load.flags);
+    let before = server.cpu()?;
+    let report: Report = json(client)?;
+    let cpu_s = server.cpu()? - before;
+    ensure!(report.errors.is_empty(), "calls failed: {:?}", report.errors);
+    Ok(Run {
+        gbit_per_second: report.bits_per_second / 1e9,
+        calls_per_second: report.calls_per_second,
+        server_cpu_s_per_gib: cpu_s / gib(report.bytes_sent + report.bytes_received),
+        server_cpu_us_per_call: cpu_s * 1e6 / report.calls.max(1) as f64,
+    })
+}
+
+fn blast(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Limit> {
+    let server = Serving::start(binary, &["--blast"], 1)?;
+    let (address, seconds) = (server.address.to_string(), args.seconds.to_string());
+    let mut client = pinned(1, CLIENT_CPU, binary);
+    client.args(["bench", "udp", &address, "--json", "--seconds", &seconds]).args(load.blast_flags);
+    let before = server.cpu()?;
+    let report: Blast = json(client)?;
+    let cpu_s = server.cpu()? - before;
+    Ok(Limit {
+        gbit_per_second: report.bits_per_second / 1e9,
+        sender_cpu_s_per_gib: cpu_s / gib(report.bytes),
+    })
+}
+
+/// A server process, stopped when dropped.
+struct Serving {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Serving {
+    fn start(binary: &Path, flags: &[&str], lanes: u32) -> anyhow::Result<Self> {
+        let mut command = pinned(lanes, SERVER_CPU, binary);
+        command.args(["bench", "rx-server", "--listen", "127.0.0.1:0"]).args(flags);
+        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the Rx server")?;
+        let mut line = String::new();
+        let output = child.stdout.take().context("its output is piped")?;
+        BufReader::new(output).read_line(&mut line)?;
+        // The greeting ends with the address: "… try: linerate bench rx 127.0.0.1:40001".
+        let address = line.split_whitespace().last().and_then(|word| word.parse().ok());
+        let address = address.with_context(|| format!("the Rx server did not start: {line:?}"));
+        match address {
+            Ok(address) => Ok(Self { child, address }),
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(error)
+            }
+        }
+    }
+
+    fn cpu(&self) -> anyhow::Result<f64> {
+        cpu::of_tree(self.child.id())
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to stop.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One lane gets a CPU of its own, apart from the other side's; more share all CPUs with the other side.
+fn pinned(lanes: u32, cpu: usize, binary: &Path) -> Command {
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if lanes > 1 || cpus <= cpu {
+        return Command::new(binary);
+    }
+    let mut command = Command::new("taskset");
+    command.arg("--cpu-list").arg(cpu.to_string()).arg(binary);
+    command
+}
+
+fn json<T: serde::de::DeserializeOwned>(mut command: Command) -> anyhow::Result<T> {
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start the load")?;
+    ensure!(output.status.success(), "the load failed: {}", output.status);
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+const SERVER_CPU: usize = 0;
+const CLIENT_CPU: usize = 1;
+
+const LOADS: &[Load] = &[
+    Load {
+        name: "receive 1 MiB, one lane",
+        lanes: 1,
+        flags: &["--mode", "recv"],
+        blast_flags: &[],
+        gbit_least: Some(10.0),
+        calls_least: None,
+        cpu_s_per_gib_most: Some(0.5),
+    },
+    Load {
+        name: "receive 1 MiB, two lanes",
+        lanes: 2,
+        flags: &["--mode", "recv"],
+        blast_flags: &[],
+        gbit_least: Some(10.0),
+        calls_least: None,
+        cpu_s_per_gib_most: Some(0.55),
+    },
+    Load {
+        name: "rpc of 32 bytes each way",
+        lanes: 1,
+        flags: &["--mode", "rpc", "--send-bytes", "32", "--recv-bytes", "32"],
+        blast_flags: &[],
+        gbit_least: None,
+        calls_least: Some(150_000.0),
+        cpu_s_per_gib_most: None,
+    },
+    Load {
+        name: "receive 1 MiB without GRO",
+        lanes: 1,
+        flags: &["--mode", "recv", "--no-gro"],
+        blast_flags: &["--no-gro"],
+        gbit_least: None,
+        calls_least: None,
+        cpu_s_per_gib_most: Some(1.0),
+    },
+];
