@@ -251,8 +251,7 @@ mod tests {
 
     #[test]
     fn endpoint_and_kernel_selector_agree_on_owners() {
-        for (epoch, cid) in [(0, 0), (0x8000_0001, 0x1234_5678), (u32::MAX, 4), (0xdead_beef, u32::MAX & !3)]
-        {
+        for (epoch, cid) in [(0, 0), (0x8000_0001, 0x1234_5678), (u32::MAX, 4), (0xdead_beef, !3)] {
             for lanes in [1, 2, 3, 64, 255] {
                 let route = Route { epoch, cid, from_client: true };
                 assert_eq!(route.lane(lanes) as usize, owner_lane(epoch, cid, lanes as usize));
