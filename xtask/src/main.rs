@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 mod ci;
 mod compare;
+mod counts;
 mod cpu;
 mod idle;
 mod packages;
@@ -29,6 +30,8 @@ enum Task {
     Ci,
     /// Measure Linerate and a peer side by side
     Compare(compare::Args),
+    /// Count the instructions of the hot paths and hold them against the baseline
+    Counts(counts::Args),
     /// Measure what an idle keep-alive connection costs in memory
     Idle(idle::Args),
 }
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Task::Test(args) => tests::run(&args),
         Task::Ci => ci::run(),
         Task::Compare(args) => compare::run(&args),
+        Task::Counts(args) => counts::run(&args),
         Task::Idle(args) => idle::run(&args),
     };
     match done {

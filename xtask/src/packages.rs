@@ -21,6 +21,9 @@ pub(crate) const TESTS: &[&str] = &[
 /// For `cargo xtask compare`: the peers and the load generators.
 pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "openssl"];
 
+/// For `cargo xtask counts`.
+pub(crate) const COUNTS: &[&str] = &["valgrind"];
+
 /// Installs those of `packages` that are missing.
 pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
     let missing: Vec<&str> = packages.iter().copied().filter(|package| !is_installed(package)).collect();

@@ -1,0 +1,129 @@
+//! Instructions that one HTTP request takes outside of the kernel: its head is parsed, its ranges are read,
+//! a response head is written, a TLS record is sealed. `cargo xtask counts` runs these and compares them with
+//! `xtask/counts.toml`.
+#![allow(missing_docs)] // gungraun's macros make public items of their own.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use gungraun::{library_benchmark, library_benchmark_group, main};
+use http::conditional::Validators;
+use http::date;
+use http::etag::ETag;
+use http::limits::Limits;
+use http::range::{Selection, select};
+use http::request::parse;
+use http::response::{Answer, HEAD_BYTES_MAX, Persistence, Writer};
+use http::tls::{
+    ClientTrust, PLAINTEXT_MAX, TicketKeys, TlsConfig, TlsSession, TlsVersion, Versions, client_config,
+};
+
+#[library_benchmark]
+#[bench::wrk(WRK)]
+#[bench::browser(BROWSER)]
+fn parse_request_head(bytes: &[u8]) -> usize {
+    let parsed = parse(black_box(bytes), &Limits::default()).expect("a good head");
+    let (head, len) = black_box(parsed).expect("a whole head");
+    len + head.raw_target.len()
+}
+
+#[library_benchmark]
+#[bench::static_file(file_answer())]
+fn write_200_response_head(input: (Answer, [u8; date::LEN], Vec<u8>)) -> (Answer, Vec<u8>, usize) {
+    let (answer, date, mut buf) = input;
+    let mut out = Writer::new(&mut buf);
+    answer.put_http1(&date, HSTS, Persistence::KeepAlive, &mut out);
+    let len = out.finish().expect("the head fits");
+    (answer, buf, len)
+}
+
+#[library_benchmark]
+#[bench::one(b"bytes=1048576-2097151")]
+#[bench::suffix(b"bytes=-500")]
+#[bench::five_unordered(b"bytes=9000-9999, 0-99, 500-999, 900-1499, -1")]
+fn select_ranges(field: &[u8]) -> Selection {
+    select(black_box(field), black_box(FILE_SIZE), RANGES_MAX)
+}
+
+// One full record, in place, with the suite that both sides prefer.
+#[library_benchmark]
+#[bench::tls13(established())]
+fn seal_16_kib_record(input: (TlsSession, Vec<u8>)) -> (TlsSession, Vec<u8>) {
+    let (mut session, mut buf) = input;
+    let control = session.seal(&mut buf, PLAINTEXT_MAX).expect("an open session");
+    assert!(black_box(control).is_empty());
+    (session, buf)
+}
+
+fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
+    let answer = Answer {
+        content_type: Some("text/html; charset=utf-8"),
+        content_length: Some(FILE_SIZE),
+        validators: Some(Validators {
+            etag: ETag::new(2049, 1_234_567, FILE_SIZE, 1_789_000_000_123_456_789),
+            modified_s: 1_789_000_000,
+        }),
+        accept_ranges: true,
+        vary: Some("Accept-Encoding"),
+        ..Answer::default()
+    };
+    (answer, date::imf_fixdate(1_790_000_000), vec![0; HEAD_BYTES_MAX])
+}
+
+/// The server's side of a connection that has sealed its first record, and a buffer for the next.
+fn established() -> (TlsSession, Vec<u8>) {
+    let dir = tempfile::tempdir().expect("a directory for the certificate");
+    let tickets = Arc::new(TicketKeys::new().expect("random bytes"));
+    let config = TlsConfig::new(dir.path()).load(tickets).expect("a self-signed certificate").config;
+    let trust = client_config(&ClientTrust::AnyCertificate, Versions::Tls13Only, &[]).expect("no files");
+    let name = "localhost".try_into().expect("a name");
+    let mut client = TlsSession::client(Arc::new(trust), name).expect("a valid configuration");
+    let mut server = TlsSession::server(config).expect("a valid configuration");
+    while client.has_output() || server.has_output() {
+        deliver(&mut client, &mut server);
+        deliver(&mut server, &mut client);
+    }
+    assert_eq!(server.info().expect("established").version, TlsVersion::Tls13);
+    let layout = server.layout().expect("established");
+    let mut buf = vec![0; layout.sealed_len(PLAINTEXT_MAX)];
+    let control = server.seal(&mut buf, PLAINTEXT_MAX).expect("an open session");
+    assert!(control.is_empty());
+    (server, buf)
+}
+
+fn deliver(from: &mut TlsSession, to: &mut TlsSession) {
+    let mut bytes = from.take_output();
+    let mut receive = to.receive(&mut bytes);
+    while receive.next().expect("valid records").is_some() {}
+}
+
+library_benchmark_group!(
+    name = request,
+    benchmarks = [parse_request_head, write_200_response_head, select_ranges, seal_16_kib_record]
+);
+main!(library_benchmark_groups = request);
+
+const WRK: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
+const BROWSER: &[u8] = b"GET /photos/2026/summer.html?size=large HTTP/1.1\r\n\
+    Host: files.example.org\r\n\
+    Connection: keep-alive\r\n\
+    sec-ch-ua: \"Chromium\";v=\"142\", \"Not_A Brand\";v=\"99\"\r\n\
+    sec-ch-ua-mobile: ?0\r\n\
+    sec-ch-ua-platform: \"Linux\"\r\n\
+    Upgrade-Insecure-Requests: 1\r\n\
+    User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
+    Chrome/142.0.0.0 Safari/537.36\r\n\
+    Accept: text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,\
+    image/webp,image/apng,*/*;q=0.8\r\n\
+    Sec-Fetch-Site: same-origin\r\n\
+    Sec-Fetch-Mode: navigate\r\n\
+    Sec-Fetch-User: ?1\r\n\
+    Sec-Fetch-Dest: document\r\n\
+    Referer: https://files.example.org/photos/2026/\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\n\
+    Accept-Language: en-GB,en;q=0.9\r\n\
+    If-None-Match: \"0123456789abcdef\"\r\n\
+    If-Modified-Since: Sat, 21 Nov 2026 08:00:00 GMT\r\n\r\n";
+const HSTS: &[u8] = b"Strict-Transport-Security: max-age=31536000\r\n";
+const FILE_SIZE: u64 = 1 << 30;
+const RANGES_MAX: usize = 16;
