@@ -3,12 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use io_uring::{IoUring, cqueue};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::backend::{ListenOptions, SocketOption};
+use crate::probe::RingRefusal;
 
 /// Sizes of a lane's ring and of the memory it receives into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,28 +30,12 @@ pub struct RingOptions {
 /// A lane's ring could not be made. The text says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// A sysctl, seccomp profile or security module forbids io_uring.
-    #[error(
-        "io_uring is forbidden here ({source}). Linerate needs it: set `sysctl kernel.io_uring_disabled=0`, \
-         or in a container allow io_uring_setup, io_uring_enter and io_uring_register in its seccomp profile. \
-         `linerate doctor` tells which of them it is"
-    )]
-    Forbidden {
-        /// The kernel's answer.
-        source: io::Error,
+    /// The kernel refuses the ring.
+    #[error("{refusal}. Linerate needs it; to change that: {}", refusal.advice())]
+    Refused {
+        /// Why, as far as the machine tells.
+        refusal: RingRefusal,
     },
-    /// The kernel has no io_uring, or one too old.
-    #[error(
-        "this kernel's io_uring lacks what Linerate needs ({source}): SINGLE_ISSUER and DEFER_TASKRUN \
-         came with Linux 6.1"
-    )]
-    TooOld {
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// Anything else, such as a memory limit.
-    #[error("cannot make the lane's ring: {0}")]
-    Ring(io::Error),
     /// The receive buffers were refused.
     #[error("cannot register the lane's receive buffers: {0}")]
     Buffers(io::Error),
@@ -78,11 +64,7 @@ pub(super) fn open(options: &RingOptions) -> Result<IoUring, RingError> {
         .setup_submit_all()
         .setup_cqsize(options.entries * 4)
         .build(options.entries)
-        .map_err(|source| match source.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => RingError::Forbidden { source },
-            Some(libc::EINVAL | libc::ENOSYS) => RingError::TooOld { source },
-            _ => RingError::Ring(source),
-        })
+        .map_err(|error| RingError::Refused { refusal: RingRefusal::diagnose(Path::new("/"), &error) })
 }
 
 /// What every multishot message receive passes: room for the sender's address and control messages.
