@@ -5,6 +5,8 @@ use std::process::ExitCode;
 use lane::probe::{self, Finding, Verdict};
 use serde_json::json;
 
+use crate::output::say;
+
 /// Flags of `linerate doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -18,9 +20,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let findings = probe::examine_machine();
     if args.json {
         let findings: Vec<_> = findings.iter().map(as_json).collect();
-        println!("{}", serde_json::to_string_pretty(&findings)?);
+        say!("{}", serde_json::to_string_pretty(&findings)?);
     } else {
-        print!("{}", probe::report(&findings));
+        say!("{}", probe::report(&findings).to_string().trim_end());
     }
     let works = findings.iter().all(|finding| finding.verdict != Verdict::Bad);
     Ok(if works { ExitCode::SUCCESS } else { ExitCode::FAILURE })

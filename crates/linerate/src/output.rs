@@ -1,6 +1,29 @@
 //! Figures for people: units that fit, tables that line up.
 
+use std::fmt::Arguments;
+use std::io::{self, Write};
+
 use comfy_table::{CellAlignment, Table, presets};
+
+/// Writes a line to standard output. A reader that has left wants no more, which is no failure: `linerate
+/// doctor | head`, and a server whose starter has closed its output.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::output::write_line(format_args!($($text)*))
+    };
+}
+
+pub(crate) use say;
+
+/// What [`say!`] does. Other failures, such as a full disk, are told on standard error.
+pub(crate) fn write_line(text: Arguments<'_>) {
+    match writeln!(io::stdout(), "{text}") {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            eprintln!("linerate: cannot write to standard output: {error}");
+        }
+        _ => {}
+    }
+}
 
 /// A table without lines, whose listed columns are right-aligned.
 pub(crate) fn table<const N: usize>(headers: [&str; N], right: &[usize]) -> Table {

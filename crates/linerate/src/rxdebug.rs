@@ -13,7 +13,7 @@ use rx::debug::{
 };
 use serde_json::{Value, json};
 
-use crate::output::{self, bytes};
+use crate::output::{self, bytes, say};
 
 /// Flags of `linerate rxdebug`.
 #[derive(Debug, clap::Args)]
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut asker = Asker::new(server, Duration::from_secs(args.timeout.into()))?;
     let findings = ask(&mut asker, args)?;
     if args.json {
-        println!("{}", serde_json::to_string(&findings.to_json())?);
+        say!("{}", serde_json::to_string(&findings.to_json())?);
     } else {
         findings.print();
     }
@@ -151,11 +151,14 @@ fn is_timeout(error: &io::Error) -> bool {
 
 impl Findings {
     fn print(&self) {
-        println!("version {}", self.version);
+        say!("version {}", self.version);
         let Some(stats) = &self.stats else { return };
-        println!(
+        say!(
             "packets {} free of {}; {} calls executed, {} waiting",
-            stats.free_packets, stats.packets, stats.calls_executed, stats.waiting_calls
+            stats.free_packets,
+            stats.packets,
+            stats.calls_executed,
+            stats.waiting_calls
         );
         if let Some(counters) = &self.counters {
             print_counters(counters);
@@ -184,9 +187,9 @@ impl Findings {
                 calls.join(", "),
             ]);
         }
-        println!("{} connections", self.connections.len());
+        say!("{} connections", self.connections.len());
         if !self.connections.is_empty() {
-            println!("{table}");
+            say!("{table}");
         }
     }
 
@@ -206,7 +209,7 @@ impl Findings {
                 peer.cwind.to_string(),
             ]);
         }
-        println!("{} peers\n{table}", self.peers.len());
+        say!("{} peers\n{table}", self.peers.len());
     }
 
     fn to_json(&self) -> Value {
@@ -242,7 +245,7 @@ fn print_counters(counters: &RxStats) {
             }
         }
     }
-    println!("{table}");
+    say!("{table}");
 }
 
 fn counters_json(counters: &RxStats) -> Value {

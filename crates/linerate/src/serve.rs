@@ -9,6 +9,8 @@ use anyhow::Context;
 use server::config::{Config, LogFormat};
 use server::{Addresses, Server};
 
+use crate::output::say;
+
 /// Flags of `linerate serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = load()?;
     if args.check {
         server::check(&config)?;
-        println!("the configuration is good");
+        say!("the configuration is good");
         return Ok(ExitCode::SUCCESS);
     }
     let server = Server::start(config.clone())?;
@@ -162,29 +164,29 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// Tells a person where to look; scripts read the log or the admin address.
 fn greet(config: &Config, addresses: &Addresses) {
-    println!("Linerate {} serves, read-only:", env!("CARGO_PKG_VERSION"));
+    say!("Linerate {} serves, read-only:", env!("CARGO_PKG_VERSION"));
     for volume in &config.volumes {
-        println!("  {} at {}", volume.path.display(), volume.mount);
+        say!("  {} at {}", volume.path.display(), volume.mount);
     }
     for addr in &addresses.http {
-        println!("  http://{}/", reachable(*addr));
+        say!("  http://{}/", reachable(*addr));
     }
     for addr in &addresses.https {
-        println!("  https://{}/", reachable(*addr));
+        say!("  https://{}/", reachable(*addr));
     }
-    println!("\nTry:");
+    say!("\nTry:");
     if let Some(addr) = addresses.http.first() {
-        println!("  curl http://{}/", reachable(*addr));
+        say!("  curl http://{}/", reachable(*addr));
     }
     if let Some(addr) = addresses.https.first() {
         let insecure = if config.https.certificates.is_empty() { "--insecure " } else { "" };
-        println!("  curl {insecure}https://{}/", reachable(*addr));
+        say!("  curl {insecure}https://{}/", reachable(*addr));
     }
     if let Some(addr) = addresses.admin {
-        println!("  linerate stat {addr}");
-        println!("  curl http://{addr}/metrics");
+        say!("  linerate stat {addr}");
+        say!("  curl http://{addr}/metrics");
     }
-    println!("\nCtrl-C ends it after transfers in progress; a second Ctrl-C at once.");
+    say!("\nCtrl-C ends it after transfers in progress; a second Ctrl-C at once.");
 }
 
 /// An address a browser on this machine can use.

@@ -11,7 +11,7 @@ use bench::http::{ClientError, LoadError, Options, Progress, Report, Target};
 use http::tls::ClientTrust;
 
 use super::watch::{Totals, Watcher};
-use crate::output::{self, bit_rate, rate};
+use crate::output::{self, bit_rate, rate, say};
 
 /// Flags of `linerate bench http`.
 #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         anyhow!("cannot measure {}: {error}{advice}", args.url)
     })?;
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?);
     } else {
         print(&args.url, &report);
     }
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn print(url: &str, report: &Report) {
-    println!("{url}");
+    say!("{url}");
     let mut table = output::table(["", ""], &[1]);
     table.add_row(["requests".to_owned(), report.requests.to_string()]);
     table.add_row(["requests/s".to_owned(), rate(report.requests_per_second)]);
@@ -95,14 +95,14 @@ fn print(url: &str, report: &Report) {
     super::add_latencies(&mut table, &report.latency);
     if let Some(sha256) = &report.body_sha256 {
         table.add_row(["bodies verified".to_owned(), report.verified.to_string()]);
-        println!("{table}\n body sha256 {sha256}");
+        say!("{table}\n body sha256 {sha256}");
     } else {
-        println!("{table}");
+        say!("{table}");
     }
     if report.other_statuses > 0 {
-        println!(" {} answers had a status other than 200", report.other_statuses);
+        say!(" {} answers had a status other than 200", report.other_statuses);
     }
     for (reason, count) in &report.errors {
-        println!(" {count} failed: {reason}");
+        say!(" {count} failed: {reason}");
     }
 }

@@ -14,7 +14,7 @@ use rx::driver::DriverConfig;
 use rx::perf::{MAX_BYTES, PORT, Work};
 
 use super::watch::{Totals, Watcher};
-use crate::output::{self, bit_rate, rate};
+use crate::output::{self, bit_rate, rate, say};
 
 /// Flags of `linerate bench rx`.
 #[derive(Debug, clap::Args)]
@@ -139,7 +139,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     watcher.stop();
     let report = report.with_context(|| format!("cannot measure {}", args.server))?;
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?);
     } else {
         print(&args.server, &report);
     }
@@ -149,14 +149,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 /// Serves until the process is stopped.
 pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<ExitCode> {
     if args.blast {
-        let listening = |at| println!("blasting whoever asks at {at}; try: linerate bench udp {at}");
+        let listening = |at| say!("blasting whoever asks at {at}; try: linerate bench udp {at}");
         bench::rx::serve_blast(args.listen, args.transport.socket(), listening)??;
         return Ok(ExitCode::SUCCESS);
     }
     let options = ServerOptions { listen: args.listen, driver: args.transport.driver() };
     let serving = bench::rx::serve(&options, &super::layout(args.lanes)?)?;
     let at = serving.address;
-    println!("rxperf service at {at}; try: linerate bench rx {at}");
+    say!("rxperf service at {at}; try: linerate bench rx {at}");
     serving.wait();
     Ok(ExitCode::SUCCESS)
 }
@@ -168,9 +168,9 @@ pub(crate) fn udp(args: &UdpArgs) -> anyhow::Result<ExitCode> {
     let report = bench::rx::blast(server, duration, args.transport.socket())?
         .with_context(|| format!("no blast from {server}"))?;
     if args.json {
-        println!("{}", serde_json::to_string(&report)?);
+        say!("{}", serde_json::to_string(&report)?);
     } else {
-        println!("{} in datagrams of 1444 bytes", bit_rate(report.bits_per_second));
+        say!("{} in datagrams of 1444 bytes", bit_rate(report.bits_per_second));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -191,7 +191,7 @@ fn resolve_with_port(server: &str, port: u16) -> anyhow::Result<SocketAddr> {
 }
 
 fn print(server: &str, report: &Report) {
-    println!("{server}");
+    say!("{server}");
     let mut table = output::table(["", ""], &[1]);
     table.add_row(["calls".to_owned(), report.calls.to_string()]);
     table.add_row(["calls/s".to_owned(), rate(report.calls_per_second)]);
@@ -200,9 +200,9 @@ fn print(server: &str, report: &Report) {
     table.add_row(["received".to_owned(), output::bytes(report.bytes_received)]);
     table.add_row(["resends".to_owned(), report.resends.to_string()]);
     super::add_latencies(&mut table, &report.latency);
-    println!("{table}");
+    say!("{table}");
     for (reason, count) in &report.errors {
-        println!(" {count} failed: {reason}");
+        say!(" {count} failed: {reason}");
     }
 }
 
