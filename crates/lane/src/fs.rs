@@ -8,18 +8,19 @@ use std::time::{Duration, SystemTime};
 use crate::backend::{Fd, Op, Outcome, Watch};
 use crate::buffer::Buf;
 use crate::context;
+use crate::descriptor::Descriptor;
 use crate::op::OpFuture;
 
 /// An open directory; names resolve beneath it.
 #[derive(Debug)]
 pub struct Dir {
-    fd: Owned,
+    fd: Descriptor,
 }
 
 /// An open file.
 #[derive(Debug)]
 pub struct File {
-    fd: Owned,
+    fd: Descriptor,
 }
 
 /// How a name is opened. Always read-only, beneath the directory given, without magic links.
@@ -116,7 +117,7 @@ pub enum WatchEvent {
 impl Dir {
     /// Opens the directory a volume exports. Blocks: for start-up and configuration.
     pub fn open_root(path: &Path) -> io::Result<Self> {
-        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { fd: Owned(fd) })
+        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { fd: Descriptor::new(fd) })
     }
 
     /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.
@@ -126,10 +127,10 @@ impl Dir {
     /// not followed; `ENOENT`, `EACCES`, `ENAMETOOLONG` as the kernel says.
     pub async fn open(&self, path: &CString, how: OpenHow) -> io::Result<File> {
         if let Some(fd) = context::with(|lane| lane.backend().try_open_at(self.fd(), path, how))? {
-            return Ok(File { fd: Owned(fd) });
+            return Ok(File { fd: Descriptor::new(fd) });
         }
         match OpFuture::submit(Op::OpenAt { dir: self.fd(), path: path.clone(), how }).await {
-            Outcome::Opened(result) => result.map(|fd| File { fd: Owned(fd) }),
+            Outcome::Opened(result) => result.map(|fd| File { fd: Descriptor::new(fd) }),
             other => unreachable!("an open ends as an open, not as {other:?}"),
         }
     }
@@ -161,7 +162,7 @@ impl Dir {
     }
 
     fn fd(&self) -> Fd {
-        self.fd.0
+        self.fd.fd()
     }
 }
 
@@ -225,7 +226,7 @@ impl File {
     }
 
     pub(crate) fn fd(&self) -> Fd {
-        self.fd.0
+        self.fd.fd()
     }
 }
 
@@ -252,13 +253,4 @@ impl OpenHow {
     pub const FOLLOW: Self = Self { kind: OpenKind::Any, symlinks: true };
     /// A file or directory, refusing symbolic links.
     pub const NO_SYMLINKS: Self = Self { kind: OpenKind::Any, symlinks: false };
-}
-
-#[derive(Debug)]
-struct Owned(Fd);
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        context::close(self.0);
-    }
 }

@@ -21,6 +21,7 @@ pub mod topology;
 
 mod affinity;
 mod context;
+mod descriptor;
 mod executor;
 mod memory;
 mod op;

@@ -5,23 +5,23 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use super::Owned;
 use crate::backend::{Fd, ListenOptions, Op, Outcome, SocketKind, SocketOption};
 use crate::buffer::{Buf, RecvBuf};
 use crate::context;
+use crate::descriptor::Descriptor;
 use crate::fs::File;
 use crate::op::OpFuture;
 
 /// A listening socket.
 #[derive(Debug)]
 pub struct TcpListener {
-    fd: Owned,
+    fd: Descriptor,
 }
 
 /// A connected stream. Bytes come in buffers the lane provides; an idle stream holds none.
 #[derive(Debug)]
 pub struct TcpStream {
-    fd: Owned,
+    fd: Descriptor,
     peer: SocketAddr,
 }
 
@@ -37,13 +37,14 @@ pub enum SentFile {
 impl TcpListener {
     /// Listens on `addr`.
     pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
-        context::with(|lane| lane.backend().tcp_listen(addr, options)).map(|fd| Self { fd: Owned(fd) })
+        context::with(|lane| lane.backend().tcp_listen(addr, options))
+            .map(|fd| Self { fd: Descriptor::new(fd) })
     }
 
     /// Takes over a listening socket made elsewhere.
     pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
         context::with(|lane| lane.backend().adopt(socket, SocketKind::Listener))
-            .map(|fd| Self { fd: Owned(fd) })
+            .map(|fd| Self { fd: Descriptor::new(fd) })
     }
 
     /// The next connection.
@@ -53,21 +54,21 @@ impl TcpListener {
     /// should wait before it asks again. Others concern one connection only.
     pub async fn accept(&self) -> io::Result<TcpStream> {
         let (fd, peer) =
-            poll_fn(|cx| context::with(|lane| lane.backend().poll_accept(self.fd.0, cx))).await?;
-        Ok(TcpStream { fd: Owned(fd), peer })
+            poll_fn(|cx| context::with(|lane| lane.backend().poll_accept(self.fd.fd(), cx))).await?;
+        Ok(TcpStream { fd: Descriptor::new(fd), peer })
     }
 
     /// Its address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        context::with(|lane| lane.backend().local_addr(self.fd.0))
+        context::with(|lane| lane.backend().local_addr(self.fd.fd()))
     }
 }
 
 impl TcpStream {
     /// Connects to `peer`.
     pub async fn connect(peer: SocketAddr) -> io::Result<Self> {
-        let socket = Owned(context::with(|lane| lane.backend().tcp_socket(peer))?);
-        match OpFuture::submit(Op::Connect { socket: socket.0, addr: peer }).await {
+        let socket = Descriptor::new(context::with(|lane| lane.backend().tcp_socket(peer))?);
+        match OpFuture::submit(Op::Connect { socket: socket.fd(), addr: peer }).await {
             Outcome::Done(Ok(_), _) => Ok(Self { fd: socket, peer }),
             Outcome::Done(Err(error), _) => Err(error),
             other => unreachable!("a connect moves no result, yet came {other:?}"),
@@ -81,7 +82,7 @@ impl TcpStream {
 
     /// This end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        context::with(|lane| lane.backend().local_addr(self.fd.0))
+        context::with(|lane| lane.backend().local_addr(self.fd.fd()))
     }
 
     /// The next bytes; an empty buffer is the end of the stream. Dropping the future loses no bytes.
@@ -91,7 +92,7 @@ impl TcpStream {
 
     /// As [`TcpStream::recv`], for hand-written futures.
     pub fn poll_recv(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<io::Result<RecvBuf>> {
-        context::with(|lane| lane.backend().poll_recv(self.fd.0, cx))
+        context::with(|lane| lane.backend().poll_recv(self.fd.fd(), cx))
     }
 
     /// Sends all of `buf` and gives it back, in every case. The kernel is entered once for the sends of a whole
@@ -101,7 +102,7 @@ impl TcpStream {
     pub async fn send(&self, mut buf: Buf, more: bool) -> (io::Result<()>, Buf) {
         let mut sent = 0;
         while sent < buf.len() {
-            let op = Op::Send { socket: self.fd.0, buf, from: sent, more };
+            let op = Op::Send { socket: self.fd.fd(), buf, from: sent, more };
             let Outcome::Done(result, Some(back)) = OpFuture::submit(op).await else {
                 unreachable!("a send gives its buffer back")
             };
@@ -133,12 +134,12 @@ impl TcpStream {
 
     /// Sends what the socket takes now; `None` when it takes nothing.
     pub fn try_send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
-        context::with(|lane| lane.backend().try_send(self.fd.0, parts, more))
+        context::with(|lane| lane.backend().try_send(self.fd.fd(), parts, more))
     }
 
     /// Moves what the socket takes now of a file; see [`TcpStream::send_file`].
     pub fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<Option<usize>> {
-        context::with(|lane| lane.backend().try_send_file(self.fd.0, file.fd(), offset, len))
+        context::with(|lane| lane.backend().try_send_file(self.fd.fd(), file.fd(), offset, len))
     }
 
     /// Sends `len` bytes of a file from `offset`, page cache to socket, without a copy in user space.
@@ -174,7 +175,7 @@ impl TcpStream {
 
     /// Waits until the socket takes bytes again.
     pub async fn writable(&self) -> io::Result<()> {
-        match OpFuture::submit(Op::Ready { socket: self.fd.0, writable: true }).await {
+        match OpFuture::submit(Op::Ready { socket: self.fd.fd(), writable: true }).await {
             Outcome::Done(result, _) => result.map(drop),
             other => unreachable!("readiness moves no result, yet came {other:?}"),
         }
@@ -182,12 +183,12 @@ impl TcpStream {
 
     /// Ends one or both directions.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
-        context::with(|lane| lane.backend().shutdown(self.fd.0, how))
+        context::with(|lane| lane.backend().shutdown(self.fd.fd(), how))
     }
 
     /// Sets an option.
     pub fn set_option(&self, option: SocketOption<'_>) -> io::Result<()> {
-        context::with(|lane| lane.backend().set_option(self.fd.0, option))
+        context::with(|lane| lane.backend().set_option(self.fd.fd(), option))
     }
 
     /// Closes by reset: the peer learns at once that what it has is not the whole.
@@ -198,7 +199,7 @@ impl TcpStream {
 
     /// The descriptor, for operations the backend offers beyond this type.
     pub fn fd(&self) -> Fd {
-        self.fd.0
+        self.fd.fd()
     }
 }
 

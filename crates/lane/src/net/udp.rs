@@ -5,31 +5,33 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use super::Owned;
 use crate::backend::{Datagram, DatagramBatch, Op, Outcome, SocketKind, UdpOptions};
 use crate::context;
+use crate::descriptor::Descriptor;
 use crate::op::OpFuture;
 
 /// A bound UDP socket.
 #[derive(Debug)]
 pub struct UdpSocket {
-    fd: Owned,
+    fd: Descriptor,
 }
 
 impl UdpSocket {
     /// Binds `addr`.
     pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        context::with(|lane| lane.backend().udp_bind(addr, options)).map(|fd| Self { fd: Owned(fd) })
+        context::with(|lane| lane.backend().udp_bind(addr, options))
+            .map(|fd| Self { fd: Descriptor::new(fd) })
     }
 
     /// Takes over a bound socket made elsewhere.
     pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
-        context::with(|lane| lane.backend().adopt(socket, SocketKind::Udp)).map(|fd| Self { fd: Owned(fd) })
+        context::with(|lane| lane.backend().adopt(socket, SocketKind::Udp))
+            .map(|fd| Self { fd: Descriptor::new(fd) })
     }
 
     /// Its address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        context::with(|lane| lane.backend().local_addr(self.fd.0))
+        context::with(|lane| lane.backend().local_addr(self.fd.fd()))
     }
 
     /// Appends what has arrived, at least one datagram and at most `max`, waiting for the first.
@@ -44,17 +46,17 @@ impl UdpSocket {
         out: &mut Vec<Datagram>,
         max: usize,
     ) -> std::task::Poll<io::Result<()>> {
-        context::with(|lane| lane.backend().poll_recv_datagrams(self.fd.0, cx, out, max))
+        context::with(|lane| lane.backend().poll_recv_datagrams(self.fd.fd(), cx, out, max))
     }
 
     /// Sends a batch in one call; `None` when the socket takes nothing now.
     pub fn try_send(&self, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
-        context::with(|lane| lane.backend().try_send_datagrams(self.fd.0, batch))
+        context::with(|lane| lane.backend().try_send_datagrams(self.fd.fd(), batch))
     }
 
     /// Waits until the socket takes datagrams again.
     pub async fn writable(&self) -> io::Result<()> {
-        match OpFuture::submit(Op::Ready { socket: self.fd.0, writable: true }).await {
+        match OpFuture::submit(Op::Ready { socket: self.fd.fd(), writable: true }).await {
             Outcome::Done(result, _) => result.map(drop),
             other => unreachable!("readiness moves no result, yet came {other:?}"),
         }

@@ -1,0 +1,31 @@
+//! A descriptor that closes with its owner and never leaves its lane: the number means something only to
+//! the backend that gave it out.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+
+use crate::backend::Fd;
+use crate::context;
+
+/// Owns a descriptor of the current lane. Neither `Send` nor `Sync`.
+#[derive(Debug)]
+pub(crate) struct Descriptor {
+    fd: Fd,
+    stays_on_its_lane: PhantomData<Rc<()>>,
+}
+
+impl Descriptor {
+    pub(crate) fn new(fd: Fd) -> Self {
+        Self { fd, stays_on_its_lane: PhantomData }
+    }
+
+    pub(crate) fn fd(&self) -> Fd {
+        self.fd
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        context::close(self.fd);
+    }
+}
