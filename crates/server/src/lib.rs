@@ -11,6 +11,7 @@ mod admin;
 mod lane_main;
 mod listeners;
 mod serve;
+mod signals;
 mod site;
 
 pub use listeners::ListenError;

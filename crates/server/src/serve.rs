@@ -10,7 +10,6 @@ use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
 use lane::mailbox::{Sender, mailbox};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::access_log::AccessLog;
@@ -20,10 +19,18 @@ use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Blocks;
 use crate::process;
+use crate::signals::{Said, Signals};
 use crate::site::{SiteError, SiteSpec};
 
 /// A server whose lanes serve. [`Server::run`] stays until it is told to stop.
 pub struct Server {
+    housekeeping: tokio::runtime::Runtime,
+    signals: Signals,
+    serving: Serving,
+}
+
+/// The lanes, and what the housekeeping thread knows of them.
+struct Serving {
     runtime: Runtime,
     layout: Layout,
     listeners: Listeners,
@@ -105,6 +112,41 @@ impl Server {
     pub fn start(config: Config) -> Result<Self, ServerError> {
         config.check()?;
         process::allow_every_descriptor();
+        let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let housekeeping = housekeeping.map_err(io("the housekeeping thread"))?;
+        let signals = {
+            let _within = housekeeping.enter();
+            Signals::catch().map_err(io("signals"))?
+        };
+        Ok(Self { housekeeping, signals, serving: Serving::start(config)? })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &Addresses {
+        &self.serving.addresses
+    }
+
+    /// What the administrator should know.
+    pub fn warnings(&self) -> &[String] {
+        &self.serving.warnings
+    }
+
+    /// Serves until SIGTERM or SIGINT, then drains. `load` reads the configuration again for SIGHUP.
+    ///
+    /// # Errors
+    /// When a lane ended by itself, or the admin address cannot be served.
+    pub fn run(self, load: impl Fn() -> Result<Config, String>) -> Result<(), ServerError> {
+        let Self { housekeeping, mut signals, mut serving } = self;
+        let ended = housekeeping.block_on(serving.keep_house(&mut signals, load));
+        // Log lines of the last requests are written before the process ends.
+        drop(serving.log.take());
+        ended?;
+        serving.runtime.join().map_err(|_| ServerError::LaneEnded)
+    }
+}
+
+impl Serving {
+    fn start(config: Config) -> Result<Self, ServerError> {
         let tickets = new_tickets()?;
         let site = SiteSpec::new(&config, &tickets)?;
         let warnings = site.warnings().iter().map(ToString::to_string).collect();
@@ -164,44 +206,21 @@ impl Server {
         })
     }
 
-    /// Where it listens.
-    pub fn addresses(&self) -> &Addresses {
-        &self.addresses
-    }
-
-    /// What the administrator should know.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
-    /// Serves until SIGTERM or SIGINT, then drains. `load` reads the configuration again for SIGHUP.
-    ///
-    /// # Errors
-    /// When a lane ended by itself, or signals or the admin address cannot be served.
-    pub fn run(mut self, load: impl Fn() -> Result<Config, String>) -> Result<(), ServerError> {
-        let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let housekeeping = housekeeping.map_err(io("the housekeeping thread"))?;
-        let ended = housekeeping.block_on(self.keep_house(load));
-        // Log lines of the last requests are written before the process ends.
-        drop(self.log.take());
-        ended?;
-        self.runtime.join().map_err(|_| ServerError::LaneEnded)
-    }
-
-    async fn keep_house(&mut self, load: impl Fn() -> Result<Config, String>) -> Result<(), ServerError> {
-        let watch = |kind| signal(kind).map_err(io("signals"));
-        let mut hangup = watch(SignalKind::hangup())?;
-        let (mut terminate, mut interrupt) =
-            (watch(SignalKind::terminate())?, watch(SignalKind::interrupt())?);
+    async fn keep_house(
+        &mut self,
+        signals: &mut Signals,
+        load: impl Fn() -> Result<Config, String>,
+    ) -> Result<(), ServerError> {
         if let Some(listener) = self.admin.take() {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(io("the admin address"))?;
             tokio::spawn(admin::serve(listener, self.subject.clone()));
         }
         loop {
             tokio::select! {
-                _ = hangup.recv() => self.reload(&load),
-                _ = terminate.recv() => return self.drain(&mut terminate, &mut interrupt).await,
-                _ = interrupt.recv() => return self.drain(&mut terminate, &mut interrupt).await,
+                said = signals.next() => match said {
+                    Said::Reload => self.reload(&load),
+                    Said::Stop => return self.drain(signals).await,
+                },
                 news = self.news.recv() => match news {
                     Some(News::Failed(problem)) => tracing::error!(%problem, "a lane keeps serving as before"),
                     Some(News::Serving) => {}
@@ -246,7 +265,7 @@ impl Server {
         Ok(())
     }
 
-    async fn drain(&mut self, terminate: &mut Signal, interrupt: &mut Signal) -> Result<(), ServerError> {
+    async fn drain(&mut self, signals: &mut Signals) -> Result<(), ServerError> {
         let patience = self.config.drain();
         tracing::info!(
             seconds = patience.as_secs(),
@@ -258,6 +277,7 @@ impl Server {
             let _ = control.send(Control::Drain(patience));
         }
         self.listeners.close_all();
+        let deadline = tokio::time::Instant::now() + patience + Duration::from_secs(5);
         let (mut ended, mut cut) = (0, 0);
         while ended < self.controls.len() {
             tokio::select! {
@@ -266,9 +286,11 @@ impl Server {
                     Some(_) => {}
                     None => break,
                 },
-                _ = terminate.recv() => std::process::exit(EXIT_AT_ONCE),
-                _ = interrupt.recv() => std::process::exit(EXIT_AT_ONCE),
-                () = tokio::time::sleep(patience + Duration::from_secs(5)) => {
+                said = signals.next() => match said {
+                    Said::Reload => {}
+                    Said::Stop => std::process::exit(EXIT_AT_ONCE),
+                },
+                () = tokio::time::sleep_until(deadline) => {
                     tracing::error!("a lane does not end; stopping without it");
                     std::process::exit(EXIT_AT_ONCE);
                 }

@@ -1,0 +1,43 @@
+//! The signals that reload and stop a server. They are caught from before the first listener opens: one that
+//! comes while the lanes start waits its turn instead of ending the process by default.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What the administrator may say to the process.
+pub(crate) struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+/// A signal came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Said {
+    /// SIGHUP: read the configuration again.
+    Reload,
+    /// SIGTERM or SIGINT: stop, gracefully the first time.
+    Stop,
+}
+
+impl Signals {
+    /// Begins to catch them. Called within a tokio runtime.
+    ///
+    /// # Errors
+    /// The kernel's, when a handler cannot be installed.
+    pub(crate) fn catch() -> std::io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    /// Waits for the next; dropping the future loses none.
+    pub(crate) async fn next(&mut self) -> Said {
+        tokio::select! {
+            _ = self.hangup.recv() => Said::Reload,
+            _ = self.terminate.recv() => Said::Stop,
+            _ = self.interrupt.recv() => Said::Stop,
+        }
+    }
+}
