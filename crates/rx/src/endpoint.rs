@@ -346,6 +346,17 @@ impl Endpoint {
         }
     }
 
+    /// The system refused a path-MTU probe as too large (EMSGSIZE): the interface cannot carry that size, so
+    /// it is not tried again. The transmit is still to be given back.
+    pub fn probe_refused(&mut self, transmit: &Transmit) {
+        let Some(peer) = self.shared.peers.find(transmit.destination) else { return };
+        let peer = &mut self.shared.peers[peer];
+        if transmit.dont_fragment && peer.probe.take().is_some() {
+            peer.mtu.on_probe_refused();
+            self.shared.stats.mtu_probes_lost += 1;
+        }
+    }
+
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else happens. Right only after
     /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
     pub fn poll_timeout(&self) -> Option<Instant> {
@@ -397,6 +408,7 @@ impl Endpoint {
         if peer.probe.is_some_and(|probe| probe.connection == index) {
             peer.probe = None;
             peer.mtu.on_probe_lost();
+            self.shared.stats.mtu_probes_lost += 1;
         }
         self.shared.peers.drop_if_idle(core.peer);
         self.shared.stats.connections_reaped += 1;

@@ -33,18 +33,17 @@ impl Default for MtuConfig {
     }
 }
 
-/// Searches for the largest datagram that reaches a peer, and notices when it no longer does.
+/// Searches for the largest datagram that reaches a peer.
 ///
-/// The owner asks [`poll_probe`](Self::poll_probe) when it may send, reports the probe's fate, and reports data
-/// packets by [`on_packet_acked`](Self::on_packet_acked) and [`on_packet_lost`](Self::on_packet_lost). At most
-/// one probe is outstanding.
+/// The owner asks [`poll_probe`](Self::poll_probe) when it may send and reports the probe's fate. At most one is
+/// outstanding. Whether data packets arrive is not followed one by one: they may be fragmented, so a path that
+/// became narrower still carries them, and one that carries nothing large at all shows as timeouts, after which
+/// the owner calls [`on_black_hole`](Self::on_black_hole).
 #[derive(Clone, Debug)]
 pub struct MtuDiscovery {
     config: MtuConfig,
     current: u16,
     phase: Phase,
-    /// Losses of large packets in a row without one of them getting through.
-    suspicious: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +68,7 @@ impl MtuDiscovery {
     pub fn new(config: MtuConfig) -> Self {
         let config = MtuConfig { max: config.max.max(config.min), ..config };
         let current = config.initial.clamp(config.min, config.max);
-        Self { config, current, phase: Phase::Searching(Search::new(config.max)), suspicious: 0 }
+        Self { config, current, phase: Phase::Searching(Search::new(config.max)) }
     }
 
     /// Largest datagram that may be sent, bytes of UDP payload.
@@ -106,7 +105,6 @@ impl MtuDiscovery {
         let Phase::Searching(search) = &mut self.phase else { return };
         if let Some(size) = search.probe.take() {
             self.current = size;
-            self.suspicious = 0;
             search.lost = 0;
         }
     }
@@ -118,39 +116,23 @@ impl MtuDiscovery {
         if let Some(size) = search.probe.take() {
             search.lost += 1;
             if search.lost >= PROBE_LOSSES_MAX {
-                search.upper = size - 1;
-                search.lost = 0;
-                search.first = false;
+                search.give_up(size);
             }
         }
     }
 
-    /// A data packet whose datagram had `size` bytes was acknowledged.
-    pub fn on_packet_acked(&mut self, size: u16) {
-        if size > self.config.min {
-            self.suspicious = 0;
+    /// The system would not send the outstanding probe: its size does not even leave the host.
+    pub fn on_probe_refused(&mut self) {
+        let Phase::Searching(search) = &mut self.phase else { return };
+        if let Some(size) = search.probe.take() {
+            search.give_up(size);
         }
     }
 
-    /// A data packet whose datagram had `size` bytes was declared lost. True when that made a black hole
-    /// certain enough to act on: [`BLACK_HOLE_LOSSES`] large packets in a row; `current` is then the minimum.
-    pub fn on_packet_lost(&mut self, now: Instant, size: u16) -> bool {
-        if size <= self.config.min || size > self.current {
-            return false;
-        }
-        self.suspicious += 1;
-        if self.suspicious < BLACK_HOLE_LOSSES {
-            return false;
-        }
-        self.on_black_hole(now);
-        true
-    }
-
-    /// The path no longer carries `current` (inferred, or the socket said EMSGSIZE): falls back to the minimum
+    /// The path no longer carries `current` (inferred from timeouts): falls back to the minimum
     /// and searches again after a rest.
     pub fn on_black_hole(&mut self, now: Instant) {
         self.current = self.config.min;
-        self.suspicious = 0;
         self.phase = Phase::Resting(now + self.config.black_hole_cooldown);
     }
 
@@ -169,6 +151,12 @@ impl MtuDiscovery {
 impl Search {
     fn new(upper: u16) -> Self {
         Self { upper, probe: None, lost: 0, first: true }
+    }
+
+    fn give_up(&mut self, size: u16) {
+        self.upper = size - 1;
+        self.lost = 0;
+        self.first = false;
     }
 
     fn next_size(&mut self, current: u16) -> Option<u16> {
@@ -193,9 +181,6 @@ pub const ETHERNET_SIZE: u16 = 1472;
 
 /// Probes of one size that may be lost before the size is given up.
 pub const PROBE_LOSSES_MAX: u32 = 3;
-
-/// Large packets lost in a row that mean a black hole rather than congestion.
-pub const BLACK_HOLE_LOSSES: u32 = 12;
 
 /// The search stops when fewer bytes than this are undecided.
 const RESOLUTION: u16 = 16;
@@ -278,14 +263,11 @@ mod tests {
     }
 
     #[test]
-    fn run_of_large_losses_is_a_black_hole_and_the_minimum_follows() {
+    fn black_hole_takes_the_minimum_and_rests_before_the_next_search() {
         let mut mtud = MtuDiscovery::new(config(1444, 8972));
         let now = Instant::now();
         search(&mut mtud, now, 9000);
-        for _ in 1..BLACK_HOLE_LOSSES {
-            assert!(!mtud.on_packet_lost(now, 8972));
-        }
-        assert!(mtud.on_packet_lost(now, 8972));
+        mtud.on_black_hole(now);
         assert_eq!(mtud.current(), SAFE_SIZE);
         assert_eq!(mtud.poll_probe(now), None, "rests first");
         search(&mut mtud, now + Duration::from_secs(61), 1472);
@@ -293,28 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn losses_between_large_packets_that_arrive_are_congestion() {
-        let mut mtud = MtuDiscovery::new(config(1444, 1472));
+    fn probe_that_the_system_refuses_is_not_tried_again() {
+        let mut mtud = MtuDiscovery::new(config(1444, 8972));
         let now = Instant::now();
-        for _ in 0..10 * BLACK_HOLE_LOSSES {
-            assert!(!mtud.on_packet_lost(now, 1444));
-            mtud.on_packet_acked(1444);
-        }
-        assert_eq!(mtud.current(), 1444);
-    }
-
-    #[test]
-    fn small_packets_say_nothing_about_large_ones() {
-        let mut mtud = MtuDiscovery::new(config(1444, 1472));
-        let now = Instant::now();
-        for _ in 0..100 {
-            assert!(!mtud.on_packet_lost(now, SAFE_SIZE));
-        }
-        for _ in 1..BLACK_HOLE_LOSSES {
-            mtud.on_packet_lost(now, 1444);
-            mtud.on_packet_acked(600);
-        }
-        assert!(mtud.on_packet_lost(now, 1444));
+        assert_eq!(mtud.poll_probe(now), Some(8972));
+        mtud.on_probe_refused();
+        assert!(mtud.poll_probe(now).is_some_and(|size| size < 8972));
     }
 
     #[test]

@@ -68,6 +68,10 @@ counters! {
         timeouts,
         /// Tail probes (a PING instead of a resend).
         tail_probes,
+        /// Path-MTU probes sent.
+        mtu_probes,
+        /// Of these, the ones that were not answered or not even taken by the system.
+        mtu_probes_lost,
         /// Client calls opened.
         calls_opened,
         /// Server calls accepted.

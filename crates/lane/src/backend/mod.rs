@@ -66,7 +66,8 @@ pub trait Backend {
     /// Takes over a socket made elsewhere (a listener group, systemd). Simulated backends refuse.
     fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Fd>;
 
-    /// A bound UDP socket with receive coalescing (GRO) and local-address reporting on.
+    /// A bound UDP socket with receive coalescing (GRO) and local-address reporting on, whose datagrams may be
+    /// fragmented.
     fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd>;
 
     /// A TCP socket for `Op::Connect` to `peer`.
@@ -234,6 +235,9 @@ pub struct DatagramBatch<'a> {
     pub from: Option<IpAddr>,
     /// Payload bytes of every datagram but the last.
     pub segment: u16,
+    /// Sends them whole or not at all: EMSGSIZE where the interface is too narrow, dropped where the path is.
+    /// For probes of the path's MTU; costs four more system calls. Otherwise datagrams may be fragmented.
+    pub dont_fragment: bool,
     /// The payloads, one after another.
     pub parts: &'a [IoSlice<'a>],
 }

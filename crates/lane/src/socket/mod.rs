@@ -2,6 +2,7 @@
 
 pub mod cbpf;
 pub mod control;
+pub mod fragment;
 pub mod gro;
 pub mod gso;
 pub mod ktls;

@@ -31,7 +31,7 @@ pub enum SendError {
     #[error("the socket's buffer is full")]
     WouldBlock,
     /// This route cannot cut datagrams apart: a NIC without checksum offload (EIO), or segments above its MTU
-    /// (EINVAL). Send this burst by [`send_many`], and later ones to this destination too.
+    /// (EINVAL, EMSGSIZE since Linux 6.13). Send this burst by [`send_many`], and later ones to this destination too.
     #[error("datagrams cannot be segmented on this route: {0}")]
     NotSegmented(io::Error),
     /// More datagrams, bytes or parts than one call takes; see [`gso::segments_per_call`].
@@ -214,7 +214,7 @@ fn message(destination: &SockAddr, control: &mut [u8], parts: &[IoSlice<'_>]) ->
 fn send_error(error: io::Error, segmented: bool) -> SendError {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::ENOBUFS) => SendError::WouldBlock,
-        Some(libc::EIO | libc::EINVAL) if segmented => SendError::NotSegmented(error),
+        Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE) if segmented => SendError::NotSegmented(error),
         _ => SendError::Os(error),
     }
 }

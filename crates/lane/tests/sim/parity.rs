@@ -371,7 +371,7 @@ fn bursts_of_datagrams_go_alike() {
         {
             let bytes = vec![7; total];
             let parts = [IoSlice::new(&bytes)];
-            let batch = DatagramBatch { to, from: None, segment, parts: &parts };
+            let batch = DatagramBatch { to, from: None, segment, dont_fragment: false, parts: &parts };
             let sent = loop {
                 match sender.try_send(&batch) {
                     Ok(None) => sender.writable().await.unwrap(),

@@ -21,7 +21,13 @@ async fn send(socket: &UdpSocket, to: &str, segment: u16, payload: &[u8]) {
     let mut sent = 0;
     while sent < payload.len() {
         let parts = [IoSlice::new(&payload[sent..])];
-        let batch = DatagramBatch { to: to.parse().unwrap(), from: None, segment, parts: &parts };
+        let batch = DatagramBatch {
+            to: to.parse().unwrap(),
+            from: None,
+            segment,
+            dont_fragment: false,
+            parts: &parts,
+        };
         match socket.try_send(&batch).unwrap() {
             Some(n) => sent += n,
             None => socket.writable().await.unwrap(),
@@ -103,7 +109,7 @@ fn a_call_takes_sixty_four_datagrams_and_says_how_much_that_was() {
         let bytes = pattern(10_000);
         let parts = [IoSlice::new(&bytes[..3]), IoSlice::new(&bytes[3..])];
         let to = SERVER.parse().unwrap();
-        let batch = |segment| DatagramBatch { to, from: None, segment, parts: &parts };
+        let batch = |segment| DatagramBatch { to, from: None, segment, dont_fragment: false, parts: &parts };
         assert_eq!(socket.try_send(&batch(100)).unwrap(), Some(6400));
         assert_eq!(socket.try_send(&batch(5000)).unwrap(), Some(10_000));
         assert!(socket.try_send(&batch(0)).is_err());
@@ -144,18 +150,23 @@ fn loss_duplication_and_reordering_strike_at_their_rates_and_are_counted() {
 }
 
 #[test]
-fn a_datagram_above_the_mtu_vanishes_and_one_of_just_that_size_arrives() {
+fn a_datagram_above_the_mtu_is_fragmented_and_vanishes_if_it_must_not_be() {
     let world = World::new(1, Config::clean());
     let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
     world.net().set_link(&server, &client, LinkConfig { mtu: 1400, ..LinkConfig::default() });
     client.spawn(async {
         let socket = bind("0.0.0.0:0");
-        send(&socket, SERVER, 1372, &pattern(1372)).await;
-        send(&socket, SERVER, 1373, &pattern(1373)).await;
+        for (dont_fragment, length) in [(true, 1372), (true, 1373), (false, 1373)] {
+            let bytes = pattern(length);
+            let parts = [IoSlice::new(&bytes)];
+            let (to, segment) = (SERVER.parse().unwrap(), length as u16);
+            let batch = DatagramBatch { to, from: None, segment, dont_fragment, parts: &parts };
+            assert_eq!(socket.try_send(&batch).unwrap(), Some(length));
+        }
     });
     let received = world.block_on(&server, async { receive(&bind(SERVER)).await });
-    assert_eq!(payloads(&received), [pattern(1372)]);
-    assert_eq!(world.net().stats().too_big, 1);
+    assert_eq!(payloads(&received), [pattern(1372), pattern(1373)]);
+    assert_eq!((world.net().stats().too_big, world.net().stats().fragmented), (1, 1));
 }
 
 #[test]

@@ -119,6 +119,7 @@ impl Connection {
         let probe = MtuProbe { connection: self.core.index, serial: self.core.serial, sent_at: now };
         shared.peers[self.core.peer].probe = Some(probe);
         shared.stats.pings_sent += 1;
+        shared.stats.mtu_probes += 1;
         Some(Prepared { packet, probe: true })
     }
 
@@ -249,6 +250,7 @@ impl Connection {
             let peer = &mut shared.peers[self.core.peer];
             peer.probe = None;
             peer.mtu.on_probe_lost();
+            shared.stats.mtu_probes_lost += 1;
         }
         for channel in 0..CHANNELS {
             let mut outcome = TimerOutcome::Alive;

@@ -64,6 +64,8 @@ rx_counters! {
         resends_spurious: "Resends of packets that turned out to have arrived.",
         timeouts: "Retransmission timeouts.",
         tail_probes: "Tail losses probed with a ping.",
+        mtu_probes: "Path-MTU probes sent.",
+        mtu_probes_lost: "Path-MTU probes that the path or the interface did not carry.",
         calls_opened: "Calls made.",
         calls_accepted: "Calls accepted.",
         calls_finished as calls_ended [how = "finished"]: "Calls ended.",

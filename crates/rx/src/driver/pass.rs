@@ -1,7 +1,6 @@
 //! The driver's task: receive a batch, let calls run, send once.
 
 use std::future::poll_fn;
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
@@ -65,6 +64,8 @@ enum Sent {
 /// How one burst ended.
 enum Burst {
     Gone,
+    /// A path-MTU probe that the interface cannot carry.
+    TooLarge,
     /// The socket took only so many datagrams.
     Stuck(usize),
 }
@@ -133,6 +134,10 @@ impl Pass {
             let Some((transmit, done)) = next else { return Sent::All };
             match self.send(&state, &transmit, done) {
                 Burst::Gone => state.endpoint.transmit_done(transmit),
+                Burst::TooLarge => {
+                    state.endpoint.probe_refused(&transmit);
+                    state.endpoint.transmit_done(transmit);
+                }
                 Burst::Stuck(done) => {
                     self.shared.counters.send_blocked.increment();
                     self.blocked = Some((transmit, done));
@@ -153,25 +158,22 @@ impl Pass {
                 to: transmit.destination,
                 from: transmit.src_ip,
                 segment: u16::try_from(transmit.segment_size).unwrap_or(u16::MAX),
+                dont_fragment: transmit.dont_fragment,
                 parts: &parts[done..],
             };
             match self.shared.socket.try_send(&batch) {
                 Ok(Some(sent)) => done += sent.div_ceil(transmit.segment_size.max(1)).max(1),
                 Ok(None) => return Burst::Stuck(done),
-                Err(error) => {
-                    self.note_error(&error);
+                Err(error) if transmit.dont_fragment && error.raw_os_error() == Some(EMSGSIZE) => {
+                    return Burst::TooLarge;
+                }
+                Err(_) => {
+                    self.shared.counters.send_errors.increment();
                     return Burst::Gone;
                 }
             }
         }
         Burst::Gone
-    }
-
-    fn note_error(&self, error: &io::Error) {
-        // Too large for the path: the answer to an MTU probe, not a fault.
-        if error.raw_os_error() != Some(EMSGSIZE) {
-            self.shared.counters.send_errors.increment();
-        }
     }
 
     fn publish(&self) {

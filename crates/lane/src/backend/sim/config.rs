@@ -52,7 +52,7 @@ pub struct LinkConfig {
     pub reorder_delay: Duration,
     /// Rate of datagrams that arrive twice.
     pub duplicate: f64,
-    /// Largest IP packet, bytes. Larger datagrams vanish.
+    /// Largest IP packet, bytes. Larger datagrams are fragmented, or vanish if they must not be.
     pub mtu: usize,
 }
 

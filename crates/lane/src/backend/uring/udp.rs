@@ -1,9 +1,9 @@
 //! Datagrams: coalesced receives taken apart, bursts sent as one.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use io_uring::cqueue;
@@ -15,7 +15,7 @@ use crate::backend::{Datagram, DatagramBatch, Fd, UdpOptions};
 use crate::buffer::RecvBuf;
 use crate::socket::control::ControlMessages;
 use crate::socket::udp::{self, Burst, SendError};
-use crate::socket::{gro, options, pktinfo};
+use crate::socket::{fragment, gro, options, pktinfo};
 
 pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
@@ -26,6 +26,7 @@ pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd>
     options::set_receive_buffer(&socket, wanted.recv_buffer)?;
     options::set_send_buffer(&socket, wanted.send_buffer)?;
     pktinfo::enable(&socket)?;
+    fragment::allow(&socket)?;
     if wanted.gro {
         gro::enable(&socket)?;
     }
@@ -33,29 +34,44 @@ pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd>
     Ok(socket.into())
 }
 
-/// Destinations whose route cannot segment. Forgotten all at once when there are too many: each costs one
-/// failed call to learn again.
+/// Destinations whose route cannot segment, with the smallest segments it refused: a route without checksum
+/// offload refuses all, one with a small MTU those above it. Forgotten all at once when there are too many: each
+/// costs one failed call to learn again.
 #[derive(Default)]
 pub(super) struct Unsegmented {
-    destinations: HashSet<IpAddr>,
+    destinations: HashMap<IpAddr, u16>,
 }
 
 impl Unsegmented {
-    fn insert(&mut self, destination: IpAddr) {
+    fn insert(&mut self, destination: IpAddr, segment: u16) {
         if self.destinations.len() >= UNSEGMENTED_MAX {
             self.destinations.clear();
         }
-        self.destinations.insert(destination);
+        let smallest = self.destinations.entry(destination).or_insert(segment);
+        *smallest = segment.min(*smallest);
     }
 
-    fn contains(&self, destination: IpAddr) -> bool {
-        !self.destinations.is_empty() && self.destinations.contains(&destination)
+    fn contains(&self, destination: IpAddr, segment: u16) -> bool {
+        !self.destinations.is_empty()
+            && self.destinations.get(&destination).is_some_and(|&smallest| segment >= smallest)
     }
 }
 
 impl Uring {
     pub(super) fn send_datagrams(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
         let fd = self.borrow_fd(socket);
+        if !batch.dont_fragment {
+            return self.send_batch(fd, batch);
+        }
+        // The option is the socket's, not the message's; probes are rare.
+        fragment::forbid(fd)?;
+        let sent = self.send_batch(fd, batch);
+        fragment::allow(fd)?;
+        (0..4).for_each(|_| self.count_syscall());
+        sent
+    }
+
+    fn send_batch(&self, fd: BorrowedFd<'_>, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
         let burst = Burst {
             destination: batch.to,
             source: batch.from,
@@ -63,11 +79,14 @@ impl Uring {
             parts: batch.parts,
         };
         let total: usize = batch.parts.iter().map(|part| part.len()).sum();
-        if !self.unsegmented.borrow().contains(batch.to.ip()) {
+        if !self.unsegmented.borrow().contains(batch.to.ip(), batch.segment) {
             match udp::send_segments(fd, &burst) {
                 Ok(sent) => return Ok(Some(self.count_datagrams(sent, batch.segment))),
                 Err(SendError::WouldBlock) => return Ok(None),
-                Err(SendError::NotSegmented(_)) => self.unsegmented.borrow_mut().insert(batch.to.ip()),
+                Err(SendError::NotSegmented(error)) => {
+                    let smallest = if error.raw_os_error() == Some(libc::EIO) { 0 } else { batch.segment };
+                    self.unsegmented.borrow_mut().insert(batch.to.ip(), smallest);
+                }
                 Err(SendError::TooLarge { .. }) => {}
                 Err(SendError::Os(error)) => return Err(error),
             }

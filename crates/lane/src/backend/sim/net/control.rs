@@ -33,8 +33,10 @@ pub struct NetStats {
     pub lost: u64,
     /// Datagrams lost to a partition or a host without power.
     pub cut: u64,
-    /// Datagrams larger than a link's MTU.
+    /// Datagrams larger than a link's MTU that might not be fragmented.
     pub too_big: u64,
+    /// Datagrams that a link's MTU cut up; lost if one fragment is.
+    pub fragmented: u64,
     /// Datagrams dropped because a link of limited width was busy.
     pub queue_overflows: u64,
     /// Datagrams dropped because the receiver did not take what came before.

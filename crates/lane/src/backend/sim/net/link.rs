@@ -29,7 +29,6 @@ pub(super) enum Fate {
     Overtaken(Duration),
     Lost,
     Cut,
-    TooBig,
     QueueFull,
 }
 
@@ -96,12 +95,20 @@ impl Links {
         link.busy_until
     }
 
-    /// Puts a datagram of `bytes`, headers included, on the way. `jitter` is shared by a batch.
+    /// IP packets that a datagram takes on this link.
+    pub(super) fn fragments(&mut self, from: HostId, to: HostId, payload: usize, headers: usize) -> usize {
+        let room = self.config(from, to).mtu.saturating_sub(headers).max(1);
+        payload.div_ceil(room).max(1)
+    }
+
+    /// Puts a datagram of `bytes`, headers included, on the way in so many fragments, of which none may be lost.
+    /// `jitter` is shared by a batch.
     pub(super) fn send_datagram(
         &mut self,
         from: HostId,
         to: HostId,
         bytes: usize,
+        fragments: usize,
         jitter: Duration,
         engine: &mut Engine,
     ) -> Fate {
@@ -109,15 +116,12 @@ impl Links {
         if self.is_cut(from, to) {
             return Fate::Cut;
         }
-        if bytes > config.mtu {
-            return Fate::TooBig;
-        }
         let now = engine.now();
         if self.queued(from, to, &config, now) + bytes > config.queue_bytes.max(bytes) {
             return Fate::QueueFull;
         }
         let left = self.depart(from, to, bytes, now);
-        if engine.chance(config.loss) {
+        if (0..fragments).any(|_| engine.chance(config.loss)) {
             return Fate::Lost;
         }
         let arrival = left + config.latency + jitter;

@@ -34,6 +34,7 @@ pub(in crate::backend::sim) struct Packet {
     to: SocketAddr,
     from_host: HostId,
     to_host: HostId,
+    dont_fragment: bool,
     payload: Vec<u8>,
 }
 
@@ -107,7 +108,8 @@ impl Network {
         let jitter = engine.up_to(jitter);
         for n in 0..datagrams {
             let payload = bytes[n * segment..sent.min((n + 1) * segment)].to_vec();
-            let packet = Packet { from, to: batch.to, from_host: host, to_host, payload };
+            let dont_fragment = batch.dont_fragment;
+            let packet = Packet { from, to: batch.to, from_host: host, to_host, dont_fragment, payload };
             self.send_packet(packet, jitter, engine);
         }
         Ok(Some(sent))
@@ -176,9 +178,16 @@ impl Network {
 
     fn send_packet(&mut self, packet: Packet, jitter: std::time::Duration, engine: &mut Engine) {
         self.stats.datagrams_sent += 1;
-        let size = packet.payload.len() + datagram_headers(packet.to);
+        let headers = datagram_headers(packet.to);
         let (from, to) = (packet.from_host, packet.to_host);
-        match self.links.send_datagram(from, to, size, jitter, engine) {
+        let fragments = self.links.fragments(from, to, packet.payload.len(), headers);
+        if packet.dont_fragment && fragments > 1 {
+            self.stats.too_big += 1;
+            return;
+        }
+        self.stats.fragmented += u64::from(fragments > 1);
+        let size = packet.payload.len() + headers * fragments;
+        match self.links.send_datagram(from, to, size, fragments, jitter, engine) {
             Fate::Arrives(at) => engine.at(at, NetEvent::Datagram(Box::new(packet)).into()),
             Fate::Overtaken(at) => {
                 self.stats.reordered += 1;
@@ -191,7 +200,6 @@ impl Network {
             }
             Fate::Lost => self.stats.lost += 1,
             Fate::Cut => self.stats.cut += 1,
-            Fate::TooBig => self.stats.too_big += 1,
             Fate::QueueFull => self.stats.queue_overflows += 1,
         }
     }
