@@ -216,6 +216,8 @@ pub struct UdpOptions {
 pub enum SocketOption<'a> {
     /// Upper bound on the sending rate, bytes per second (SO_MAX_PACING_RATE).
     PacingRate(u64),
+    /// Mark of every packet sent from now on, retransmitted ones too (SO_MARK); 0 takes it away. Needs CAP_NET_ADMIN.
+    Mark(u32),
     /// Do not wait to fill segments (TCP_NODELAY).
     NoDelay(bool),
     /// Kernel send buffer, bytes.

@@ -38,6 +38,19 @@ pub fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<BufferSize
     set_buffer(socket, bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
 }
 
+/// Marks every packet the socket sends from now on, retransmitted ones too (SO_MARK); 0 takes the mark away.
+///
+/// # Errors
+/// `EPERM` without CAP_NET_ADMIN (or, since Linux 5.17, CAP_NET_RAW).
+pub fn set_mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
+}
+
+/// Whether this process may mark packets: with the errors of [`set_mark`] when it may not.
+pub fn can_mark() -> io::Result<()> {
+    set_mark(std::net::UdpSocket::bind(("127.0.0.1", 0))?, 1)
+}
+
 /// CPU on which the kernel last handled a packet of this socket.
 pub fn incoming_cpu(socket: impl AsFd) -> io::Result<Option<u32>> {
     // -1 before any packet.
@@ -108,6 +121,24 @@ mod tests {
         let cpus: crate::topology::CpuSet = cpus.parse().unwrap();
         assert!(incoming_cpu(&accepted).unwrap().is_some_and(|cpu| cpus.contains(cpu)));
         assert_eq!(incoming_napi_id(&accepted).unwrap(), None);
+    }
+
+    #[test]
+    fn mark_is_kept_by_those_who_may_set_it() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mark = || get_option::<u32>(&socket, libc::SOL_SOCKET, libc::SO_MARK).unwrap();
+        match can_mark() {
+            Ok(()) => {
+                set_mark(&socket, 17).unwrap();
+                assert_eq!(mark(), 17);
+                set_mark(&socket, 0).unwrap();
+                assert_eq!(mark(), 0);
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+                assert!(set_mark(&socket, 17).is_err());
+            }
+        }
     }
 
     #[test]

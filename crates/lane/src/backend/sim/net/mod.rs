@@ -215,7 +215,8 @@ impl Network {
             return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
         };
         match option {
-            SocketOption::NoDelay(_) => {}
+            // No link of the simulated network looks at marks.
+            SocketOption::NoDelay(_) | SocketOption::Mark(_) => {}
             SocketOption::PacingRate(rate) => stream.pacing = Some(rate),
             SocketOption::SendBuffer(bytes) => stream.send_buffer = Some(bytes.max(SEND_BUFFER_MIN)),
             SocketOption::ResetOnClose => stream.reset_on_close = true,
