@@ -1,5 +1,6 @@
 //! Rx over loopback: Linerate's service and load generator, each run beside a bare UDP blast of the same datagrams
-//! by GSO and GRO, which is what the machine can do at that moment.
+//! by GSO and GRO, which is what the machine can do at that moment. The rows of simulated links come from
+//! `crates/rx/benches/links.rs`.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -90,12 +91,36 @@ struct Blast {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.runs > 0 && args.seconds > 0, "give at least one run of one second");
+    if args.load.as_ref().is_some_and(|part| !LOADS.iter().any(|load| load.name.contains(part))) {
+        return simulated(args);
+    }
     let binary = match &args.binary {
         Some(binary) => binary.clone(),
         None => process::release_binary()?,
     };
-    for load in LOADS.iter().filter(|load| args.load.as_ref().is_none_or(|part| load.name.contains(part))) {
+    for load in LOADS.iter().filter(|load| args.wants(load.name)) {
         println!("{}", serde_json::to_string(&measure(&binary, load, args)?)?);
+    }
+    simulated(args)
+}
+
+impl Args {
+    fn wants(&self, load: &str) -> bool {
+        self.load.as_ref().is_none_or(|part| load.contains(part))
+    }
+}
+
+/// Passes on the rows of the simulated links, which come as JSON lines already.
+fn simulated(args: &Args) -> anyhow::Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["bench", "--package", "rx", "--bench", "links"]).current_dir(process::root());
+    let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    ensure!(output.status.success(), "the simulated links failed: {}", output.status);
+    for line in String::from_utf8(output.stdout)?.lines() {
+        let row: serde_json::Value = serde_json::from_str(line).with_context(|| format!("no row: {line}"))?;
+        if args.wants(row["load"].as_str().unwrap_or_default()) {
+            println!("{line}");
+        }
     }
     Ok(())
 }

@@ -39,8 +39,3 @@ pub(crate) fn packets_per_second(
     }
     delivered as f64 / (rtt * (rounds - rounds / 4)).as_secs_f64()
 }
-
-/// Mathis et al. (1997): NewReno's mean window under periodic loss, per round trip.
-pub(crate) fn mathis_packets_per_second(rtt: Duration, loss: f64) -> f64 {
-    (1.5 / loss).sqrt() / rtt.as_secs_f64()
-}

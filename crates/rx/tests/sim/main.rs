@@ -2,6 +2,7 @@
 //!
 //! `RX_SIM_SEED=n cargo test -p rx --test sim one_seed` runs one scenario again.
 
+mod bulk;
 mod host;
 mod ideal;
 mod links;

@@ -1,0 +1,66 @@
+//! `cargo bench -p rx --bench links`: what one call reaches over simulated links, one JSON line for each link and
+//! congestion controller. Virtual time and fixed seeds: the same figures on every machine.
+
+#![allow(dead_code, reason = "the tests of the simulator use the rest of it")]
+
+#[path = "../tests/sim/bulk.rs"]
+mod bulk;
+#[path = "../tests/sim/host.rs"]
+mod host;
+#[path = "../tests/sim/ideal.rs"]
+mod ideal;
+#[path = "../tests/sim/network.rs"]
+mod network;
+#[path = "../tests/sim/pattern.rs"]
+mod pattern;
+#[path = "../tests/sim/scenario.rs"]
+mod scenario;
+#[path = "../tests/sim/wiretap.rs"]
+mod wiretap;
+#[path = "../tests/sim/world.rs"]
+mod world;
+
+use rx::congestion::Algorithm;
+use serde_json::json;
+
+fn main() {
+    for congestion in [Algorithm::NewReno, Algorithm::Cubic] {
+        let path = bulk::wide_path(congestion);
+        let share = path.bits_per_second / path.link_bits_per_second;
+        let line = json!({
+            "load": "simulated: one call, 10 Gb/s, 10 ms",
+            "controller": format!("{congestion:?}"),
+            "gbit_per_second": rounded(path.bits_per_second / 1e9),
+            "share_of_link": rounded(share),
+            "wanted_share_of_link": LINK_SHARE_LEAST,
+            "reached": share >= LINK_SHARE_LEAST,
+        });
+        println!("{line}");
+    }
+    for congestion in [Algorithm::NewReno, Algorithm::Cubic] {
+        let path = bulk::lossy_path(congestion);
+        let ratio = path.packets_per_second / path.ideal_packets_per_second;
+        let spurious = path.wire.spurious as f64 / path.wire.resent as f64;
+        let line = json!({
+            "load": "simulated: one call, 1 % random loss, 10 ms",
+            "controller": format!("{congestion:?}"),
+            "packets_per_second": rounded(path.packets_per_second),
+            "model_packets_per_second": rounded(path.ideal_packets_per_second),
+            "ratio": rounded(ratio),
+            "resends": path.wire.resent,
+            "resends_spurious": path.wire.spurious,
+            "wanted_ratio": [1.0 - MODEL_MARGIN, 1.0 + MODEL_MARGIN],
+            "wanted_spurious_share_below": SPURIOUS_SHARE_BELOW,
+            "reached": (ratio - 1.0).abs() <= MODEL_MARGIN && spurious < SPURIOUS_SHARE_BELOW,
+        });
+        println!("{line}");
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+const LINK_SHARE_LEAST: f64 = 0.9;
+const MODEL_MARGIN: f64 = 0.1;
+const SPURIOUS_SHARE_BELOW: f64 = 0.01;

@@ -1,0 +1,97 @@
+//! Long calls over known paths and what they reach: measured here for the tests and for `benches/links.rs`.
+
+use std::time::{Duration, Instant};
+
+use rx::EndpointConfig;
+use rx::congestion::Algorithm;
+
+use crate::host::Host;
+use crate::ideal;
+use crate::network::{Link, Network};
+use crate::scenario::{CLIENT, CallPlan, client_address, server_address};
+use crate::wiretap::Counts;
+use crate::world::World;
+
+/// One call that has a wide and long path to itself.
+#[derive(Debug)]
+pub(crate) struct WidePath {
+    /// The link, bits per second of IP packets.
+    pub(crate) link_bits_per_second: f64,
+    /// Bits of reply that reach the application per second, after start-up.
+    pub(crate) bits_per_second: f64,
+}
+
+/// One call over a path that loses packets at random.
+#[derive(Debug)]
+pub(crate) struct LossyPath {
+    /// DATA packets whose bytes reach the application per second.
+    pub(crate) packets_per_second: f64,
+    /// What the controller would reach on an ideal transport.
+    pub(crate) ideal_packets_per_second: f64,
+    /// What was sent meanwhile.
+    pub(crate) wire: Counts,
+}
+
+/// 10 Gb/s, a round trip of 10 ms, a queue as long as the path.
+pub(crate) fn wide_path(congestion: Algorithm) -> WidePath {
+    const RATE: u64 = 10_000_000_000;
+    let bandwidth_delay_bytes = RATE / 8 / 100;
+    let link = Link { bits_per_second: Some(RATE), queue_bytes: bandwidth_delay_bytes, ..Link::clean(ms(5)) };
+    let config = EndpointConfig { congestion, ..EndpointConfig::default() };
+    let mut world = fetch(&link, config, u32::MAX, 1);
+    let (bits_per_second, _) = goodput(&mut world, ms(300), ms(1_000));
+    WidePath { link_bits_per_second: RATE as f64, bits_per_second }
+}
+
+/// 1 % of random loss, a round trip of 10 ms, no other limit.
+pub(crate) fn lossy_path(congestion: Algorithm) -> LossyPath {
+    const LOSS: f64 = 0.01;
+    let rtt = ms(10);
+    let link = Link { loss: LOSS, ..Link::clean(rtt / 2) };
+    let config = EndpointConfig { congestion, ..EndpointConfig::default() };
+    let mut world = fetch(&link, config, u32::MAX, 3);
+    let (bits_per_second, wire) = goodput(&mut world, ms(2_000), ms(122_000));
+    LossyPath {
+        packets_per_second: bits_per_second / 8.0 / DATA_PER_PACKET,
+        ideal_packets_per_second: ideal::packets_per_second(congestion.build(), rtt, LOSS, 100_000),
+        wire,
+    }
+}
+
+/// A client that fetches `reply_len` bytes in one call.
+pub(crate) fn fetch(link: &Link, config: EndpointConfig, reply_len: u32, seed: u64) -> World<Host> {
+    let start = Instant::now();
+    let plan = CallPlan {
+        at: Duration::ZERO,
+        connection: 0,
+        request_len: 0,
+        reply_len,
+        abort_after: None,
+        pattern: seed,
+    };
+    let hosts = vec![
+        Host::client(start, config.clone(), seed, server_address(), 1, &[plan]),
+        Host::server(start, config, seed),
+    ];
+    let network = Network::new(seed, vec![client_address(10_000), server_address()], link);
+    World::new(hosts, network, start)
+}
+
+/// Bits of reply that the client's application gets per second between `from` and `to` since the start, and
+/// what was sent in that time.
+pub(crate) fn goodput(world: &mut World<Host>, from: Duration, to: Duration) -> (f64, Counts) {
+    let done = world.run_until(from, |hosts| hosts.iter().all(Host::is_idle));
+    assert!(!done, "the call ended before the measurement began");
+    let (read_before, wire_before) = (world.nodes[CLIENT].as_client().bytes_read, world.wiretap.counts);
+    world.run_until(to, |hosts| hosts.iter().all(Host::is_idle));
+    let read = world.nodes[CLIENT].as_client().bytes_read - read_before;
+    let seconds = (world.elapsed() - from).as_secs_f64();
+    (read as f64 * 8.0 / seconds, world.wiretap.counts - wire_before)
+}
+
+pub(crate) fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Reply bytes in a full packet of 1444.
+const DATA_PER_PACKET: f64 = 1416.0;
