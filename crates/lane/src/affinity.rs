@@ -4,6 +4,18 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+/// `cpus` as the kernel takes a set of them; `None` when empty or beyond what a set can hold.
+pub(crate) fn cpu_set(cpus: &[u32]) -> Option<libc::cpu_set_t> {
+    // SAFETY: a set of zeros is the empty one.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in cpus {
+        let cpu = usize::try_from(cpu).ok().filter(|&cpu| cpu < CpuSet::MAX_CPU)?;
+        // SAFETY: the CPU is within the set.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    (!cpus.is_empty()).then_some(set)
+}
+
 /// Allows the calling thread on `cpus` only; on an empty list it may run anywhere it could before.
 ///
 /// # Errors

@@ -22,6 +22,11 @@ impl Descriptor {
     pub(crate) fn fd(&self) -> Fd {
         self.fd
     }
+
+    /// Ends the ownership without closing.
+    pub(crate) fn forget(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl Drop for Descriptor {

@@ -38,7 +38,12 @@ impl HelperPool {
             })?;
             handles.push(handle);
         }
-        Ok(Self { inner: Arc::new(Inner { shared, threads: handles }) })
+        Ok(Self { inner: Arc::new(Inner { cpus: cpus.to_vec(), shared, threads: handles }) })
+    }
+
+    /// The CPUs its threads are allowed on: its silo's. Empty when they may run anywhere.
+    pub(crate) fn cpus(&self) -> &[u32] {
+        &self.inner.cpus
     }
 
     /// Queues a job; gives it back when the queue is full.
@@ -56,6 +61,7 @@ impl HelperPool {
 }
 
 struct Inner {
+    cpus: Vec<u32>,
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }

@@ -43,6 +43,8 @@ pub struct LaneSpec {
     pub silo: usize,
     /// CPU it is pinned to.
     pub cpu: u32,
+    /// Node whose memory is nearest to that CPU, silos or not; `None` on a machine without NUMA.
+    pub node: Option<u32>,
 }
 
 /// An interface by what packets carry and what people call it.
@@ -134,7 +136,7 @@ impl Layout {
         let chosen = choose_cpus(topology, &grounds, wishes)?;
         let mut layout = Self { silos: Vec::new(), shared_nics: Vec::new() };
         for (ground, cpus) in grounds.iter().zip(chosen).filter(|(_, cpus)| !cpus.is_empty()) {
-            layout.push_silo(ground, cpus, wishes);
+            layout.push_silo(topology, ground, cpus, wishes);
         }
         layout.assign_nics(topology);
         Ok(layout)
@@ -160,14 +162,14 @@ impl Layout {
         self.silos.iter().position(|silo| silo.cpus.contains(cpu))
     }
 
-    fn push_silo(&mut self, ground: &Ground, mut lane_cpus: Vec<u32>, wishes: &Wishes) {
+    fn push_silo(&mut self, topology: &Topology, ground: &Ground, mut lane_cpus: Vec<u32>, wishes: &Wishes) {
         let silo = self.silos.len();
         let first_id = self.lane_count();
         lane_cpus.sort_unstable();
         let lanes: Vec<LaneSpec> = lane_cpus
             .iter()
             .enumerate()
-            .map(|(at, &cpu)| LaneSpec { id: first_id + at, silo, cpu })
+            .map(|(at, &cpu)| LaneSpec { id: first_id + at, silo, cpu, node: node_of_cpu(topology, cpu) })
             .collect();
         // An explicit CPU list bounds the helpers too: the operator keeps the rest for something else.
         let cpus = match wishes.lanes {
@@ -251,6 +253,10 @@ fn grounds(topology: &Topology, wishes: &Wishes) -> Result<Vec<Ground>, LayoutEr
 fn home_node(topology: &Topology, node: u32) -> u32 {
     let with_memory = topology.nodes.iter().filter(|node| node.memory_bytes > 0).map(|node| node.id);
     topology.nearest_node(node, with_memory).unwrap_or(node)
+}
+
+fn node_of_cpu(topology: &Topology, cpu: u32) -> Option<u32> {
+    Some(home_node(topology, topology.cpu(cpu)?.node?))
 }
 
 /// A NIC whose link is down or whose speed is unknown still counts a little.

@@ -37,6 +37,8 @@ pub struct LaneInfo {
     pub silo: SiloId,
     /// The CPU it is pinned to.
     pub cpu: u32,
+    /// Node of that CPU's memory; `None` on a machine without NUMA.
+    pub node: Option<u32>,
     /// Kernel thread id, for `/proc/self/task`.
     pub thread: i32,
     /// Its counters.
@@ -169,7 +171,14 @@ where
             Ok(lane) => {
                 let thread = rustix::thread::gettid().as_raw_nonzero().get();
                 let counters = Arc::clone(&lane.counters);
-                let info = LaneInfo { id: lane.id, silo: lane.silo, cpu: spec.cpu, thread, counters };
+                let info = LaneInfo {
+                    id: lane.id,
+                    silo: lane.silo,
+                    cpu: spec.cpu,
+                    node: spec.node,
+                    thread,
+                    counters,
+                };
                 let _ = report.send(Ok(info));
                 if wait.recv().is_ok() {
                     lane.executor.contain_panics();

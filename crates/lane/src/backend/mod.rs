@@ -63,8 +63,17 @@ pub trait Backend {
     /// A listening TCP socket.
     fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Fd>;
 
-    /// Takes over a socket made elsewhere (a listener group, systemd). Simulated backends refuse.
+    /// Takes over a socket made elsewhere (a listener group, another lane). Simulated backends refuse.
     fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Fd>;
+
+    /// Gives a stream away from which nothing was received or asked for yet, for another lane to adopt.
+    ///
+    /// # Errors
+    /// `EBUSY` when something was; simulated backends always refuse. The stream stays here then.
+    fn release(&self, stream: Fd) -> io::Result<OwnedFd>;
+
+    /// What the kernel noted of the last packet of a connection with `peer`; `None` when it does not say.
+    fn incoming(&self, stream: Fd, peer: SocketAddr, what: Incoming) -> Option<u32>;
 
     /// A bound UDP socket with receive coalescing (GRO) and local-address reporting on, whose datagrams may be
     /// fragmented.
@@ -187,6 +196,19 @@ pub enum SocketKind {
     Listener,
     /// A bound UDP socket.
     Udp,
+    /// A connected TCP socket.
+    Stream,
+}
+
+/// Traces of the way a connection came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// Index of the interface, as packet filters see it: a bond's, not that of the NIC in it.
+    Interface,
+    /// NAPI instance, hence the NIC's queue, even behind a bond.
+    NapiId,
+    /// The CPU that handled the packet.
+    Cpu,
 }
 
 /// How a listener is made.

@@ -5,7 +5,7 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use crate::backend::{Fd, ListenOptions, Op, Outcome, SocketKind, SocketOption};
+use crate::backend::{Fd, Incoming, ListenOptions, Op, Outcome, SocketKind, SocketOption};
 use crate::buffer::{Buf, RecvBuf};
 use crate::context;
 use crate::descriptor::Descriptor;
@@ -73,6 +73,31 @@ impl TcpStream {
             Outcome::Done(Err(error), _) => Err(error),
             other => unreachable!("a connect moves no result, yet came {other:?}"),
         }
+    }
+
+    /// Takes over a connection that another lane gave away.
+    pub fn adopt(connection: OwnedFd, peer: SocketAddr) -> io::Result<Self> {
+        context::with(|lane| lane.backend().adopt(connection, SocketKind::Stream))
+            .map(|fd| Self { fd: Descriptor::new(fd), peer })
+    }
+
+    /// Gives the connection away, for another lane to adopt.
+    ///
+    /// # Errors
+    /// The stream itself, when bytes were asked for already or the backend is simulated.
+    pub fn release(self) -> Result<OwnedFd, Self> {
+        match context::with(|lane| lane.backend().release(self.fd.fd())) {
+            Ok(connection) => {
+                self.fd.forget();
+                Ok(connection)
+            }
+            Err(_) => Err(self),
+        }
+    }
+
+    /// A trace of the way it came: one system call, three for the interface of an IPv6 connection.
+    pub fn incoming(&self, what: Incoming) -> Option<u32> {
+        context::with(|lane| lane.backend().incoming(self.fd.fd(), self.peer, what))
     }
 
     /// The other end.

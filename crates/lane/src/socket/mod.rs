@@ -5,6 +5,7 @@ pub mod control;
 pub mod fragment;
 pub mod gro;
 pub mod gso;
+pub mod incoming;
 pub mod ktls;
 pub mod options;
 pub mod pacing;

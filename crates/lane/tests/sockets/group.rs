@@ -1,13 +1,13 @@
 //! Listener groups: who gets which connection and packet, before and after listeners come and go.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use lane::socket::cbpf::Assembler;
 use lane::socket::reuseport::{
     Group, GroupConfig, GroupError, LaneConnectionIds, SteeredSilo, Steering, Transport, owner_lane,
 };
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::netns::TwoNics;
 
@@ -182,6 +182,62 @@ fn tcp_draining_lane_keeps_what_waits_and_gets_nothing_new() {
     assert_eq!(server.connect_40(0)[1], 40);
     server.group.restore(0).unwrap();
     assert!(server.connect_40(0)[0] > 0);
+}
+
+/// As `ss --kill` or a defect would.
+fn kill(server: &Server, lane: usize) {
+    let Some(Lane::Tcp(listener)) = &server.lanes[lane] else { panic!() };
+    SockRef::from(listener).shutdown(Shutdown::Both).unwrap();
+}
+
+#[test]
+fn tcp_listener_killed_from_outside_is_replaced_and_the_others_keep_their_connections() {
+    for dead in 0..4 {
+        let Some(mut server) = Server::new(TCP) else { return };
+        assert_eq!(server.group.repair().unwrap(), []);
+        kill(&server, dead);
+        assert_eq!(server.group.repair().unwrap(), [dead]);
+        server.take_descriptor(TCP, dead);
+        let (first, second) = (server.connect_40(0), server.connect_40(1));
+        assert_eq!(
+            (first[0] + first[1], second[2] + second[3]),
+            (40, 40),
+            "lane {dead}: {first:?} {second:?}"
+        );
+        assert!(first[dead] + second[dead] > 0, "lane {dead} takes again");
+    }
+}
+
+#[test]
+fn tcp_listeners_killed_together_are_replaced_and_steered_right() {
+    for dead in [vec![0, 2], vec![3, 0, 1], vec![0, 1, 2, 3]] {
+        let Some(mut server) = Server::new(TCP) else { return };
+        dead.iter().for_each(|&lane| kill(&server, lane));
+        let replaced = server.group.repair().unwrap();
+        assert!(dead.iter().all(|lane| replaced.contains(lane)), "{dead:?} died, {replaced:?} were replaced");
+        replaced.iter().for_each(|&lane| server.take_descriptor(TCP, lane));
+        let (first, second) = (server.connect_40(0), server.connect_40(1));
+        assert_eq!((first[0] + first[1], second[2] + second[3]), (40, 40), "{dead:?}: {first:?} {second:?}");
+        assert!(
+            first[..2].iter().chain(&second[2..]).all(|&taken| taken > 0),
+            "{dead:?}: {first:?} {second:?}"
+        );
+    }
+}
+
+#[test]
+fn tcp_group_opened_for_some_lanes_is_joined_by_the_rest_later() {
+    let Some(nics) = TwoNics::new() else { return };
+    let address = (Ipv4Addr::UNSPECIFIED, 0).into();
+    let config = GroupConfig { address, transport: TCP, prepare: Box::new(|_| Ok(())) };
+    let group = Group::open_for(config, two_silos(nics.ifindexes), |lane| lane >= 2).unwrap();
+    assert_eq!((group.takes(1), group.takes(2)), (false, true));
+    let mut server = Server { nics, group, lanes: vec![None, None, None, None] };
+    (2..4).for_each(|lane| server.take_descriptor(TCP, lane));
+    assert_eq!(server.connect_40(0)[2..].iter().sum::<usize>(), 40);
+    (0..2).for_each(|lane| server.restore(TCP, lane));
+    let (first, second) = (server.connect_40(0), server.connect_40(1));
+    assert_eq!((first[0] + first[1], second[2] + second[3]), (40, 40), "{first:?} {second:?}");
 }
 
 #[test]

@@ -14,8 +14,8 @@ use std::time::{Instant, SystemTime};
 use super::core::{Core, Descriptor, State, wall_clock};
 use super::net::{HostId, SocketId};
 use crate::backend::{
-    Backend, Datagram, DatagramBatch, Fd, ListenOptions, Op, OpId, Outcome, Park, SocketKind, SocketOption,
-    UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park, SocketKind,
+    SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -155,6 +155,14 @@ impl Backend for SimBackend {
 
     fn adopt(&self, _socket: OwnedFd, _kind: SocketKind) -> io::Result<Fd> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated lane cannot adopt a real socket"))
+    }
+
+    fn release(&self, _stream: Fd) -> io::Result<OwnedFd> {
+        Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated stream has no descriptor to give away"))
+    }
+
+    fn incoming(&self, _stream: Fd, _peer: SocketAddr, _what: Incoming) -> Option<u32> {
+        None
     }
 
     fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd> {

@@ -23,13 +23,14 @@ use self::park::Parker;
 use self::sockets::{Arrived, Receive, Sockets};
 use self::watch::Watcher;
 use super::{
-    Backend, Datagram, DatagramBatch, Fd, ListenOptions, Op, OpId, Outcome, Park, SocketKind, SocketOption,
-    UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park, SocketKind,
+    SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
 use crate::fs::{OpenHow, Stat, WatchEvent};
 use crate::helper::HelperPool;
+use crate::socket;
 
 mod bufring;
 mod complete;
@@ -86,6 +87,7 @@ impl Uring {
         counters: Arc<LaneCounters>,
     ) -> Result<Self, RingError> {
         let ring = setup::open(&options)?;
+        setup::pin_workers(&ring, helpers.cpus());
         let streams =
             BufRing::register(&ring.submitter(), 0, options.stream_buffers, options.stream_buffer_bytes)
                 .map_err(RingError::Buffers)?;
@@ -211,6 +213,27 @@ impl Backend for Uring {
 
     fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Fd> {
         Ok(self.register_socket(socket, Arrived::from(kind)))
+    }
+
+    fn release(&self, stream: Fd) -> io::Result<OwnedFd> {
+        let mut sockets = self.sockets.borrow_mut();
+        if !sockets.is_untouched(stream.0) {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        sockets.remove(stream.0);
+        self.counters.sockets.set(sockets.len() as u64);
+        // SAFETY: it left the table that alone owned it, and no operation of the ring names it.
+        Ok(unsafe { OwnedFd::from_raw_fd(stream.0) })
+    }
+
+    fn incoming(&self, stream: Fd, peer: SocketAddr, what: Incoming) -> Option<u32> {
+        self.count_syscall();
+        let stream = self.borrow_fd(stream);
+        match what {
+            Incoming::Interface => socket::incoming::interface(stream, peer),
+            Incoming::NapiId => socket::options::incoming_napi_id(stream).ok()?,
+            Incoming::Cpu => socket::options::incoming_cpu(stream).ok()?,
+        }
     }
 
     fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd> {

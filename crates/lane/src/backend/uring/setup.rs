@@ -9,6 +9,7 @@ use std::time::Duration;
 use io_uring::{IoUring, cqueue};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
+use crate::affinity;
 use crate::backend::{ListenOptions, SocketOption};
 use crate::probe::RingRefusal;
 
@@ -65,6 +66,14 @@ pub(super) fn open(options: &RingOptions) -> Result<IoUring, RingError> {
         .setup_cqsize(options.entries * 4)
         .build(options.entries)
         .map_err(|error| RingError::Refused { refusal: RingRefusal::diagnose(Path::new("/"), &error) })
+}
+
+/// Keeps the kernel's own threads for this ring on `cpus` (anywhere when empty): cold reads that block run there,
+/// and pages lie on the node of the thread that reads them first.
+pub(super) fn pin_workers(ring: &IoUring, cpus: &[u32]) {
+    let Some(set) = affinity::cpu_set(cpus) else { return };
+    // Kernels before 5.14 have no such call; their workers stay on the node of the thread that submits.
+    let _ = ring.submitter().register_iowq_aff(&set);
 }
 
 /// What every multishot message receive passes: room for the sender's address and control messages.

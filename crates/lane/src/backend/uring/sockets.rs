@@ -67,6 +67,14 @@ impl Sockets {
         removed
     }
 
+    /// Whether the stream is as it was accepted: nothing arrived, nothing asked of the kernel.
+    pub(super) fn is_untouched(&mut self, fd: i32) -> bool {
+        self.get_mut(fd).is_some_and(|socket| {
+            let empty = matches!(&socket.arrived, Arrived::Bytes(queue) if queue.is_empty());
+            empty && socket.receive == Receive::Off && socket.error.is_none()
+        })
+    }
+
     pub(super) fn get_mut(&mut self, fd: i32) -> Option<&mut Socket> {
         self.slots.get_mut(usize::try_from(fd).ok()?)?.as_deref_mut()
     }
@@ -102,6 +110,7 @@ impl From<SocketKind> for Arrived {
         match kind {
             SocketKind::Listener => Self::Connections(VecDeque::new()),
             SocketKind::Udp => Self::Datagrams(VecDeque::new()),
+            SocketKind::Stream => Self::Bytes(VecDeque::new()),
         }
     }
 }

@@ -118,8 +118,18 @@ impl Group {
     /// Unlike plain SO_REUSEPORT, an address that anyone else holds is refused: two servers would each get half
     /// of the clients.
     pub fn open(config: GroupConfig, steering: Steering) -> Result<Self, GroupError> {
+        Self::open_for(config, steering, |_| true)
+    }
+
+    /// As [`open`](Self::open), with sockets for some lanes only; the others may get theirs by
+    /// [`restore`](Self::restore).
+    pub fn open_for(
+        config: GroupConfig,
+        steering: Steering,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Self, GroupError> {
         let mut group = Self { config, steering, members: Vec::new(), joined: false };
-        for lane in 0..group.steering.lane_count() {
+        for lane in (0..group.steering.lane_count()).filter(|&lane| wanted(lane)) {
             group.join(lane)?;
         }
         group.attach()?;
@@ -170,14 +180,16 @@ impl Group {
     /// `remove` can be called again.
     pub fn remove(&mut self, lane: usize) -> Result<(), GroupError> {
         let position = self.position(lane)?;
-        // Until the new program is attached nothing may be sent to the place that another socket moves into.
         self.members[position].slot.draining = true;
-        self.attach()?;
+        match self.config.transport {
+            Transport::Tcp { .. } => self.attach_around_last()?,
+            Transport::Rx => self.attach()?,
+        }
         let member = &mut self.members[position];
         if let Some(socket) = member.socket.take()
             && matches!(self.config.transport, Transport::Tcp { .. })
         {
-            socket.shutdown(Shutdown::Both).map_err(|source| self.failed("shut down", source))?;
+            shut(&socket).map_err(|source| self.failed("shut down", source))?;
         }
         if self.config.transport == Transport::Rx
             && !presence::wait_until_closed(self.members[position].inode)
@@ -203,6 +215,51 @@ impl Group {
             Err(error) => return Err(error),
         }
         self.attach()
+    }
+
+    /// Finds TCP listeners that something else has closed (`ss --kill`, a defect) and opens new ones in their place.
+    /// Returns the lanes whose socket is a new one and who need its descriptor.
+    ///
+    /// One that died leaves an order that is known. Where several did, it depends on who was first, which nobody
+    /// can tell; then every socket but one is replaced, and connections that wait in those are reset.
+    pub fn repair(&mut self) -> Result<Vec<usize>, GroupError> {
+        if self.config.transport == Transport::Rx {
+            return Ok(Vec::new());
+        }
+        let died = |member: &Member| !member.socket.as_ref().is_some_and(is_listening);
+        let mut gone: Vec<usize> = Vec::new();
+        match self.members.iter().filter(|member| died(member)).count() {
+            0 => return Ok(gone),
+            1 => {
+                let position = self.members.iter().position(died).expect("one was counted");
+                gone.push(self.members.swap_remove(position).slot.lane);
+            }
+            _ => {
+                let survivor = self.members.iter().position(|member| !died(member)).unwrap_or(usize::MAX);
+                for (position, member) in std::mem::take(&mut self.members).into_iter().enumerate() {
+                    if position == survivor {
+                        self.members.push(member);
+                        continue;
+                    }
+                    gone.push(member.slot.lane);
+                    if let Some(socket) = &member.socket {
+                        shut(socket).map_err(|source| self.failed("shut down", source))?;
+                    }
+                }
+            }
+        }
+        // The rest is steered right at once, whatever becomes of the new sockets.
+        self.attach()?;
+        for &lane in &gone {
+            self.join(lane)?;
+        }
+        self.attach()?;
+        Ok(gone)
+    }
+
+    /// Whether a lane has a socket here that takes new work.
+    pub fn takes(&self, lane: usize) -> bool {
+        self.position(lane).is_ok_and(|position| !self.members[position].slot.draining)
     }
 
     /// Replaces which NICs belong to which silo, after a link changed. The lanes must stay the same.
@@ -282,9 +339,31 @@ impl Group {
         attached.map_err(|source| GroupError::Attach { address, source })
     }
 
+    /// Until the program that follows a removal is attached, nothing may be sent to the place that the last socket
+    /// moves into, nor to the place it has now.
+    fn attach_around_last(&mut self) -> Result<(), GroupError> {
+        let last = self.members.len() - 1;
+        let drains = std::mem::replace(&mut self.members[last].slot.draining, true);
+        let attached = self.attach();
+        self.members[last].slot.draining = drains;
+        attached
+    }
+
     fn failed(&self, call: &'static str, source: io::Error) -> GroupError {
         GroupError::Socket { call, address: self.config.address, source }
     }
+}
+
+/// Ends a listener, though lanes hold descriptors of it. One that has ended already is no error.
+fn shut(listener: &Socket) -> io::Result<()> {
+    match listener.shutdown(Shutdown::Both) {
+        Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+        other => other,
+    }
+}
+
+fn is_listening(socket: &Socket) -> bool {
+    socket.is_listener().unwrap_or(false)
 }
 
 impl fmt::Debug for Group {
