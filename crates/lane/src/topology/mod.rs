@@ -8,8 +8,10 @@ mod cpu;
 mod cpuset;
 mod display;
 mod irq;
+mod napi;
 mod nic;
 mod node;
+mod origin;
 mod sysfs;
 pub(crate) mod table;
 
@@ -19,8 +21,10 @@ pub use block::BlockDevice;
 pub use cpu::Cpu;
 pub use cpuset::{CpuSet, ParseCpuSetError};
 pub use irq::Irq;
+pub use napi::{Napi, napis};
 pub use nic::{Nic, NicKind, RxQueue, TxQueue};
 pub use node::{HugePages, Node};
+pub use origin::{Evidence, Origins};
 pub(crate) use sysfs::Tree;
 
 /// One machine: what is where. All vectors are sorted by id (nodes, CPUs), interface index (NICs) or name (disks).

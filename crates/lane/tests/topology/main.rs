@@ -2,6 +2,7 @@
 
 mod fixture;
 mod layout;
+mod origin;
 mod probe;
 
 use fixture::{EIGHT_NODES, Machine, ONE_NODE, TWO_NODES};
