@@ -1,4 +1,4 @@
-//! Tasks of this repository: `cargo xtask test`, `cargo xtask ci`, `cargo xtask compare http`.
+//! Tasks of this repository: `cargo xtask test`, `cargo xtask ci`, `cargo xtask compare http`, `cargo xtask lab NAME`.
 
 use std::process::ExitCode;
 
@@ -9,6 +9,7 @@ mod compare;
 mod counts;
 mod cpu;
 mod idle;
+mod lab;
 mod packages;
 mod process;
 mod server;
@@ -34,6 +35,11 @@ enum Task {
     Counts(counts::Args),
     /// Measure what an idle keep-alive connection costs in memory
     Idle(idle::Args),
+    /// Boot guests with other kernels and machines, and run scenarios inside
+    Lab(lab::Args),
+    /// A scenario's part inside a guest
+    #[command(hide = true)]
+    LabGuest(lab::guest::Args),
 }
 
 fn main() -> ExitCode {
@@ -43,6 +49,8 @@ fn main() -> ExitCode {
         Task::Compare(args) => compare::run(&args),
         Task::Counts(args) => counts::run(&args),
         Task::Idle(args) => idle::run(&args),
+        Task::Lab(args) => lab::run(&args),
+        Task::LabGuest(args) => lab::guest::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -24,6 +24,13 @@ pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "openssl"];
 /// For `cargo xtask counts`.
 pub(crate) const COUNTS: &[&str] = &["valgrind"];
 
+/// For `cargo xtask lab`: the machine, the first file system, and what every scenario uses inside.
+pub(crate) const LAB: &[&str] =
+    &["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2", "e2fsprogs", "ethtool", "curl"];
+
+/// What of it must be there before a guest can be booted.
+pub(crate) const LAB_PROGRAMS: &[&str] = &["qemu-system-x86_64", "busybox", "cpio", "depmod", "dpkg-deb"];
+
 /// Installs those of `packages` that are missing.
 pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
     let missing: Vec<&str> = packages.iter().copied().filter(|package| !is_installed(package)).collect();

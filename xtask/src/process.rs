@@ -40,8 +40,19 @@ pub(crate) fn root() -> &'static Path {
 /// Builds the release binary and says where it is.
 pub(crate) fn release_binary() -> anyhow::Result<PathBuf> {
     run("cargo", &["build", "--release", "--package", "linerate"])?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    Ok(root().join(target).join("release/linerate"))
+    Ok(target().join("release/linerate"))
+}
+
+/// Where cargo builds.
+pub(crate) fn target() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
+    root().join(target)
+}
+
+/// Whether a program can be started by its name.
+pub(crate) fn is_program(name: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).chain([PathBuf::from("/sbin")]).any(|dir| dir.join(name).is_file())
 }
 
 /// A server that is killed when its owner goes.

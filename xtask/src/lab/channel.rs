@@ -1,0 +1,79 @@
+//! What guests and host say to each other, one JSON object a line, over a virtio serial port.
+
+use std::io::{BufRead, BufReader, Write};
+
+use anyhow::{Context, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// From a guest.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub(crate) enum FromGuest {
+    /// It is up; the scenario begins.
+    Ready,
+    /// For the person who watches.
+    Note { text: String },
+    /// For the report.
+    Figure { name: String, value: f64, unit: String },
+    /// Pull or plug the cable of a card. Answered.
+    Carrier { nic: String, up: bool },
+    /// Tell the other guests that something has happened.
+    Signal { event: String },
+    /// Wait for such an event. Answered once it has happened.
+    Await { event: String },
+    /// The scenario passed.
+    Passed,
+    /// It did not.
+    Failed { error: String },
+}
+
+/// From the host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "say", rename_all = "snake_case")]
+pub(crate) enum FromHost {
+    /// The request was carried out.
+    Done,
+    /// It could not be.
+    Refused { error: String },
+}
+
+/// One end.
+pub(crate) struct Channel<R, W> {
+    reader: BufReader<R>,
+    writer: W,
+}
+
+impl<R: std::io::Read, W: Write> Channel<R, W> {
+    pub(crate) fn new(reader: R, writer: W) -> Self {
+        Self { reader: BufReader::new(reader), writer }
+    }
+
+    pub(crate) fn say(&mut self, message: &impl Serialize) -> anyhow::Result<()> {
+        let mut line = serde_json::to_string(message)?;
+        line.push('\n');
+        self.writer.write_all(line.as_bytes()).context("the other end is gone")?;
+        self.writer.flush().context("the other end is gone")
+    }
+
+    /// `None` when the other end has closed.
+    pub(crate) fn hear<M: DeserializeOwned>(&mut self) -> anyhow::Result<Option<M>> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        serde_json::from_str(&line).map(Some).with_context(|| format!("not understood: {line:?}"))
+    }
+}
+
+impl<R: std::io::Read, W: Write> Channel<R, W> {
+    /// Says it and waits for the answer; for guests.
+    pub(crate) fn ask(&mut self, message: &FromGuest) -> anyhow::Result<()> {
+        self.say(message)?;
+        match self.hear()? {
+            Some(FromHost::Done) => Ok(()),
+            Some(FromHost::Refused { error }) => bail!("{error}"),
+            None => bail!("the host is gone"),
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Cards, addresses and network namespaces inside a guest.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+use super::{modprobe, wait_for};
+use crate::lab::machine::Machine;
+use crate::process;
+
+/// Gives every card the name the scenario knows it by, and brings `lo` up.
+pub(super) fn name_cards(machine: &Machine) -> anyhow::Result<()> {
+    modprobe(&["virtio_net", "vmxnet3"])?;
+    ip("link set lo up")?;
+    for (index, nic) in machine.nics.iter().enumerate() {
+        let mac = machine.mac(index);
+        let found = wait_for(nic.name, || {
+            let cards = std::fs::read_dir("/sys/class/net").ok()?.filter_map(Result::ok);
+            let mut cards = cards.map(|card| card.file_name().to_string_lossy().into_owned());
+            cards.find(|card| {
+                let address = Path::new("/sys/class/net").join(card).join("address");
+                std::fs::read_to_string(address).is_ok_and(|address| address.trim() == mac)
+            })
+        })?;
+        ip(&format!("link set {found} name {}", nic.name))?;
+    }
+    Ok(())
+}
+
+/// `ip` with these words.
+pub(crate) fn ip(words: &str) -> anyhow::Result<String> {
+    let args: Vec<&str> = words.split_whitespace().collect();
+    process::output("ip", &args).with_context(|| format!("ip {words}"))
+}
+
+/// A network namespace, gone with the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Namespace(&'static str);
+
+impl Namespace {
+    pub(crate) fn new(name: &'static str) -> anyhow::Result<Self> {
+        ip(&format!("netns add {name}"))?;
+        let namespace = Self(name);
+        namespace.ip("link set lo up")?;
+        Ok(namespace)
+    }
+
+    /// Moves a card into it and gives it an address, such as `10.0.0.2/24`.
+    pub(crate) fn take(self, nic: &str, address: &str) -> anyhow::Result<()> {
+        ip(&format!("link set {nic} netns {}", self.0))?;
+        self.ip(&format!("addr add {address} dev {nic}"))?;
+        self.ip(&format!("link set {nic} up"))?;
+        Ok(())
+    }
+
+    /// `ip` inside it.
+    pub(crate) fn ip(self, words: &str) -> anyhow::Result<String> {
+        ip(&format!("-n {} {words}", self.0))
+    }
+
+    /// A program inside it.
+    pub(crate) fn command(self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", self.0, program]);
+        command
+    }
+
+    /// Runs `work` on a thread of its own inside it: sockets it opens belong to the namespace.
+    pub(crate) fn within<T: Send>(
+        self,
+        work: impl FnOnce() -> anyhow::Result<T> + Send,
+    ) -> anyhow::Result<T> {
+        let enter = move || {
+            let file = std::fs::File::open(Path::new("/run/netns").join(self.0))?;
+            let kind = rustix::thread::LinkNameSpaceType::Network;
+            rustix::thread::move_into_link_name_space(file.as_fd(), Some(kind))?;
+            work()
+        };
+        std::thread::scope(|scope| match scope.spawn(enter).join() {
+            Ok(outcome) => outcome,
+            Err(_) => bail!("a thread inside the namespace panicked"),
+        })
+    }
+}
+
+/// Gives a card an address and brings it up.
+pub(crate) fn set_up(nic: &str, address: &str) -> anyhow::Result<()> {
+    ip(&format!("addr add {address} dev {nic}"))?;
+    ip(&format!("link set {nic} up"))?;
+    Ok(())
+}
+
+/// A counter of a card, such as `tx_packets`.
+pub(crate) fn statistic(nic: &str, name: &str) -> anyhow::Result<u64> {
+    let path = Path::new("/sys/class/net").join(nic).join("statistics").join(name);
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(text.trim().parse()?)
+}

@@ -1,0 +1,210 @@
+//! A scenario from outside: its guests are started, listened to, and ended.
+
+use std::collections::BTreeSet;
+use std::io::{empty, sink};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use super::channel::{Channel, FromGuest, FromHost};
+use super::kernel::Kernel;
+use super::machine::{Machine, Wires};
+use super::qemu::{Boot, Guest, Terminal};
+use super::report::{Figure, Report};
+use super::scenario::Scenario;
+use super::{BOOT_LIMIT, Binaries, Options, initrd};
+
+/// Boots the scenario's guests and waits for the end.
+pub(crate) fn run(
+    scenario: &'static dyn Scenario,
+    kernel: &Kernel,
+    binaries: &Binaries,
+    options: Options,
+) -> Report {
+    let started = Instant::now();
+    let mut report = Report::new(scenario.name(), &kernel.version);
+    if !options.json {
+        eprintln!("lab: {} on {}: {}", scenario.name(), kernel.version, scenario.about());
+    }
+    let machines = scenario.machines();
+    let consoles: Vec<PathBuf> = machines.iter().map(|machine| console(scenario, machine, kernel)).collect();
+    let outcome =
+        start(scenario, &machines, &consoles, kernel, binaries, options).and_then(|(guests, work)| {
+            let mut lab = Lab::new(guests, options, &mut report)?;
+            let outcome = lab.watch(scenario.limit());
+            drop((lab, work));
+            outcome
+        });
+    report.took(started.elapsed());
+    match outcome {
+        Ok(()) => consoles.iter().for_each(|console| {
+            // Only a failure needs them.
+            let _ = std::fs::remove_file(console);
+            let _ = std::fs::remove_file(console.with_extension("qemu"));
+        }),
+        Err(error) => {
+            report.error = Some(format!("{error:#}"));
+            report.consoles = consoles;
+        }
+    }
+    report
+}
+
+fn console(scenario: &dyn Scenario, machine: &Machine, kernel: &Kernel) -> PathBuf {
+    let file = format!("{}-{}-{}.console", scenario.name(), machine.name, kernel.version);
+    super::directory().join(file)
+}
+
+fn start(
+    scenario: &dyn Scenario,
+    machines: &[Machine],
+    consoles: &[PathBuf],
+    kernel: &Kernel,
+    binaries: &Binaries,
+    options: Options,
+) -> anyhow::Result<(Vec<Guest>, tempfile::TempDir)> {
+    std::fs::create_dir_all(super::directory())?;
+    let work = tempfile::tempdir()?;
+    let wires = Wires::new(machines, work.path());
+    let linerate = path_text(&binaries.linerate)?;
+    let mut guests = Vec::new();
+    for (machine, console) in machines.iter().zip(consoles) {
+        let initrd = work.path().join(format!("{}.initrd", machine.name));
+        let mut args = vec!["lab-guest", scenario.name(), machine.name, "--linerate", linerate];
+        args.extend(options.shell.then_some("--shell"));
+        initrd::write(&initrd, kernel, &binaries.agent, &args)?;
+        let terminal = match options {
+            Options { shell: true, .. } if guests.is_empty() => Terminal::Connected,
+            Options { console: true, .. } => Terminal::Shown,
+            _ => Terminal::Hidden,
+        };
+        let boot =
+            Boot { machine, wires: &wires, kernel, initrd: &initrd, work: work.path(), console, terminal };
+        guests.push(Guest::start(&boot).with_context(|| format!("guest {}", machine.name))?);
+    }
+    Ok((guests, work))
+}
+
+fn path_text(path: &Path) -> anyhow::Result<&str> {
+    path.to_str().context("the path of the program is not UTF-8")
+}
+
+/// The guests of one run, and what they have told each other.
+struct Lab<'a> {
+    guests: Vec<Guest>,
+    answers: Vec<Channel<std::io::Empty, UnixStream>>,
+    heard: Receiver<(usize, Heard)>,
+    events: BTreeSet<String>,
+    waiting: Vec<(usize, String)>,
+    options: Options,
+    report: &'a mut Report,
+}
+
+enum Heard {
+    Said(FromGuest),
+    Closed,
+}
+
+impl<'a> Lab<'a> {
+    fn new(guests: Vec<Guest>, options: Options, report: &'a mut Report) -> anyhow::Result<Self> {
+        let (tell, heard) = channel();
+        let mut answers = Vec::new();
+        for (index, guest) in guests.iter().enumerate() {
+            let (stream, tell) = (guest.channel()?, tell.clone());
+            answers.push(Channel::new(empty(), guest.channel()?));
+            std::thread::spawn(move || listen(index, stream, &tell));
+        }
+        let (events, waiting) = (BTreeSet::new(), Vec::new());
+        Ok(Self { guests, answers, heard, events, waiting, options, report })
+    }
+
+    /// Until every guest has passed, one has failed, or time is up.
+    fn watch(&mut self, limit: Duration) -> anyhow::Result<()> {
+        let started = Instant::now();
+        let (mut ready, mut passed) = (0, 0);
+        while passed < self.guests.len() {
+            let limit = if self.options.shell { NO_LIMIT } else { limit };
+            let limit = if ready < self.guests.len() { limit.min(BOOT_LIMIT) } else { limit };
+            let left = (started + limit).saturating_duration_since(Instant::now());
+            let (guest, heard) = match self.heard.recv_timeout(left) {
+                Ok(heard) => heard,
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    bail!("killed after {} s\n    | {}", limit.as_secs(), self.consoles());
+                }
+            };
+            match heard {
+                Heard::Said(FromGuest::Ready) => ready += 1,
+                Heard::Said(FromGuest::Passed) => passed += 1,
+                Heard::Said(FromGuest::Failed { error }) => bail!("{error}"),
+                Heard::Said(other) => self.obey(guest, other)?,
+                Heard::Closed if self.options.shell => return Ok(()),
+                Heard::Closed => {
+                    self.guests[guest].wait(Duration::from_secs(2));
+                    bail!("the guest ended without a word\n    | {}", self.consoles());
+                }
+            }
+        }
+        // They turn themselves off; a console is complete only then.
+        for guest in &mut self.guests {
+            guest.wait(Duration::from_secs(5));
+        }
+        Ok(())
+    }
+
+    fn obey(&mut self, guest: usize, message: FromGuest) -> anyhow::Result<()> {
+        match message {
+            FromGuest::Note { text } if self.options.json => eprintln!("{text}"),
+            FromGuest::Note { text } => println!("    {text}"),
+            FromGuest::Figure { name, value, unit } => self.report.figures.push(Figure { name, value, unit }),
+            FromGuest::Carrier { nic, up } => {
+                let answer = match self.guests[guest].set_carrier(&nic, up) {
+                    Ok(()) => FromHost::Done,
+                    Err(error) => FromHost::Refused { error: format!("{error:#}") },
+                };
+                self.answers[guest].say(&answer)?;
+            }
+            FromGuest::Signal { event } => {
+                self.events.insert(event);
+                self.wake()?;
+            }
+            FromGuest::Await { event } => {
+                self.waiting.push((guest, event));
+                self.wake()?;
+            }
+            FromGuest::Ready | FromGuest::Passed | FromGuest::Failed { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Answers those whose event has come.
+    fn wake(&mut self) -> anyhow::Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (come, waiting) = waiting.into_iter().partition(|(_, event)| self.events.contains(event));
+        self.waiting = waiting;
+        come.into_iter().try_for_each(|(guest, _)| self.answers[guest].say(&FromHost::Done))
+    }
+
+    fn consoles(&self) -> String {
+        let tails = self.guests.iter().map(|guest| guest.console_tail(CONSOLE_LINES));
+        tails.collect::<Vec<_>>().join("\n    | ")
+    }
+}
+
+fn listen(guest: usize, stream: UnixStream, tell: &Sender<(usize, Heard)>) {
+    let mut channel = Channel::new(stream, sink());
+    // What is not understood ends the run as an end without a word does.
+    while let Ok(Some(message)) = channel.hear() {
+        if tell.send((guest, Heard::Said(message))).is_err() {
+            return;
+        }
+    }
+    // Nobody listens any more after the end of a run.
+    let _ = tell.send((guest, Heard::Closed));
+}
+
+const CONSOLE_LINES: usize = 15;
+/// A person works in the guest.
+const NO_LIMIT: Duration = Duration::from_secs(24 * 3600);

@@ -1,0 +1,65 @@
+//! What can be shown in the lab: one file each. A scenario is data (its machines) and one function that runs
+//! inside every one of them, as root, with the host's files around it.
+
+use std::time::Duration;
+
+use anyhow::bail;
+
+use super::guest::Guest;
+use super::machine::Machine;
+
+mod numa_listeners;
+
+/// Every scenario, in the order `lab all` runs them.
+pub(crate) const ALL: &[&dyn Scenario] = &[&numa_listeners::NumaListeners];
+
+/// One scenario.
+pub(crate) trait Scenario: Sync {
+    /// As it is called on the command line.
+    fn name(&self) -> &'static str;
+
+    /// What it shows, in a line.
+    fn about(&self) -> &'static str;
+
+    /// The guests it needs; most need one.
+    fn machines(&self) -> Vec<Machine> {
+        vec![Machine::two_nodes()]
+    }
+
+    /// Debian packages whose programs it runs inside, besides those of the lab itself.
+    fn packages(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// It is killed after so long.
+    fn limit(&self) -> Duration {
+        Duration::from_secs(240)
+    }
+
+    /// Whether `cargo xtask test` runs it.
+    fn on_every_change(&self) -> bool {
+        false
+    }
+
+    /// Runs inside the guest; with several, in each of them, told apart by [`Guest::name`].
+    ///
+    /// # Errors
+    /// What did not hold.
+    fn run(&self, guest: &mut Guest) -> anyhow::Result<()>;
+}
+
+/// The scenarios of these names; `all` stands for each.
+pub(crate) fn choose(names: &[String]) -> anyhow::Result<Vec<&'static dyn Scenario>> {
+    let mut chosen: Vec<&'static dyn Scenario> = Vec::new();
+    for name in names {
+        if name == "all" {
+            chosen.extend(ALL);
+            continue;
+        }
+        match ALL.iter().find(|scenario| scenario.name() == name) {
+            Some(scenario) => chosen.push(*scenario),
+            None => bail!("no scenario {name}; `cargo xtask lab list` names them"),
+        }
+    }
+    Ok(chosen)
+}
