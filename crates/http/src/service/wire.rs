@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lane::backend::SocketOption;
 use lane::buffer::{Buf, BufClass};
 use lane::net::TcpStream;
 use lane::net::tcp::SentFile;
@@ -436,10 +435,10 @@ impl Wire {
             return;
         }
         let Ok(info) = CryptoInfo::new(keys) else { return };
-        match self.stream.set_option(SocketOption::KtlsTransmit(info.as_bytes())) {
+        match self.stream.set_tls_key(info.as_bytes()) {
             Ok(()) => tls.use_kernel_tx(false),
-            Err(error) => {
-                support.note_refusal(keys, &error);
+            Err(refusal) => {
+                support.note_refusal(keys, &refusal);
             }
         }
     }

@@ -5,6 +5,7 @@
 use std::io;
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, NONCE_LEN};
+use lane::socket::ktls::KtlsRefusal;
 use zeroize::Zeroizing;
 
 use super::error::TlsError;
@@ -107,6 +108,9 @@ pub enum UserSpaceReason {
     /// The kernel has TLS, but not this version and cipher.
     #[error("the kernel does not offer this TLS version and cipher")]
     NoCipher,
+    /// The client had ended its half of the connection by then.
+    #[error("the client has ended its half of the connection")]
+    NotConnected,
     /// A sandbox or another upper-layer protocol forbids it.
     #[error("the system call is refused")]
     Refused,
@@ -144,22 +148,18 @@ impl KtlsSupport {
 
     /// Notes why the kernel refused, and returns the reason to log.
     ///
-    /// The connection goes on in user space, whatever the error: a refused setsockopt changes nothing.
-    pub fn note_refusal(&mut self, keys: &TrafficKeys, error: &io::Error) -> UserSpaceReason {
-        const ENOENT: i32 = 2;
-        const EINVAL: i32 = 22;
-        const ENOPROTOOPT: i32 = 92;
-        const EOPNOTSUPP: i32 = 95;
-        const ENOTCONN: i32 = 107;
-        match error.raw_os_error() {
-            // The peer was faster: this says nothing about the next connection.
-            Some(ENOTCONN) => UserSpaceReason::Refused,
-            Some(ENOENT | ENOPROTOOPT) => *self.missing.insert(UserSpaceReason::NoModule),
-            Some(EINVAL | EOPNOTSUPP) => {
+    /// The connection goes on in user space, whatever the reason: a refused setsockopt changes nothing.
+    pub fn note_refusal(&mut self, keys: &TrafficKeys, refusal: &KtlsRefusal) -> UserSpaceReason {
+        match refusal {
+            KtlsRefusal::NoModule => *self.missing.insert(UserSpaceReason::NoModule),
+            KtlsRefusal::NoCipher => {
                 self.refused_ciphers |= cipher_bit(keys);
                 UserSpaceReason::NoCipher
             }
-            _ => *self.missing.insert(UserSpaceReason::Refused),
+            // These say nothing about the next connection: the peer was faster, or memory ran out.
+            KtlsRefusal::NotConnected | KtlsRefusal::KeyFixed => UserSpaceReason::NotConnected,
+            KtlsRefusal::Other(error) if error.kind() == io::ErrorKind::OutOfMemory => UserSpaceReason::Refused,
+            KtlsRefusal::Other(_) => *self.missing.insert(UserSpaceReason::Refused),
         }
     }
 }
@@ -249,15 +249,12 @@ mod tests {
         let (tls12, tls13) = (gcm256(TlsVersion::Tls12), gcm256(TlsVersion::Tls13));
         let mut support = KtlsSupport::new(KtlsPolicy::Auto);
         assert_eq!(support.should_try(&tls13), Ok(()));
-        let einval = io::Error::from_raw_os_error(libc::EINVAL);
-        assert_eq!(support.note_refusal(&tls13, &einval), UserSpaceReason::NoCipher);
+        assert_eq!(support.note_refusal(&tls13, &KtlsRefusal::NoCipher), UserSpaceReason::NoCipher);
         assert_eq!(support.should_try(&tls13), Err(UserSpaceReason::NoCipher));
         assert_eq!(support.should_try(&tls12), Ok(()));
-        let enotconn = io::Error::from_raw_os_error(libc::ENOTCONN);
-        support.note_refusal(&tls12, &enotconn);
+        support.note_refusal(&tls12, &KtlsRefusal::NotConnected);
         assert_eq!(support.should_try(&tls12), Ok(()));
-        let enoent = io::Error::from_raw_os_error(libc::ENOENT);
-        assert_eq!(support.note_refusal(&tls12, &enoent), UserSpaceReason::NoModule);
+        assert_eq!(support.note_refusal(&tls12, &KtlsRefusal::NoModule), UserSpaceReason::NoModule);
         assert_eq!(support.should_try(&tls12), Err(UserSpaceReason::NoModule));
         let off = KtlsSupport::new(KtlsPolicy::Off);
         assert_eq!(off.should_try(&tls12), Err(UserSpaceReason::Configured));

@@ -16,6 +16,7 @@ use std::time::{Instant, SystemTime};
 
 use crate::buffer::{Buf, RecvBuf};
 use crate::fs::{DirEntry, OpenHow, Stat, WatchEvent};
+use crate::socket::ktls::KtlsRefusal;
 
 pub mod sim;
 pub mod uring;
@@ -86,7 +87,18 @@ pub trait Backend {
     fn local_addr(&self, socket: Fd) -> io::Result<SocketAddr>;
 
     /// Sets a per-socket option.
-    fn set_option(&self, socket: Fd, option: SocketOption<'_>) -> io::Result<()>;
+    fn set_option(&self, socket: Fd, option: SocketOption) -> io::Result<()>;
+
+    /// Lets the kernel make the TLS records of a connected stream from now on, or gives it the next key; see
+    /// [`crate::socket::ktls::set_transmit_key`] for `crypto_info` and for what must be sent before.
+    fn set_ktls_key(&self, stream: Fd, crypto_info: &[u8]) -> Result<(), KtlsRefusal>;
+
+    /// Whether the kernel takes more than one key for a TLS stream.
+    fn can_change_ktls_key(&self) -> bool;
+
+    /// Sends `bytes` with control messages, laid out as [`crate::socket::control`] writes them; `Ok(None)` when
+    /// the stream takes nothing now.
+    fn try_send_control(&self, stream: Fd, bytes: &[u8], control: &[u8]) -> io::Result<Option<usize>>;
 
     /// Ends one or both directions of a stream.
     fn shutdown(&self, socket: Fd, how: std::net::Shutdown) -> io::Result<()>;
@@ -235,7 +247,7 @@ pub struct UdpOptions {
 
 /// Options of a live socket.
 #[derive(Clone, Copy, Debug)]
-pub enum SocketOption<'a> {
+pub enum SocketOption {
     /// Upper bound on the sending rate, bytes per second (SO_MAX_PACING_RATE).
     PacingRate(u64),
     /// Mark of every packet sent from now on, retransmitted ones too (SO_MARK); 0 takes it away. Needs CAP_NET_ADMIN.
@@ -244,8 +256,6 @@ pub enum SocketOption<'a> {
     NoDelay(bool),
     /// Kernel send buffer, bytes.
     SendBuffer(usize),
-    /// Hand transmit encryption to the kernel: the `crypto_info` bytes for SOL_TLS/TLS_TX.
-    KtlsTransmit(&'a [u8]),
     /// Close by reset: unsent bytes are dropped and the peer learns the transfer failed (SO_LINGER 0).
     ResetOnClose,
 }

@@ -11,6 +11,8 @@ use crate::context;
 use crate::descriptor::Descriptor;
 use crate::fs::File;
 use crate::op::OpFuture;
+use crate::socket::control::{CONTROL_BYTES, ControlWriter};
+use crate::socket::ktls::{self, KtlsRefusal};
 
 /// A listening socket.
 #[derive(Debug)]
@@ -198,6 +200,28 @@ impl TcpStream {
         Ok(SentFile::All)
     }
 
+    /// Lets the kernel make the TLS records of this stream from now on, or gives it the next key; see
+    /// [`ktls::set_transmit_key`]. What is sent is then plaintext, each call's bytes as one record or more.
+    pub fn set_tls_key(&self, crypto_info: &[u8]) -> Result<(), KtlsRefusal> {
+        context::with(|lane| lane.backend().set_ktls_key(self.fd.fd(), crypto_info))
+    }
+
+    /// Sends a record that is not application data on a stream with kernel TLS, whole; `false` when the socket
+    /// takes nothing now. What was sent before leaves in records of its own first.
+    pub fn try_send_record(&self, record_type: u8, payload: &[u8]) -> io::Result<bool> {
+        let mut bytes = [0; CONTROL_BYTES];
+        let mut control = ControlWriter::new(&mut bytes);
+        ktls::push_record_type(&mut control, record_type).map_err(io::Error::other)?;
+        let len = control.len();
+        let control = &bytes[..len];
+        match context::with(|lane| lane.backend().try_send_control(self.fd.fd(), payload, control))? {
+            Some(sent) if sent == payload.len() => Ok(true),
+            // The rest would be a second record: half an alert each.
+            Some(_) => Err(io::ErrorKind::WriteZero.into()),
+            None => Ok(false),
+        }
+    }
+
     /// Waits until the socket takes bytes again.
     pub async fn writable(&self) -> io::Result<()> {
         match OpFuture::submit(Op::Ready { socket: self.fd.fd(), writable: true }).await {
@@ -212,7 +236,7 @@ impl TcpStream {
     }
 
     /// Sets an option.
-    pub fn set_option(&self, option: SocketOption<'_>) -> io::Result<()> {
+    pub fn set_option(&self, option: SocketOption) -> io::Result<()> {
         context::with(|lane| lane.backend().set_option(self.fd.fd(), option))
     }
 

@@ -7,13 +7,37 @@ use crate::socket::reuseport::{Group, GroupConfig, Steering, Transport};
 use crate::socket::{gro, gso, ktls};
 
 pub(super) fn all() -> Vec<Finding> {
-    vec![kernel_tls(), udp_segmentation(), udp_joining(), listener_selection()]
+    vec![kernel_tls(), kernel_tls_keys(), udp_segmentation(), udp_joining(), listener_selection()]
 }
 
 fn kernel_tls() -> Finding {
     let advice = "modprobe tls, and the line `tls` in /etc/modules-load.d/linerate.conf, where the kernel has the \
                   module; until then records are made in user space and files are copied once more";
     feature("kernel TLS", ktls::is_available(), advice)
+}
+
+/// Whether clients may ask for new keys. Without the module there is nothing to ask.
+fn kernel_tls_keys() -> Finding {
+    let name = "kernel TLS key change";
+    let wanted = "works (Linux 6.14)";
+    let (found, verdict, advice) = match (ktls::is_available(), ktls::can_change_key()) {
+        (Ok(true), Ok(true)) => return Finding::new(Area::Sockets, name, "works", wanted),
+        (Ok(true), Ok(false)) => (
+            "absent".to_owned(),
+            Verdict::Good,
+            "nothing to do: a connection whose client asks for a new key ends with close_notify and comes again;              Linux 6.14 changes the key instead",
+        ),
+        (Ok(true), Err(error)) => (
+            format!("not asked: {error}"),
+            Verdict::Warn,
+            "`ip link set lo up`: the question needs a connection on loopback",
+        ),
+        (Ok(false) | Err(_), _) => {
+            let found = "no kernel TLS";
+            return Finding::new(Area::Sockets, name, found, wanted);
+        }
+    };
+    Finding::new(Area::Sockets, name, found, wanted).unless(false, verdict, advice)
 }
 
 fn udp_segmentation() -> Finding {

@@ -8,6 +8,9 @@
 //! | length | level | kind  | n bytes of data | padding to a multiple of 8 |     length = 16 + n
 //! ```
 
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
 /// A buffer for what one datagram needs: segment size and source address, or what is told about a received one.
 pub const CONTROL_BYTES: usize = 128;
 
@@ -104,6 +107,29 @@ impl<'a> Iterator for ControlMessages<'a> {
         self.rest = self.rest.get(padded(length)..).unwrap_or_default();
         Some(ControlMessage { level, kind, data })
     }
+}
+
+/// Sends `bytes` and the control messages of the first `control.len()` bytes on a connected socket, with the flags
+/// of sendmsg(2).
+pub(crate) fn send_with_control(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    control: &[u8],
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    if !control.is_empty() {
+        message.msg_control = control.as_ptr().cast_mut().cast();
+        message.msg_controllen = control.len();
+    }
+    // SAFETY: `message` names one part and one control buffer, both alive until the call returns, and sendmsg only
+    // reads them.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, flags) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 const fn padded(length: usize) -> usize {

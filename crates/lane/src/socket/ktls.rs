@@ -1,26 +1,45 @@
 //! Kernel TLS, transmit side: after the handshake the kernel makes the records, so files go out by sendfile.
 
 use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
+
+use socket2::{Domain, Socket, Type};
 
 use super::control::{ControlFull, ControlWriter};
 use super::set_option_bytes;
 
-/// Hands the sending of TLS records on a connected TCP socket to the kernel.
+/// The kernel did not take a key. The socket is as it was: what is written to it goes out as before.
+#[derive(Debug, thiserror::Error)]
+pub enum KtlsRefusal {
+    /// TCP_ULP `tls` answered ENOENT.
+    #[error("the kernel has no TLS (CONFIG_TLS); where it is a module, `modprobe tls` loads it")]
+    NoModule,
+    /// The peer has ended the connection, or half of it: only an established one is taken.
+    #[error("kernel TLS needs an established connection")]
+    NotConnected,
+    /// TLS is there, but not this version and cipher.
+    #[error("the kernel's TLS lacks this cipher or version")]
+    NoCipher,
+    /// The socket has a key, and this kernel does not change keys (Linux before 6.14).
+    #[error("this kernel cannot change the key of a TLS socket; Linux 6.14 can")]
+    KeyFixed,
+    /// Memory ran out, or a sandbox forbids the call.
+    #[error("kernel TLS was refused: {0}")]
+    Other(#[source] io::Error),
+}
+
+/// Hands the sending of TLS records on a connected TCP socket to the kernel, or gives it the next key.
 ///
 /// `crypto_info` is one of the `tls12_crypto_info_*` structures of `linux/tls.h`: version, cipher, then IV, key,
-/// salt and record sequence of the next record. The kernel copies it; the caller clears its own copy.
-///
-/// # Errors
-/// `Unsupported` when the kernel has no TLS or not this cipher: send through user space instead. `NotConnected`
-/// before the connection is established. Anything else is a mistake in `crypto_info`.
-pub fn enable_transmit(socket: impl AsFd, crypto_info: &[u8]) -> io::Result<()> {
+/// salt and record sequence of the next record. The kernel copies it; the caller clears its own copy. Everything
+/// under an older key, the KeyUpdate record included, must have been written before.
+pub fn set_transmit_key(socket: impl AsFd, crypto_info: &[u8]) -> Result<(), KtlsRefusal> {
     let socket = socket.as_fd();
     match set_option_bytes(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls") {
         // EEXIST: enabled before.
-        Ok(()) => {}
-        Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
-        Err(error) => return Err(explain_protocol(error)),
+        Err(error) if error.raw_os_error() != Some(libc::EEXIST) => return Err(explain_protocol(error)),
+        _ => {}
     }
     set_option_bytes(socket, libc::SOL_TLS, libc::TLS_TX, crypto_info).map_err(explain_cipher)
 }
@@ -31,14 +50,31 @@ pub fn push_record_type(control: &mut ControlWriter<'_>, record_type: u8) -> Res
     control.push(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE, &[record_type])
 }
 
-/// Whether this kernel has TLS at all; loads its module when it may. Asks a connection of its own on loopback.
+/// Whether this kernel has TLS at all; loads its module when it may. Needs no network: a socket that is not
+/// connected is refused with ENOENT where the module is absent, and with ENOTCONN where it is there.
 pub fn is_available() -> io::Result<bool> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-    let client = std::net::TcpStream::connect(listener.local_addr()?)?;
-    match set_option_bytes(client.as_fd(), libc::IPPROTO_TCP, libc::TCP_ULP, b"tls") {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    match set_option_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls") {
         Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
-        Err(error) => Err(error),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOTCONN) => Ok(true),
+            // ENOPROTOOPT: older than TCP_ULP itself (4.13).
+            Some(libc::ENOENT | libc::ENOPROTOOPT) => Ok(false),
+            _ => Err(error),
+        },
+    }
+}
+
+/// Whether the kernel takes a second key for a TLS 1.3 socket (Linux 6.14). Asks a connection of its own, so the
+/// loopback interface must be up.
+pub fn can_change_key() -> io::Result<bool> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let client = TcpStream::connect(listener.local_addr()?)?;
+    let set = || set_transmit_key(&client, &TRIAL_KEY);
+    match set().and_then(|()| set()) {
+        Ok(()) => Ok(true),
+        Err(KtlsRefusal::Other(error)) => Err(error),
+        Err(_) => Ok(false),
     }
 }
 
@@ -63,56 +99,77 @@ pub fn upper_protocol(socket: impl AsFd) -> io::Result<Option<String>> {
     Ok((!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned()))
 }
 
-fn explain_protocol(error: io::Error) -> io::Error {
+fn explain_protocol(error: io::Error) -> KtlsRefusal {
     match error.raw_os_error() {
-        Some(libc::ENOENT) => io::Error::new(
-            io::ErrorKind::Unsupported,
-            "the kernel has no TLS (CONFIG_TLS); where it is a module, `modprobe tls` loads it",
-        ),
-        Some(libc::ENOTCONN) => {
-            io::Error::new(io::ErrorKind::NotConnected, "kernel TLS needs an established connection")
-        }
-        _ => error,
+        Some(libc::ENOENT | libc::ENOPROTOOPT) => KtlsRefusal::NoModule,
+        Some(libc::ENOTCONN) => KtlsRefusal::NotConnected,
+        _ => KtlsRefusal::Other(error),
     }
 }
 
-fn explain_cipher(error: io::Error) -> io::Error {
+fn explain_cipher(error: io::Error) -> KtlsRefusal {
     match error.raw_os_error() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => {
-            io::Error::new(io::ErrorKind::Unsupported, "the kernel's TLS lacks this cipher or version")
-        }
-        // Keys were set before, and this kernel does not change them (before 6.14).
-        Some(libc::EBUSY) => io::Error::new(io::ErrorKind::Unsupported, "this kernel cannot change TLS keys"),
-        _ => error,
+        // ENOENT: the kernel's crypto has no such algorithm. EINVAL: TLS does not know the number.
+        Some(libc::ENOENT | libc::EINVAL | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => KtlsRefusal::NoCipher,
+        Some(libc::EBUSY) => KtlsRefusal::KeyFixed,
+        Some(libc::ENOTCONN) => KtlsRefusal::NotConnected,
+        _ => KtlsRefusal::Other(error),
     }
 }
+
+/// AES-128-GCM for TLS 1.3 with a key of zeros: version, cipher 51, IV 8, key 16, salt 4, sequence 8.
+const TRIAL_KEY: [u8; 40] = {
+    let mut info = [0; 40];
+    let (version, cipher) = (0x0304_u16.to_ne_bytes(), 51_u16.to_ne_bytes());
+    (info[0], info[1], info[2], info[3]) = (version[0], version[1], cipher[0], cipher[1]);
+    info
+};
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
-
     use super::*;
 
-    /// AES-128-GCM for TLS 1.3: version, cipher 51, IV 8, key 16, salt 4, sequence 8.
-    fn aes_128_gcm() -> Vec<u8> {
-        let mut info = [0x0304u16.to_ne_bytes(), 51u16.to_ne_bytes()].concat();
-        info.resize(40, 7);
-        info
+    fn connection() -> (TcpListener, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (listener, client)
     }
 
     #[test]
-    fn transmit_is_enabled_or_refused_as_unsupported() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let enabled = enable_transmit(&client, &aes_128_gcm());
+    fn key_is_taken_or_the_missing_module_is_named() {
+        let (_listener, client) = connection();
+        let taken = set_transmit_key(&client, &TRIAL_KEY);
         if is_available().unwrap() {
-            enabled.unwrap();
+            taken.unwrap();
             assert_eq!(upper_protocol(&client).unwrap().as_deref(), Some("tls"));
         } else {
-            let error = enabled.unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-            assert!(error.to_string().contains("modprobe tls"), "{error}");
+            let refusal = taken.unwrap_err();
+            assert!(matches!(refusal, KtlsRefusal::NoModule), "{refusal}");
+            assert!(refusal.to_string().contains("modprobe tls"), "{refusal}");
             assert_eq!(upper_protocol(&client).unwrap(), None);
         }
+    }
+
+    #[test]
+    fn second_key_is_taken_or_refused_as_fixed() {
+        let (_listener, client) = connection();
+        if !is_available().unwrap() {
+            assert!(!can_change_key().unwrap());
+            return;
+        }
+        set_transmit_key(&client, &TRIAL_KEY).unwrap();
+        let second = set_transmit_key(&client, &TRIAL_KEY);
+        assert_eq!(second.is_ok(), can_change_key().unwrap());
+        assert!(matches!(second, Ok(()) | Err(KtlsRefusal::KeyFixed)));
+    }
+
+    #[test]
+    fn every_errno_has_its_refusal() {
+        let of = io::Error::from_raw_os_error;
+        assert!(matches!(explain_protocol(of(libc::ENOENT)), KtlsRefusal::NoModule));
+        assert!(matches!(explain_cipher(of(libc::ENOENT)), KtlsRefusal::NoCipher));
+        assert!(matches!(explain_cipher(of(libc::EBUSY)), KtlsRefusal::KeyFixed));
+        assert!(matches!(explain_protocol(of(libc::ENOTCONN)), KtlsRefusal::NotConnected));
+        assert!(matches!(explain_cipher(of(libc::ENOMEM)), KtlsRefusal::Other(_)));
     }
 }

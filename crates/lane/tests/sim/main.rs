@@ -3,6 +3,7 @@
 
 mod faults;
 mod fs;
+mod ktls;
 mod parity;
 mod tcp;
 mod udp;

@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
 use super::core::{Core, Descriptor, State, wall_clock};
-use super::net::{HostId, SocketId};
+use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::{
     Backend, Datagram, DatagramBatch, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park, SocketKind,
     SocketOption, UdpOptions, Unpark, Watch,
@@ -20,6 +20,7 @@ use crate::backend::{
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
 use crate::fs::{OpenHow, Stat, WatchEvent};
+use crate::socket::ktls::KtlsRefusal;
 
 /// One lane of one host.
 pub(super) struct SimBackend {
@@ -177,8 +178,23 @@ impl Backend for SimBackend {
         self.with_socket(socket, |state, socket| state.net.local_addr(socket))
     }
 
-    fn set_option(&self, socket: Fd, option: SocketOption<'_>) -> io::Result<()> {
+    fn set_option(&self, socket: Fd, option: SocketOption) -> io::Result<()> {
         self.with_socket(socket, |state, socket| state.net.set_option(socket, option))
+    }
+
+    fn set_ktls_key(&self, stream: Fd, crypto_info: &[u8]) -> Result<(), KtlsRefusal> {
+        let set = self.with_socket(stream, |state, socket| Ok(state.net.set_ktls_key(socket, crypto_info)));
+        set.map_err(KtlsRefusal::Other)?
+    }
+
+    fn can_change_ktls_key(&self) -> bool {
+        self.with(|state| state.net.config.tcp.kernel_tls.as_ref().is_some_and(KernelTls::can_change_key))
+    }
+
+    fn try_send_control(&self, stream: Fd, bytes: &[u8], control: &[u8]) -> io::Result<Option<usize>> {
+        self.count_sent(self.with_socket(stream, |state, socket| {
+            state.net.send_control(socket, bytes, control, &mut state.engine)
+        }))
     }
 
     fn shutdown(&self, socket: Fd, how: Shutdown) -> io::Result<()> {

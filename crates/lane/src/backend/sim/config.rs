@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
+use super::net::KernelTls;
 use crate::buffer::BufferCounts;
 
 /// A whole world. The default is a healthy network and disk with the timing of real ones: bytes arrive split
@@ -76,6 +77,8 @@ pub struct TcpConfig {
     pub reset: f64,
     /// How long a connection stands a partition before it is reset. Attempts to connect give up after it too.
     pub timeout: Duration,
+    /// What makes TLS records for streams that are given a key; `None` as in a kernel without the module.
+    pub kernel_tls: Option<KernelTls>,
 }
 
 /// Datagrams.
@@ -199,6 +202,7 @@ impl Default for TcpConfig {
             accept_error: 0.0,
             reset: 0.0,
             timeout: Duration::from_secs(120),
+            kernel_tls: None,
         }
     }
 }

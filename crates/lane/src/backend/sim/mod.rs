@@ -48,6 +48,6 @@ mod world;
 pub use self::config::{Config, FsConfig, LinkConfig, NetConfig, TcpConfig, UdpConfig};
 pub use self::fs::{Fs, Writer};
 pub use self::host::Host;
-pub use self::net::{Net, NetStats, Steered};
+pub use self::net::{KernelTls, Net, NetStats, RecordLayer, Steered};
 pub use self::seeds::seeds;
 pub use self::world::{Remains, World};

@@ -9,7 +9,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -31,6 +31,8 @@ use crate::counters::LaneCounters;
 use crate::fs::{OpenHow, Stat, WatchEvent};
 use crate::helper::HelperPool;
 use crate::socket;
+use crate::socket::control::send_with_control;
+use crate::socket::ktls::{self, KtlsRefusal};
 
 mod bufring;
 mod complete;
@@ -251,9 +253,36 @@ impl Backend for Uring {
         addr.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))
     }
 
-    fn set_option(&self, socket: Fd, option: SocketOption<'_>) -> io::Result<()> {
+    fn set_option(&self, socket: Fd, option: SocketOption) -> io::Result<()> {
         self.count_syscall();
         setup::set_option(self.borrow_fd(socket), option)
+    }
+
+    fn set_ktls_key(&self, stream: Fd, crypto_info: &[u8]) -> Result<(), KtlsRefusal> {
+        self.count_syscall();
+        ktls::set_transmit_key(self.borrow_fd(stream), crypto_info)?;
+        if let Some(socket) = self.sockets.borrow_mut().get_mut(stream.0) {
+            socket.kernel_tls = true;
+        }
+        Ok(())
+    }
+
+    fn can_change_ktls_key(&self) -> bool {
+        static ANSWER: OnceLock<bool> = OnceLock::new();
+        *ANSWER.get_or_init(|| ktls::can_change_key().unwrap_or(false))
+    }
+
+    fn try_send_control(&self, stream: Fd, bytes: &[u8], control: &[u8]) -> io::Result<Option<usize>> {
+        self.count_syscall();
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        match send_with_control(self.borrow_fd(stream), bytes, control, flags) {
+            Ok(n) => {
+                self.counters.bytes_out.add(n as u64);
+                Ok(Some(n))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     fn shutdown(&self, socket: Fd, how: Shutdown) -> io::Result<()> {

@@ -107,14 +107,13 @@ pub(super) fn stream_socket(peer: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-pub(super) fn set_option(fd: BorrowedFd<'_>, option: SocketOption<'_>) -> io::Result<()> {
+pub(super) fn set_option(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result<()> {
     let socket = SockRef::from(&fd);
     match option {
         SocketOption::PacingRate(rate) => crate::socket::pacing::set_max_rate(fd, rate),
         SocketOption::Mark(mark) => crate::socket::options::set_mark(fd, mark),
         SocketOption::NoDelay(on) => socket.set_tcp_nodelay(on),
         SocketOption::SendBuffer(bytes) => socket.set_send_buffer_size(bytes),
-        SocketOption::KtlsTransmit(crypto_info) => crate::socket::ktls::enable_transmit(fd, crypto_info),
         SocketOption::ResetOnClose => socket.set_linger(Some(Duration::ZERO)),
     }
 }

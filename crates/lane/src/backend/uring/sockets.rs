@@ -25,6 +25,8 @@ pub(super) struct Socket {
     /// Ends the stream, or one accept, once what arrived before is taken.
     pub(super) error: Option<io::Error>,
     pub(super) receive: Receive,
+    /// The kernel makes TLS records of what is sent.
+    pub(super) kernel_tls: bool,
 }
 
 /// What the kernel has handed over and nobody has taken.
@@ -50,8 +52,14 @@ pub(super) enum Receive {
 impl Sockets {
     pub(super) fn insert(&mut self, fd: i32, arrived: Arrived) {
         self.generation = (self.generation + 1) & GENERATION_MASK;
-        let socket =
-            Socket { generation: self.generation, arrived, waker: None, error: None, receive: Receive::Off };
+        let socket = Socket {
+            generation: self.generation,
+            arrived,
+            waker: None,
+            error: None,
+            receive: Receive::Off,
+            kernel_tls: false,
+        };
         let index = usize::try_from(fd).expect("descriptors are not negative");
         if index >= self.slots.len() {
             self.slots.resize_with(index + 1, || None);
@@ -82,6 +90,12 @@ impl Sockets {
     /// The socket a completion was meant for, unless it is gone or its number was reused.
     pub(super) fn of_completion(&mut self, index: u32, generation: u32) -> Option<&mut Socket> {
         self.slots.get_mut(index as usize)?.as_deref_mut().filter(|s| s.generation == generation)
+    }
+
+    /// Flags that make a ring send wait until all is sent. Kernel TLS refuses them (EOPNOTSUPP).
+    pub(super) fn wait_all(&mut self, fd: i32) -> libc::c_int {
+        let refused = self.get_mut(fd).is_some_and(|socket| socket.kernel_tls);
+        if refused { 0 } else { libc::MSG_WAITALL }
     }
 
     pub(super) fn len(&self) -> usize {

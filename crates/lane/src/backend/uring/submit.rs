@@ -22,13 +22,16 @@ pub(super) fn submit(uring: &Uring, op: Op) -> OpId {
             let Owned::Address(addr) = owned else { unreachable!("just made") };
             opcode::Connect::new(RingFd(socket.0), addr.as_ptr().cast(), addr.len()).build()
         }),
-        Op::Send { socket, buf, from, more } => uring.submit_with(Owned::Sent(buf), |owned| {
-            let Owned::Sent(buf) = owned else { unreachable!("just made") };
-            let bytes = &buf[from..];
-            let len = u32::try_from(bytes.len()).expect("buffers are far below 4 GiB");
-            let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL | if more { libc::MSG_MORE } else { 0 };
-            opcode::Send::new(RingFd(socket.0), bytes.as_ptr(), len).flags(flags).build()
-        }),
+        Op::Send { socket, buf, from, more } => {
+            let wait_all = uring.sockets.borrow_mut().wait_all(socket.0);
+            uring.submit_with(Owned::Sent(buf), |owned| {
+                let Owned::Sent(buf) = owned else { unreachable!("just made") };
+                let bytes = &buf[from..];
+                let len = u32::try_from(bytes.len()).expect("buffers are far below 4 GiB");
+                let flags = libc::MSG_NOSIGNAL | wait_all | if more { libc::MSG_MORE } else { 0 };
+                opcode::Send::new(RingFd(socket.0), bytes.as_ptr(), len).flags(flags).build()
+            })
+        }
         Op::Ready { socket, writable } => uring.submit_with(Owned::Nothing, |_| {
             let events = if writable { libc::POLLOUT } else { libc::POLLIN };
             opcode::PollAdd::new(RingFd(socket.0), u32::from(events.cast_unsigned())).build()

@@ -20,6 +20,7 @@ use self::udp::{Packet, UdpSocket};
 mod byte_queue;
 mod connect;
 mod control;
+mod ktls;
 mod link;
 mod nat;
 mod ports;
@@ -27,6 +28,7 @@ mod stream;
 mod udp;
 
 pub use self::control::{Net, NetStats};
+pub use self::ktls::{KernelTls, RecordLayer};
 pub use self::ports::Steered;
 
 /// Which host of a world.
@@ -210,7 +212,7 @@ impl Network {
         })?
     }
 
-    pub(super) fn set_option(&mut self, socket: SocketId, option: SocketOption<'_>) -> io::Result<()> {
+    pub(super) fn set_option(&mut self, socket: SocketId, option: SocketOption) -> io::Result<()> {
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else {
             return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
         };
@@ -220,8 +222,6 @@ impl Network {
             SocketOption::PacingRate(rate) => stream.pacing = Some(rate),
             SocketOption::SendBuffer(bytes) => stream.send_buffer = Some(bytes.max(SEND_BUFFER_MIN)),
             SocketOption::ResetOnClose => stream.reset_on_close = true,
-            // As a kernel without the tls module answers.
-            SocketOption::KtlsTransmit(_) => return Err(io::Error::from_raw_os_error(libc::ENOENT)),
         }
         self.apply_options(socket);
         Ok(())

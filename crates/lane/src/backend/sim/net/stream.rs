@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::byte_queue::ByteQueue;
 use super::link::{Links, time_for};
-use super::{ConnId, HostId, NetEvent};
+use super::{ConnId, HostId, NetEvent, RecordLayer};
 use crate::backend::sim::config::TcpConfig;
 use crate::backend::sim::engine::{Engine, Event};
 use crate::backend::sim::ops::OpKey;
@@ -54,6 +54,8 @@ pub(super) struct End {
     /// Closed by its owner.
     pub(super) detached: bool,
     pub(super) read_shut: bool,
+    /// Kernel TLS: what is sent becomes records.
+    pub(super) records: Option<Box<dyn RecordLayer>>,
 }
 
 /// One direction.
@@ -151,7 +153,13 @@ impl Conn {
         let mut left = take;
         for part in parts {
             let n = part.len().min(left);
-            flow.out.push(&part[..n]);
+            match &mut self.ends[side as usize].records {
+                None => flow.out.push(&part[..n]),
+                // What records add goes beyond the buffer's bound, as it does in Linux.
+                Some(records) => part[..n]
+                    .chunks(RECORD_BYTES_MAX)
+                    .for_each(|plain| flow.out.push(&records.seal(APPLICATION_DATA, plain))),
+            }
             left -= n;
         }
         flow.corked = more;
@@ -161,6 +169,16 @@ impl Conn {
             around.engine.after(CORK_MAX, Event::Net(NetEvent::Uncork { conn: around.id, side }));
         }
         Ok(Some(take))
+    }
+
+    /// Takes all of `bytes`, whatever the send buffer's bound.
+    pub(super) fn send_whole(&mut self, side: Side, bytes: &[u8], around: &mut Around<'_>) -> io::Result<()> {
+        self.check_sendable(side)?;
+        let flow = &mut self.flows[side as usize];
+        flow.out.push(bytes);
+        flow.corked = false;
+        self.pump(side, around);
+        Ok(())
     }
 
     /// Whether a send would take bytes or tell an error.
@@ -437,6 +455,7 @@ impl End {
             broken: false,
             detached: false,
             read_shut: false,
+            records: None,
         }
     }
 }
@@ -477,6 +496,9 @@ impl Flow {
     }
 }
 
+/// Plaintext of a TLS record, at most, and its content type for application data.
+const RECORD_BYTES_MAX: usize = 16 << 10;
+const APPLICATION_DATA: u8 = 23;
 /// Ethernet, IP and TCP headers of a segment, for links of limited width.
 const HEADERS: usize = 66;
 /// MSG_MORE holds bytes back no longer than this.
