@@ -124,8 +124,9 @@ impl<'a> Lab<'a> {
     /// Until every guest has passed, one has failed, or time is up.
     fn watch(&mut self, limit: Duration) -> anyhow::Result<()> {
         let started = Instant::now();
-        let (mut ready, mut passed) = (0, 0);
-        while passed < self.guests.len() {
+        let mut ready = 0;
+        let mut passed = BTreeSet::new();
+        while passed.len() < self.guests.len() {
             let limit = if self.options.shell { NO_LIMIT } else { limit };
             let limit = if ready < self.guests.len() { limit.min(BOOT_LIMIT) } else { limit };
             let left = (started + limit).saturating_duration_since(Instant::now());
@@ -137,9 +138,10 @@ impl<'a> Lab<'a> {
             };
             match heard {
                 Heard::Said(FromGuest::Ready) => ready += 1,
-                Heard::Said(FromGuest::Passed) => passed += 1,
+                Heard::Said(FromGuest::Passed) => _ = passed.insert(guest),
                 Heard::Said(FromGuest::Failed { error }) => bail!("{error}"),
                 Heard::Said(other) => self.obey(guest, other)?,
+                Heard::Closed if passed.contains(&guest) => {}
                 Heard::Closed if self.options.shell => return Ok(()),
                 Heard::Closed => {
                     self.guests[guest].wait(Duration::from_secs(2));

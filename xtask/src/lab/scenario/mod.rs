@@ -8,10 +8,11 @@ use anyhow::bail;
 use super::guest::Guest;
 use super::machine::Machine;
 
+mod long_link;
 mod numa_listeners;
 
 /// Every scenario, in the order `lab all` runs them.
-pub(crate) const ALL: &[&dyn Scenario] = &[&numa_listeners::NumaListeners];
+pub(crate) const ALL: &[&dyn Scenario] = &[&numa_listeners::NumaListeners, &long_link::LongLink];
 
 /// One scenario.
 pub(crate) trait Scenario: Sync {
