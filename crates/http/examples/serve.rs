@@ -24,7 +24,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let volume = Volume::open(&cache, &spec).expect("the directory can be opened");
         let mut site = Site::new(vec![Mount::new("/", volume, true)]);
         site.tls = certificates.map(|certificates| certificates.config);
-        let service = Service::new(site, Arc::new(HttpCounters::default()), None, KtlsPolicy::Auto, 1);
+        let service =
+            Service::new(site, Arc::new(HttpCounters::default()), None, KtlsPolicy::Auto, Arc::default(), 1);
         if let Some(address) = tls {
             let listener =
                 TcpListener::bind(address, &ListenOptions::default()).expect("the address is free");

@@ -64,7 +64,7 @@ pub(crate) async fn lane_main(mut boot: Boot) {
         Ok(site) => site,
         Err(error) => return tell(&boot.news, News::Failed(error.to_string())),
     };
-    let service = Service::new(site, counters, boot.log.take(), boot.ktls, boot.seed);
+    let service = Service::new(site, counters, boot.log.take(), boot.ktls, Arc::default(), boot.seed);
     let mut listening = Listening { service: Rc::clone(&service), tasks: HashMap::new() };
     if let Err(error) = listening.add(std::mem::take(&mut boot.listeners)) {
         return tell(&boot.news, News::Failed(error.to_string()));

@@ -26,9 +26,9 @@ use crate::response::{Answer, Persistence};
 use crate::tls::{Alpn, TlsError};
 
 /// Serves a connection to its end.
-pub(super) async fn serve_connection(service: &Rc<Service>, stream: TcpStream, role: Role) {
+pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, role: Role) {
     let site = service.site();
-    let mut wire = Wire::new(stream, &site.limits);
+    let mut wire = Wire::new(stream, service.ticket(), &site.limits);
     let mut inbox = Inbox::default();
     if role == Role::Tls {
         // What a connection is not doing while it is idle lies on the heap while it does it: the task of an
@@ -46,7 +46,10 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: TcpStream, r
             service.counters.abort(&abort);
             match abort {
                 // The answer is out; a reset could overtake it.
-                Abort::RequestBody => Box::pin(wire.close(&mut inbox)).await,
+                // So is all that was owed to a client whose key is at its end.
+                Abort::RequestBody | Abort::Tls(TlsError::KernelRekey | TlsError::KeyExhausted) => {
+                    Box::pin(wire.close(&mut inbox)).await;
+                }
                 Abort::Tls(_) => wire.send_alert().await,
                 _ => wire.reset(),
             }
@@ -171,6 +174,11 @@ async fn exchange(
     // closing makes clear where the next request begins (RFC 9110 10.1.1).
     let keep =
         head.keep_alive && body.is_ok() && !head.expect_continue && !at_limit && !service.is_draining();
+    let key_lasts = wire.key_lasts();
+    if keep && !key_lasts {
+        service.counters.closed_key_limit.increment();
+    }
+    let keep = keep && key_lasts;
     let persistence = match (keep, head.version) {
         (false, _) => Persistence::Close,
         (true, Version::Http10) => Persistence::KeepAliveSaid,

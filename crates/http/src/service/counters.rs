@@ -5,6 +5,7 @@ use lane::counters::Counter;
 use super::abort::Abort;
 use crate::refusal::Refusal;
 use crate::request::Method;
+use crate::tls::TlsError;
 
 lane::counter_block! {
     /// Connections, requests and refusals of one lane.
@@ -28,9 +29,15 @@ lane::counter_block! {
         count responses_3xx as responses [class = "3xx"]: "Responses by status class.",
         count responses_4xx as responses [class = "4xx"]: "Responses by status class.",
         count responses_5xx as responses [class = "5xx"]: "Responses by status class.",
+        count connections_remarked: "Open connections whose packet mark was changed because a link came or went.",
+        count marks_failed: "Connections whose packets could not be marked.",
+        count pacing_failed: "Connections whose rate could not be bounded.",
+        gauge egress_mark: "Mark of the packets that connections send; 0 for none.",
         count body_bytes: "Response body bytes handed to the network.",
         count closed_idle as closed [reason = "idle"]: "Connections closed by the server.",
         count closed_drain as closed [reason = "shutdown"]: "Connections closed by the server.",
+        count closed_key_update as closed [reason = "key_update"]: "Connections closed by the server.",
+        count closed_key_limit as closed [reason = "key_limit"]: "Connections closed by the server.",
         count closed_requests as closed [reason = "request_limit"]: "Connections closed by the server.",
         count aborted_peer as aborted [cause = "peer"]: "Connections that ended in the middle.",
         count aborted_tls as aborted [cause = "tls"]: "Connections that ended in the middle.",
@@ -95,6 +102,7 @@ impl HttpCounters {
     pub(super) fn abort(&self, abort: &Abort) {
         match abort {
             Abort::Io(_) | Abort::PeerClosed => &self.aborted_peer,
+            Abort::Tls(TlsError::KernelRekey) => &self.closed_key_update,
             Abort::Tls(_) => &self.aborted_tls,
             Abort::WriteStalled => &self.aborted_stalled,
             Abort::TooSlow => &self.aborted_slow,

@@ -13,7 +13,9 @@ use lane::time::{timeout_at, wall_clock};
 use slab::Slab;
 
 use super::connection::serve_connection;
+use super::connections::Connections;
 use super::counters::HttpCounters;
+use super::pacer::{Pacer, RateShare, Ticket};
 use super::site::Site;
 use super::small_files::SmallFiles;
 use crate::date;
@@ -43,6 +45,8 @@ pub struct Service {
     log: Option<RefCell<LaneLog>>,
     date: RefCell<date::DateCache>,
     random: Cell<u64>,
+    pacer: Rc<Pacer>,
+    connections: Connections,
     drain: Drain,
 }
 
@@ -51,19 +55,22 @@ pub struct Service {
 struct Drain {
     asked: Cell<bool>,
     waiting: RefCell<Slab<Waker>>,
-    connections: Cell<usize>,
     all_gone: RefCell<Option<Waker>>,
 }
 
 impl Service {
-    /// A service for the current lane. `seed` makes multipart boundaries differ between lanes and runs.
+    /// A service for the current lane, which sends no faster than `share` says, if it says anything. `seed` makes
+    /// multipart boundaries differ between lanes and runs.
     pub fn new(
         site: Site,
         counters: Arc<HttpCounters>,
         log: Option<LaneLog>,
         ktls: KtlsPolicy,
+        share: Arc<RateShare>,
         seed: u64,
     ) -> Rc<Self> {
+        let connections = Connections::default();
+        connections.set_pacing(site.pacing, &counters);
         Rc::new(Self {
             site: RefCell::new(Rc::new(site)),
             counters,
@@ -72,6 +79,8 @@ impl Service {
             log: log.map(RefCell::new),
             date: RefCell::default(),
             random: Cell::new(seed | 1),
+            pacer: Pacer::new(share),
+            connections,
             drain: Drain::default(),
         })
     }
@@ -94,9 +103,17 @@ impl Service {
         }
     }
 
-    /// Serves what `site` says from the next request of every connection on.
+    /// Serves what `site` says from the next request of every connection on. The rate of connections changes at
+    /// once, in the middle of transfers too.
     pub fn reload(&self, site: Site) {
+        self.connections.set_pacing(site.pacing, &self.counters);
         self.site.replace(Rc::new(site));
+    }
+
+    /// Marks the packets of all connections, open ones too (SO_MARK), for the machine's routes and filters to tell
+    /// which NIC they leave by; 0 takes the mark away.
+    pub fn set_mark(&self, mark: u32) {
+        self.connections.set_mark(mark, &self.counters);
     }
 
     /// Asks for shutdown: listeners stop, idle connections close, a request under way is answered and its
@@ -106,7 +123,7 @@ impl Service {
         let waiting = std::mem::take(&mut *self.drain.waiting.borrow_mut());
         waiting.into_iter().for_each(|(_, waker)| waker.wake());
         let all_gone = std::future::poll_fn(|cx| {
-            if self.drain.connections.get() == 0 {
+            if self.connections.len() == 0 {
                 return Poll::Ready(());
             }
             *self.drain.all_gone.borrow_mut() = Some(cx.waker().clone());
@@ -115,7 +132,7 @@ impl Service {
         // At the deadline the caller ends the lane, and with it what is left.
         let _ = timeout_at(deadline, all_gone).await;
         self.flush_log();
-        self.drain.connections.get()
+        self.connections.len()
     }
 
     /// Hands over what the access log has collected.
@@ -135,7 +152,7 @@ impl Service {
 
     /// Connections open.
     pub fn connections(&self) -> usize {
-        self.drain.connections.get()
+        self.connections.len()
     }
 
     pub(super) fn site(&self) -> Rc<Site> {
@@ -169,6 +186,11 @@ impl Service {
         write(self.date.borrow_mut().at(since_epoch));
     }
 
+    /// A connection's claim to a part of what the lane may send.
+    pub(super) fn ticket(&self) -> Ticket {
+        self.pacer.ticket()
+    }
+
     pub(super) fn log(&self, record: &Record<'_>) {
         if let Some(log) = &self.log {
             log.borrow_mut().push(record);
@@ -187,7 +209,7 @@ impl Service {
 
     fn take(self: &Rc<Self>, stream: TcpStream, role: Role) {
         let site = self.site();
-        if self.drain.connections.get() >= site.limits.connections_max {
+        if self.connections.len() >= site.limits.connections_max {
             self.counters.connections_refused.increment();
             if role != Role::Tls {
                 say_busy(&stream);
@@ -200,36 +222,33 @@ impl Service {
             Role::Redirect { .. } => &self.counters.accepted_redirect,
         }
         .increment();
-        // Both only tune: a connection without them works.
+        // It only tunes: a connection without it works.
         let _ = stream.set_option(SocketOption::NoDelay(true));
-        if let Some(rate) = site.pacing {
-            let _ = stream.set_option(SocketOption::PacingRate(rate));
-        }
-        let open = Open::new(Rc::clone(self));
+        let stream = Rc::new(stream);
+        let open = Open::new(Rc::clone(self), &stream);
         lane::spawn(async move { serve_connection(&open.service, stream, role).await }).detach();
     }
 }
 
-/// Counts a connection for as long as it lives.
+/// Keeps a connection among the open ones for as long as it lives.
 struct Open {
     service: Rc<Service>,
+    key: usize,
 }
 
 impl Open {
-    fn new(service: Rc<Service>) -> Self {
-        service.drain.connections.update(|count| count + 1);
-        service.counters.connections.add(1);
-        Self { service }
+    fn new(service: Rc<Service>, stream: &Rc<TcpStream>) -> Self {
+        let key = service.connections.insert(stream, &service.counters);
+        Self { service, key }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let drain = &self.service.drain;
-        drain.connections.update(|count| count - 1);
-        self.service.counters.connections.sub(1);
-        if drain.connections.get() == 0
-            && let Some(waker) = drain.all_gone.borrow_mut().take()
+        let Self { service, key } = self;
+        service.connections.remove(*key, &service.counters);
+        if service.connections.len() == 0
+            && let Some(waker) = service.drain.all_gone.borrow_mut().take()
         {
             waker.wake();
         }

@@ -5,7 +5,9 @@
 
 mod abort;
 mod alarm;
+mod bucket;
 mod connection;
+mod connections;
 mod counters;
 mod dispatch;
 mod get_file;
@@ -15,14 +17,17 @@ mod list_directory;
 mod listener;
 mod options;
 mod outbox;
+mod pacer;
 mod refuse;
 mod reply;
 mod send_reply;
 mod site;
 mod small_files;
+mod transfer;
 mod wire;
 
 pub use abort::Abort;
 pub use counters::HttpCounters;
 pub use listener::{Role, Service};
+pub use pacer::{RateShare, RateUsage};
 pub use site::{Mount, Site};

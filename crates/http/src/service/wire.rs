@@ -6,9 +6,11 @@ use std::cell::{Cell, RefCell};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Shutdown};
 use std::pin::pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lane::backend::SocketOption;
 use lane::buffer::{Buf, BufClass};
 use lane::net::TcpStream;
 use lane::net::tcp::SentFile;
@@ -20,10 +22,12 @@ use super::abort::Abort;
 use super::alarm::Alarm;
 use super::inbox::Inbox;
 use super::outbox::Outbox;
+use super::pacer::Ticket;
+use super::transfer::Transfer;
 use crate::limits::Limits;
 use crate::range::ByteRange;
 use crate::response::Writer;
-use crate::tls::{Alpn, CryptoInfo, KtlsSupport, SessionInfo, TlsError, TlsEvent, TlsSession};
+use crate::tls::{Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession};
 
 /// Bodies up to this size are copied behind their head and leave with it in one send: below it a second
 /// system call costs more than the copy.
@@ -31,22 +35,27 @@ pub(super) const SMALL_BODY_MAX: u64 = 16 * 1024;
 
 /// One connection.
 pub(super) struct Wire {
-    stream: TcpStream,
+    stream: Rc<TcpStream>,
     tls: Option<Box<TlsSession>>,
     outbox: Outbox,
     alarm: Alarm,
+    ticket: Ticket,
+    /// Time spent waiting for a turn at the server's rate, which is no fault of the client's.
+    waited: Duration,
     stall: Duration,
     send_rate_min: u64,
     sent: u64,
 }
 
 impl Wire {
-    pub(super) fn new(stream: TcpStream, limits: &Limits) -> Self {
+    pub(super) fn new(stream: Rc<TcpStream>, ticket: Ticket, limits: &Limits) -> Self {
         Self {
             stream,
             tls: None,
             outbox: Outbox::default(),
             alarm: Alarm::default(),
+            ticket,
+            waited: Duration::ZERO,
             stall: limits.write_stall_timeout,
             send_rate_min: limits.send_rate_min,
             sent: 0,
@@ -64,6 +73,11 @@ impl Wire {
     /// Plaintext has to lie in records: sending means copying.
     pub(super) fn is_sealed(&self) -> bool {
         self.outbox.layout.is_some()
+    }
+
+    /// Whether the TLS key is good for another response, if there is one.
+    pub(super) fn key_lasts(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.key_lasts())
     }
 
     pub(super) fn is_sealed_by_kernel(&self) -> bool {
@@ -97,9 +111,9 @@ impl Wire {
     }
 
     /// Splits the connection for HTTP/2, which has its own buffers. Nothing may wait in the outbox.
-    pub(super) fn into_parts(self) -> (TcpStream, Option<Box<TlsSession>>) {
+    pub(super) fn into_parts(self) -> (Rc<TcpStream>, Ticket, Option<Box<TlsSession>>) {
         debug_assert!(!self.outbox.has_buffer());
-        (self.stream, self.tls)
+        (self.stream, self.ticket, self.tls)
     }
 
     /// Does the server's part of a TLS handshake and hands sending to the kernel where it can.
@@ -117,8 +131,9 @@ impl Wire {
             }
             if let Some(info) = self.tls.as_ref().and_then(|tls| tls.info()).cloned() {
                 // HTTP/2 seals copies of its frames; there is nothing for the kernel to spare.
-                if info.alpn != Some(Alpn::H2) {
-                    self.offer_to_kernel(&mut ktls.borrow_mut());
+                match info.alpn {
+                    Some(Alpn::H2) => self.tls.iter_mut().for_each(|tls| tls.keep_user_tx()),
+                    _ => self.offer_to_kernel(&mut ktls.borrow_mut()),
                 }
                 self.outbox.layout = self.tls.as_ref().and_then(|tls| tls.layout());
                 return Ok(info);
@@ -204,23 +219,27 @@ impl Wire {
         range: ByteRange,
         token: &ChangeToken,
     ) -> Result<(), Abort> {
-        let started = now();
+        let mut transfer = Transfer { started: self.client_time(), sent: 0 };
         let copied = self.outbox.layout.is_some() || range.len() <= SMALL_BODY_MAX;
         if copied {
-            return self.send_file_copied(file, range, token, started).await;
+            return self.send_file_copied(file, range, token, transfer).await;
         }
         self.flush(true).await?;
         let last = range.end - LAST_PART_BYTES.min(range.len());
-        self.send_file_pages(file, ByteRange { start: range.start, end: last }, started).await?;
+        self.send_file_pages(file, ByteRange { start: range.start, end: last }, &mut transfer).await?;
+        let granted = self.permit((range.end - last) as usize).await;
         file.check_unchanged(token).map_err(|_| Abort::FileChanged)?;
         // Readahead has brought the last part in; should it be gone again, this waits for 16 KiB.
         let sent = match self.tls {
-            None => self.stream.try_send_file(file.lane_file(), last, (range.end - last) as usize)?,
+            None => self.stream.try_send_file(file.lane_file(), last, granted)?,
             Some(_) => None,
         };
-        let rest = last + sent.unwrap_or(0) as u64;
-        self.sent += rest - last;
-        self.send_file_pages(file, ByteRange { start: rest, end: range.end }, started).await
+        let sent = sent.unwrap_or(0);
+        self.ticket.give_back(granted - sent);
+        self.sent += sent as u64;
+        transfer.sent += sent as u64;
+        let rest = ByteRange { start: last + sent as u64, end: range.end };
+        self.send_file_pages(file, rest, &mut transfer).await
     }
 
     /// Sends what waits in the outbox. `more` says that more follows at once.
@@ -239,6 +258,7 @@ impl Wire {
             }
             (Some(tls), None) => {
                 tls.count_kernel_tx(plain_len as u64)?;
+                self.send_tls_output().await?;
                 plain_len
             }
             (None, _) => plain_len,
@@ -251,6 +271,11 @@ impl Wire {
     /// end. Closing at once with unread bytes would reset the connection and could destroy the answer.
     pub(super) async fn close(mut self, inbox: &mut Inbox) {
         if self.flush(false).await.is_err() {
+            return;
+        }
+        // Kernel TLS may hold back the end of a record that the socket had no room for, which a shutdown would
+        // overtake. With room for a record, close_notify pushes it out before itself.
+        if self.is_sealed_by_kernel() && self.wait_writable().await.is_err() {
             return;
         }
         if let Some(tls) = &mut self.tls {
@@ -275,7 +300,8 @@ impl Wire {
 
     /// Ends the connection so that the peer knows that what it has is not the whole.
     pub(super) fn reset(self) {
-        self.stream.reset();
+        // If the option cannot be set the socket is broken already, and closing it tells the peer too.
+        let _ = self.stream.set_option(SocketOption::ResetOnClose);
     }
 
     /// Copies the range into the outbox, sending each time it is full.
@@ -284,7 +310,7 @@ impl Wire {
         file: &OpenFile,
         range: ByteRange,
         token: &ChangeToken,
-        started: Instant,
+        mut transfer: Transfer,
     ) -> Result<(), Abort> {
         let mut at = range.start;
         while at < range.end {
@@ -306,7 +332,8 @@ impl Wire {
             at += read as u64;
             if self.outbox.room() == 0 && at < range.end {
                 self.flush(true).await?;
-                self.check_rate(started, at - range.start)?;
+                transfer.sent = at - range.start;
+                self.check_rate(&transfer, self.client_time())?;
             }
         }
         // A small file was read in one step right after its attributes.
@@ -330,14 +357,30 @@ impl Wire {
         &mut self,
         file: &OpenFile,
         range: ByteRange,
-        started: Instant,
+        transfer: &mut Transfer,
     ) -> Result<(), Abort> {
-        if range.start == range.end {
-            return Ok(());
+        let mut at = range.start;
+        while at < range.end {
+            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
+            let part = ByteRange { start: at, end: at + self.permit(left).await as u64 };
+            self.send_permitted_pages(file, part, transfer).await?;
+            self.check_rate(transfer, self.client_time())?;
+            at = part.end;
         }
+        Ok(())
+    }
+
+    async fn send_permitted_pages(
+        &mut self,
+        file: &OpenFile,
+        range: ByteRange,
+        transfer: &mut Transfer,
+    ) -> Result<(), Abort> {
         if let Some(tls) = &mut self.tls {
             tls.count_kernel_tx(range.len())?;
+            self.send_tls_output().await?;
         }
+        let (before, waited) = (transfer.sent, self.waited);
         let (moved, moved_at) = (Cell::new(0u64), Cell::new(now()));
         let progress = |n| {
             moved.set(moved.get() + n);
@@ -346,7 +389,9 @@ impl Wire {
         let mut send = pin!(self.stream.send_file(file.lane_file(), range.start, range.len(), progress));
         loop {
             let deadline = moved_at.get() + self.stall;
-            match self.alarm.race(deadline, send.as_mut()).await {
+            let raced = self.alarm.race(deadline, send.as_mut()).await;
+            transfer.sent = before + moved.get();
+            match raced {
                 Ok(sent) => {
                     self.sent += moved.get();
                     return match sent? {
@@ -355,29 +400,48 @@ impl Wire {
                     };
                 }
                 Err(Elapsed) if moved_at.get() + self.stall > deadline => {
-                    is_fast_enough(self.send_rate_min, self.stall, started, moved.get())?;
+                    transfer.check(self.send_rate_min, self.stall, now() - waited)?;
                 }
                 Err(Elapsed) => return Err(Abort::WriteStalled),
             }
         }
     }
 
-    fn check_rate(&self, started: Instant, sent: u64) -> Result<(), Abort> {
-        is_fast_enough(self.send_rate_min, self.stall, started, sent)
+    fn check_rate(&self, transfer: &Transfer, client_time: Instant) -> Result<(), Abort> {
+        transfer.check(self.send_rate_min, self.stall, client_time)
+    }
+
+    /// The time on a clock that stands still while the server's rate keeps the connection waiting.
+    fn client_time(&self) -> Instant {
+        now() - self.waited
+    }
+
+    /// Waits for leave to send, within the server's rate, some of `want` bytes.
+    async fn permit(&mut self, want: usize) -> usize {
+        if !self.ticket.is_bounded() {
+            return self.ticket.grant(want).await;
+        }
+        let asked = now();
+        let granted = self.ticket.grant(want).await;
+        self.waited += now().duration_since(asked);
+        granted
     }
 
     /// Sends handshake messages, alerts and key updates.
     async fn send_tls_output(&mut self) -> Result<(), Abort> {
         let Some(tls) = &mut self.tls else { return Ok(()) };
-        // With kernel TLS a control record needs a call of its own that carries the record's type; the
-        // peers that make one necessary in the middle of a connection are rare enough to be let go.
-        if !tls.take_kernel_control().is_empty() {
-            return Err(Abort::Tls(TlsError::KernelRekey));
+        let (controls, output) = (tls.take_kernel_control(), tls.take_output());
+        for KernelControl { record_type, payload, then_rekey } in controls {
+            while !self.stream.try_send_record(record_type, &payload)? {
+                self.wait_writable().await?;
+            }
+            if let Some(next) = then_rekey {
+                self.stream.set_tls_key(next.as_bytes()).map_err(io::Error::other)?;
+            }
         }
-        if !tls.has_output() {
+        if output.is_empty() {
             return Ok(());
         }
-        let output = tls.take_output();
         self.push_out(&output, false).await
     }
 
@@ -386,6 +450,10 @@ impl Wire {
     async fn push_buffer(&mut self, buf: Buf, more: bool) -> Result<(), Abort> {
         if more || buf.len() > QUEUED_SEND_MAX {
             return self.push_out(&buf, more).await;
+        }
+        let mut granted = 0;
+        while granted < buf.len() {
+            granted += self.permit(buf.len() - granted).await;
         }
         let len = buf.len() as u64;
         let deadline = now() + self.stall;
@@ -400,7 +468,11 @@ impl Wire {
     async fn push_out(&mut self, bytes: &[u8], more: bool) -> Result<(), Abort> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            match self.stream.try_send(&[IoSlice::new(rest)], more)? {
+            let granted = self.permit(rest.len()).await;
+            let more = more || granted < rest.len();
+            let sent = self.stream.try_send(&[IoSlice::new(&rest[..granted])], more)?;
+            self.ticket.give_back(granted - sent.unwrap_or(0));
+            match sent {
                 Some(sent) => {
                     self.sent += sent as u64;
                     rest = &rest[sent..];
@@ -430,13 +502,14 @@ impl Wire {
 
     fn offer_to_kernel(&mut self, support: &mut KtlsSupport) {
         let Some(tls) = &mut self.tls else { return };
-        let Some(keys) = tls.kernel_tx_keys() else { return };
+        let can_rekey = self.stream.can_change_tls_key();
+        let Some(keys) = tls.kernel_tx_keys(0, can_rekey) else { return };
         if support.should_try(keys).is_err() {
             return;
         }
         let Ok(info) = CryptoInfo::new(keys) else { return };
         match self.stream.set_tls_key(info.as_bytes()) {
-            Ok(()) => tls.use_kernel_tx(false),
+            Ok(()) => tls.use_kernel_tx(can_rekey),
             Err(refusal) => {
                 support.note_refusal(keys, &refusal);
             }
@@ -455,12 +528,6 @@ pub(super) enum Received {
 
 fn timed_out() -> Abort {
     Abort::Io(io::ErrorKind::TimedOut.into())
-}
-
-fn is_fast_enough(rate_min: u64, grace: Duration, started: Instant, sent: u64) -> Result<(), Abort> {
-    let elapsed = now().duration_since(started);
-    let owed = u128::from(rate_min) * elapsed.as_millis() / 1000;
-    if elapsed > grace && u128::from(sent) < owed { Err(Abort::TooSlow) } else { Ok(()) }
 }
 
 fn is_short_of_buffers() -> bool {

@@ -46,7 +46,7 @@ impl Pair {
             let volume = Volume::open(&cache, &spec).unwrap();
             let mut site = Site::new(vec![Mount::new("/", volume, true)]);
             site.limits = limits;
-            let service = Service::new(site, their_counters, None, KtlsPolicy::Off, 1);
+            let service = Service::new(site, their_counters, None, KtlsPolicy::Off, Arc::default(), 1);
             *slot.borrow_mut() = Rc::downgrade(&service);
             let listener = TcpListener::bind(ADDRESS.parse().unwrap(), &ListenOptions::default()).unwrap();
             service.listen(listener, Role::Plain).await;

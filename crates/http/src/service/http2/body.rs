@@ -1,6 +1,5 @@
 //! Response bodies as HTTP/2 streams, and the log record that their end writes.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -14,6 +13,7 @@ use httptypes::{Request, header};
 use lane::buffer::BufClass;
 use lane::time::now;
 
+use super::progress::Progress;
 use super::{host_of, method_of};
 use crate::log::{Protocol, Record};
 use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
@@ -45,7 +45,7 @@ enum Piece {
 /// Ends a request's books when its body is done with, however that comes about.
 pub(super) struct Finish {
     service: Rc<Service>,
-    open_streams: Rc<Cell<usize>>,
+    progress: Rc<Progress>,
     started: Instant,
     peer: IpAddr,
     method: Method,
@@ -177,16 +177,16 @@ impl Finish {
     /// Opens the books of a request.
     pub(super) fn new<B>(
         service: Rc<Service>,
-        open_streams: Rc<Cell<usize>>,
+        progress: Rc<Progress>,
         peer: IpAddr,
         request: &Request<B>,
     ) -> Self {
-        open_streams.update(|count| count + 1);
+        progress.stream_opened();
         let field =
             |name| request.headers().get(name).map_or_else(Box::default, |value| value.as_bytes().into());
         Self {
             service,
-            open_streams,
+            progress,
             started: now(),
             peer,
             method: method_of(request.method()),
@@ -202,7 +202,7 @@ impl Finish {
 
 impl Drop for Finish {
     fn drop(&mut self) {
-        self.open_streams.update(|count| count - 1);
+        self.progress.stream_closed();
         self.service.counters.body_bytes.add(self.sent);
         self.service.log(&Record {
             peer: self.peer,

@@ -1,23 +1,23 @@
 //! A lane's TLS connection as hyper wants one.
 
-use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
 
 use hyper::rt::{Read, ReadBufCursor, Write};
 use lane::net::TcpStream;
-use lane::time::now;
 
+use super::progress::{DataMeter, Progress};
 use crate::service::inbox::Inbox;
+use crate::service::pacer::Ticket;
 use crate::tls::{TlsEvent, TlsSession};
 
 /// Reads plaintext and writes sealed records.
 pub(super) struct Io {
     stream: Rc<TcpStream>,
+    ticket: Ticket,
     tls: Option<Box<TlsSession>>,
     inbox: Inbox,
     ended: bool,
@@ -25,33 +25,36 @@ pub(super) struct Io {
     outgoing: Vec<u8>,
     sent: usize,
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
-    moved_at: Rc<Cell<Instant>>,
+    meter: DataMeter,
+    progress: Rc<Progress>,
 }
 
 impl Io {
-    /// `moved_at` is kept at the time bytes last moved either way.
+    /// Tells `progress` what leaves.
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Rc<TcpStream>,
+        ticket: Ticket,
         tls: Option<Box<TlsSession>>,
         inbox: Inbox,
-        moved_at: Rc<Cell<Instant>>,
+        progress: Rc<Progress>,
     ) -> Self {
         Self {
-            stream: Rc::new(stream),
+            stream,
+            ticket,
             tls,
             inbox,
             ended: false,
             outgoing: Vec::new(),
             sent: 0,
             writable: None,
-            moved_at,
+            meter: DataMeter::default(),
+            progress,
         }
     }
 
     /// Takes what has arrived into the inbox.
     fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut received = ready!(self.stream.poll_recv(cx))?;
-        self.moved_at.set(now());
         if received.is_empty() {
             self.ended = true;
             return Poll::Ready(Ok(()));
@@ -85,11 +88,14 @@ impl Io {
                 ready!(writable.as_mut().poll(cx))?;
                 self.writable = None;
             }
-            match self.stream.try_send(&[IoSlice::new(&self.outgoing[self.sent..])], false)? {
-                Some(sent) => {
-                    self.sent += sent;
-                    self.moved_at.set(now());
-                }
+            let granted = self.ticket.poll_grant(cx, self.outgoing.len() - self.sent);
+            self.progress.waits(granted.is_pending());
+            let granted = ready!(granted);
+            let part = IoSlice::new(&self.outgoing[self.sent..][..granted]);
+            let sent = self.stream.try_send(&[part], false)?;
+            self.ticket.give_back(granted - sent.unwrap_or(0));
+            match sent {
+                Some(sent) => self.sent += sent,
                 None => {
                     let stream = Rc::clone(&self.stream);
                     self.writable = Some(Box::pin(async move { stream.writable().await }));
@@ -127,6 +133,8 @@ impl Write for Io {
             ready!(self.poll_send(cx))?;
         }
         let taken = &bytes[..bytes.len().min(OUTGOING_MAX)];
+        let data = self.meter.count(taken);
+        self.progress.sent(data);
         match &mut self.tls {
             Some(tls) => {
                 tls.write(taken).map_err(io::Error::other)?;

@@ -2,8 +2,8 @@
 
 mod body;
 mod io;
+mod progress;
 
-use std::cell::Cell;
 use std::convert::Infallible;
 use std::pin::pin;
 use std::rc::Rc;
@@ -12,10 +12,11 @@ use httptypes::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use lane::time::{Elapsed, now};
+use lane::time::Elapsed;
 
 use self::body::{Finish, StreamBody};
 use self::io::Io;
+use self::progress::{Progress, Verdict};
 use super::alarm::Alarm;
 use super::dispatch::dispatch;
 use super::inbox::Inbox;
@@ -33,12 +34,11 @@ use crate::response::SERVER;
 pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox) {
     let peer = wire.peer_ip();
     let limits = service.site().limits.clone();
-    let (stream, tls) = wire.into_parts();
-    let moved_at = Rc::new(Cell::new(now()));
-    let open_streams = Rc::new(Cell::new(0usize));
-    let io = Io::new(stream, tls, inbox, Rc::clone(&moved_at));
+    let (stream, ticket, tls) = wire.into_parts();
+    let progress = Rc::new(Progress::new());
+    let io = Io::new(stream, ticket, tls, inbox, Rc::clone(&progress));
     let handler = service_fn(|request: Request<Incoming>| {
-        let finish = Finish::new(Rc::clone(service), Rc::clone(&open_streams), peer, &request);
+        let finish = Finish::new(Rc::clone(service), Rc::clone(&progress), peer, &request);
         let service = Rc::clone(service);
         async move { Ok::<_, Infallible>(answer(&service, request, finish).await) }
     });
@@ -51,24 +51,16 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox)
     let mut alarm = Alarm::default();
     let mut shutting_down = false;
     loop {
-        // While no stream is open one may begin at any moment, unseen from here; so look again that soon.
-        let deadline = match open_streams.get() {
-            0 => (moved_at.get() + limits.idle_timeout).min(now() + limits.write_stall_timeout),
-            _ => moved_at.get() + limits.write_stall_timeout,
-        };
-        let served = alarm.race(deadline, connection.as_mut());
+        let served = alarm.race(progress.next_look(&limits), connection.as_mut());
         let outcome = if shutting_down { Some(served.await) } else { service.unless_drained(served).await };
         match outcome {
             // What hyper could not do is the client's doing; the streams it cost were counted.
             Some(Ok(_)) => return,
-            Some(Err(Elapsed)) if is_over(&moved_at, &open_streams, &limits) => {
-                match open_streams.get() {
-                    0 => service.counters.closed_idle.increment(),
-                    _ => service.counters.aborted_stalled.increment(),
-                }
-                return;
-            }
-            Some(Err(Elapsed)) => {}
+            Some(Err(Elapsed)) => match progress.verdict(&limits) {
+                Verdict::GoesOn => {}
+                Verdict::Idle => return service.counters.closed_idle.increment(),
+                Verdict::Ends(abort) => return service.counters.abort(&abort),
+            },
             None => {
                 service.counters.closed_drain.increment();
                 connection.as_mut().graceful_shutdown();
@@ -76,16 +68,6 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox)
             }
         }
     }
-}
-
-/// Whether nothing has moved for as long as the connection's present state allows.
-fn is_over(
-    moved_at: &Cell<std::time::Instant>,
-    open_streams: &Cell<usize>,
-    limits: &crate::limits::Limits,
-) -> bool {
-    let patience = if open_streams.get() > 0 { limits.write_stall_timeout } else { limits.idle_timeout };
-    now() >= moved_at.get() + patience
 }
 
 /// Answers one request.

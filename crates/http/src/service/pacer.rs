@@ -1,0 +1,208 @@
+//! A lane's part of the rate that a server may send at, divided fairly over the lane's connections.
+//!
+//! The parts come from a thread beside the lanes, which reads what each lane sent and how long its connections
+//! waited. Each side writes cache lines of its own. Within a lane connections queue for turns of equal size, so one
+//! that takes less than its part leaves the rest to others.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use lane::time::{Sleep, now, sleep_until};
+
+use super::bucket::Bucket;
+
+lane::counter_block! {
+    /// What a lane did under the server's rate.
+    pub struct RateUsage {
+        count bytes: "Bytes sent under the server's rate.",
+        count waits: "Times a connection waited for its turn at the server's rate.",
+        count wait_us: "Time that connections waited for their turn, all together, microseconds.",
+        gauge waiting: "Connections that wait for their turn.",
+        gauge share_bytes_per_second: "The lane's part of the server's rate; 0 while there is none.",
+    }
+}
+
+/// One lane's part of the server's rate, and what became of it.
+#[derive(Debug, Default)]
+pub struct RateShare {
+    bound: Bound,
+    /// Written by the lane.
+    pub usage: Arc<RateUsage>,
+}
+
+/// Bytes per second, written beside the lanes: on a cache line of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Bound(AtomicU64);
+
+impl RateShare {
+    /// The lane may send this many bytes per second from now on; `None` takes the bound away.
+    pub fn set(&self, bytes_per_second: Option<u64>) {
+        self.bound.0.store(bytes_per_second.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    fn get(&self) -> Option<u64> {
+        Some(self.bound.0.load(Ordering::Relaxed)).filter(|&rate| rate != u64::MAX)
+    }
+}
+
+impl Default for Bound {
+    fn default() -> Self {
+        Self(AtomicU64::new(u64::MAX))
+    }
+}
+
+/// The turns of one lane's connections.
+#[derive(Debug)]
+pub(super) struct Pacer {
+    share: Arc<RateShare>,
+    bucket: RefCell<Bucket>,
+    /// Who waits, in the order of coming.
+    queue: RefCell<BTreeMap<u64, Waker>>,
+    next_place: Cell<u64>,
+    /// Up to when waiting is counted.
+    counted_until: Cell<Instant>,
+}
+
+/// A connection's claim to turns.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pacer: Rc<Pacer>,
+    waiting: Option<Box<Waiting>>,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    place: u64,
+    alarm: Sleep,
+}
+
+impl Pacer {
+    pub(super) fn new(share: Arc<RateShare>) -> Rc<Self> {
+        let now = now();
+        Rc::new(Self {
+            share,
+            bucket: RefCell::new(Bucket::new(now)),
+            queue: RefCell::default(),
+            next_place: Cell::new(0),
+            counted_until: Cell::new(now),
+        })
+    }
+
+    pub(super) fn ticket(self: &Rc<Self>) -> Ticket {
+        Ticket { pacer: Rc::clone(self), waiting: None }
+    }
+
+    /// Brings the time waited up to date; to be called before the queue's length changes.
+    fn count_waiting(&self, now: Instant) {
+        let waiting = self.queue.borrow().len() as u64;
+        let since = now.saturating_duration_since(self.counted_until.get()).as_micros() as u64;
+        if waiting > 0 {
+            self.share.usage.wait_us.add(waiting * since);
+        }
+        if waiting == 0 || since > 0 {
+            self.counted_until.set(now);
+        }
+    }
+
+    fn wake_first(&self) {
+        if let Some((_, waker)) = self.queue.borrow().first_key_value() {
+            waker.wake_by_ref();
+        }
+    }
+}
+
+impl Ticket {
+    /// Leave to send some of `want` bytes, which are more than none. Bytes that are then not sent should be
+    /// [given back](Ticket::give_back).
+    pub(super) fn poll_grant(&mut self, cx: &mut Context<'_>, want: usize) -> Poll<usize> {
+        let Some(rate) = self.pacer.share.get() else {
+            self.leave();
+            return Poll::Ready(want.min(GRANT_MAX));
+        };
+        let now = now();
+        self.pacer.count_waiting(now);
+        self.pacer.share.usage.share_bytes_per_second.set(rate);
+        self.pacer.bucket.borrow_mut().refill(now, rate);
+        let first = match (&self.waiting, self.pacer.queue.borrow().first_key_value()) {
+            (_, None) => true,
+            (Some(waiting), Some((first, _))) => waiting.place == *first,
+            (None, Some(_)) => false,
+        };
+        if first {
+            let granted = self.pacer.bucket.borrow_mut().take(want);
+            if let Some(granted) = granted {
+                self.pacer.share.usage.bytes.add(granted as u64);
+                self.leave();
+                return Poll::Ready(granted);
+            }
+        }
+        self.wait(cx, now, first);
+        Poll::Pending
+    }
+
+    /// As [`Ticket::poll_grant`], once.
+    pub(super) async fn grant(&mut self, want: usize) -> usize {
+        std::future::poll_fn(|cx| self.poll_grant(cx, want)).await
+    }
+
+    /// Whether a grant would have to be waited for or is bounded: the slow way is worth going.
+    pub(super) fn is_bounded(&self) -> bool {
+        self.pacer.share.get().is_some()
+    }
+
+    pub(super) fn give_back(&self, bytes: usize) {
+        if bytes > 0 && self.is_bounded() {
+            self.pacer.bucket.borrow_mut().give_back(bytes);
+            self.pacer.share.usage.bytes.sub(bytes as u64);
+        }
+    }
+
+    /// Queues up, or stays where it is. The first in the queue watches the clock for all.
+    fn wait(&mut self, cx: &mut Context<'_>, now: Instant, first: bool) {
+        let pacer = &self.pacer;
+        let deadline = now + pacer.bucket.borrow().patience();
+        let waiting = self.waiting.get_or_insert_with(|| {
+            pacer.share.usage.waits.increment();
+            let place = pacer.next_place.replace(pacer.next_place.get() + 1);
+            Box::new(Waiting { place, alarm: sleep_until(deadline) })
+        });
+        let mut queue = pacer.queue.borrow_mut();
+        queue.entry(waiting.place).or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
+        pacer.share.usage.waiting.set(queue.len() as u64);
+        if first {
+            waiting.alarm.reset(deadline);
+            // Not due: the deadline lies ahead.
+            let _ = Pin::new(&mut waiting.alarm).poll(cx);
+        }
+    }
+
+    /// Makes way for the next.
+    fn leave(&mut self) {
+        let Some(waiting) = self.waiting.take() else { return };
+        self.pacer.count_waiting(now());
+        let left = {
+            let mut queue = self.pacer.queue.borrow_mut();
+            queue.remove(&waiting.place);
+            queue.len()
+        };
+        self.pacer.share.usage.waiting.set(left as u64);
+        self.pacer.wake_first();
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// What is granted at once where there is no bound: a bound that comes in the middle of a long transfer is to be
+/// seen soon.
+const GRANT_MAX: usize = 1 << 20;
