@@ -25,15 +25,20 @@ pub(crate) struct Open {
     pub(crate) close_sent: bool,
     /// A KeyUpdate waits unsent: one answer is enough for all requests until it leaves.
     pub(crate) key_update_waits: bool,
+    /// The peer has asked for a new key, and may do so again.
+    peer_asks_for_keys: bool,
 }
 
 /// Who seals what we send.
 pub(crate) enum Tx {
-    /// Nobody has sealed yet: the keys may still go to the kernel.
+    /// Nobody has sealed yet.
     Undecided(TrafficKeys),
-    User(RecordSealer),
+    /// The keys are there while they may still go to the kernel; their sequence number is that of their first use.
+    User { sealer: RecordSealer, keys: Option<Box<TrafficKeys>> },
     Kernel {
         records_left: u64,
+        /// Below this a key that cannot be changed takes no new response.
+        reserve: u64,
         can_rekey: bool,
     },
 }
@@ -76,6 +81,7 @@ impl Open {
             peer_closed: false,
             close_sent: false,
             key_update_waits: false,
+            peer_asks_for_keys: false,
         })
     }
 
@@ -113,6 +119,7 @@ impl Open {
             Control::KeyUpdate { answer } => {
                 let keys = self.schedule()?.next_rx()?;
                 self.opener.rekey(&keys)?;
+                self.peer_asks_for_keys |= answer;
                 if answer && !self.key_update_waits && !self.close_sent {
                     self.rekey_tx(false, output)?;
                     self.key_update_waits = true;
@@ -128,11 +135,43 @@ impl Open {
 
     pub(crate) fn user_sealer(&mut self) -> Result<&mut RecordSealer, TlsError> {
         if let Tx::Undecided(keys) = &self.tx {
-            self.tx = Tx::User(RecordSealer::new(keys)?);
+            let sealer = RecordSealer::new(keys)?;
+            let undecided = std::mem::replace(&mut self.tx, Tx::User { sealer, keys: None });
+            if let (Tx::Undecided(undecided), Tx::User { keys, .. }) = (undecided, &mut self.tx) {
+                *keys = Some(Box::new(undecided));
+            }
         }
         match &mut self.tx {
-            Tx::User(sealer) => Ok(sealer),
+            Tx::User { sealer, .. } => Ok(sealer),
             Tx::Undecided(_) | Tx::Kernel { .. } => Err(TlsError::NotOpen),
+        }
+    }
+
+    /// The sending keys at their next record, if the kernel may have them and they last for `plain_len` bytes there.
+    pub(crate) fn kernel_keys(&mut self, plain_len: u64, can_rekey: bool) -> Option<&TrafficKeys> {
+        let keys = match &mut self.tx {
+            Tx::Undecided(keys) => keys,
+            Tx::User { sealer, keys: Some(keys) } => {
+                keys.seq = sealer.next_seq();
+                keys
+            }
+            Tx::User { keys: None, .. } | Tx::Kernel { .. } => return None,
+        };
+        // User space can change keys; in TLS 1.2 neither side can.
+        let stays = self.schedule.is_some() && !can_rekey;
+        let lasts = kernel_records(plain_len) < keys.record_limit.saturating_sub(keys.seq) / 2;
+        let wanted = !self.close_sent && !(stays && (self.peer_asks_for_keys || !lasts));
+        wanted.then_some(keys)
+    }
+
+    /// Whether the sending key, or one after it, is good for another response.
+    pub(crate) fn key_lasts(&self) -> bool {
+        match &self.tx {
+            Tx::Undecided(_) => true,
+            Tx::User { sealer, .. } => self.schedule.is_some() || sealer.is_fresh(),
+            Tx::Kernel { records_left, reserve, can_rekey } => {
+                (self.schedule.is_some() && *can_rekey) || records_left > reserve
+            }
         }
     }
 
@@ -150,10 +189,10 @@ impl Open {
     }
 
     pub(crate) fn count_kernel_tx(&mut self, plain_len: u64, output: &mut Vec<u8>) -> Result<(), TlsError> {
-        let Tx::Kernel { records_left, can_rekey } = &mut self.tx else {
+        let Tx::Kernel { records_left, can_rekey, .. } = &mut self.tx else {
             return Err(TlsError::NotOpen);
         };
-        let records = plain_len.div_ceil(PLAINTEXT_MAX as u64);
+        let records = kernel_records(plain_len);
         if *records_left > records {
             *records_left -= records;
             return Ok(());
@@ -182,8 +221,11 @@ impl Open {
             return Ok(());
         }
         self.user_sealer()?.append(ContentType::Handshake, &message, output)?;
-        let keys = self.schedule()?.next_tx()?;
-        self.tx = Tx::User(RecordSealer::new(&keys)?);
+        let next = self.schedule()?.next_tx()?;
+        if let Tx::User { sealer, keys } = &mut self.tx {
+            *sealer = RecordSealer::new(&next)?;
+            *keys = keys.is_some().then(|| Box::new(next));
+        }
         Ok(())
     }
 
@@ -205,5 +247,14 @@ impl Open {
         if let Ok(sealer) = self.user_sealer() {
             let _ = sealer.append(ContentType::Alert, &message, output);
         }
+    }
+}
+
+/// Records that the kernel may make of `plain_len` bytes. It ends one wherever the socket is full, and the socket takes
+/// about a record at least, so a long run of them is counted twice.
+fn kernel_records(plain_len: u64) -> u64 {
+    match plain_len.div_ceil(PLAINTEXT_MAX as u64) {
+        one @ ..=1 => one,
+        many => 2 * many,
     }
 }

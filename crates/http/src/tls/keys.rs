@@ -144,6 +144,10 @@ impl RecordCipher {
         self.form
     }
 
+    pub(crate) fn seq(&self) -> u64 {
+        self.seq
+    }
+
     pub(crate) fn records_left(&self) -> u64 {
         self.seq_end.saturating_sub(self.seq)
     }

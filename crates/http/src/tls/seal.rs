@@ -22,6 +22,16 @@ impl RecordSealer {
         self.cipher.form().layout()
     }
 
+    /// The sequence number of the next record.
+    pub(crate) fn next_seq(&self) -> u64 {
+        self.cipher.seq()
+    }
+
+    /// Whether less than half of what the key may protect is used.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.cipher.records_left() > self.cipher.seq()
+    }
+
     /// How many more records the key may protect.
     pub fn records_left(&self) -> u64 {
         self.cipher.records_left()

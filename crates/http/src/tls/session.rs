@@ -115,7 +115,7 @@ impl TlsSession {
     pub fn layout(&self) -> Option<RecordLayout> {
         match &self.open()?.tx {
             Tx::Undecided(keys) => Some(keys.form().layout()),
-            Tx::User(sealer) => Some(sealer.layout()),
+            Tx::User { sealer, .. } => Some(sealer.layout()),
             Tx::Kernel { .. } => None,
         }
     }
@@ -175,26 +175,47 @@ impl TlsSession {
         }
     }
 
-    /// The sending keys, while they may still be given to the kernel: from [`TlsEvent::Established`]
-    /// until the first [`Self::seal`], and only once all output has been taken.
-    pub fn kernel_tx_keys(&self) -> Option<&TrafficKeys> {
-        match &self.open()?.tx {
-            Tx::Undecided(keys) if self.output.is_empty() => Some(keys),
+    /// The sending keys at their next record, for the kernel: it goes on where user space stopped.
+    ///
+    /// Absent before the handshake is done, while output waits (it must be in the socket before the kernel gets the
+    /// key), after [`Self::keep_user_tx`], and where this key had better stay: `plain_len` bytes, about to be sent,
+    /// would take more than half of what it may protect, or the peer has asked for new keys, and the kernel cannot
+    /// change them (`can_rekey`: Linux from 6.14 on takes a second TLS_TX key).
+    pub fn kernel_tx_keys(&mut self, plain_len: u64, can_rekey: bool) -> Option<&TrafficKeys> {
+        match &mut self.state {
+            State::Open(open) if self.output.is_empty() => open.kernel_keys(plain_len, can_rekey),
             _ => None,
         }
     }
 
     /// Notes that the kernel has taken [`Self::kernel_tx_keys`]: from now on plaintext is written to the
     /// socket, and control messages come from [`Self::take_kernel_control`].
-    ///
-    /// `can_rekey`: Linux from 6.14 on takes a second TLS_TX key.
     pub fn use_kernel_tx(&mut self, can_rekey: bool) {
+        let State::Open(open) = &mut self.state else { return };
+        let Some(keys) = open.kernel_keys(0, true) else { return };
+        let (records_left, reserve) = (keys.record_limit.saturating_sub(keys.seq), keys.record_limit / 2);
+        open.tx = Tx::Kernel { records_left, reserve, can_rekey };
+    }
+
+    /// Records stay in user space for good: wipes the copy of the keys that is kept for the kernel.
+    pub fn keep_user_tx(&mut self) {
         if let State::Open(open) = &mut self.state
-            && let Tx::Undecided(keys) = &open.tx
+            && open.user_sealer().is_ok()
+            && let Tx::User { keys, .. } = &mut open.tx
         {
-            let records_left = keys.record_limit.saturating_sub(keys.seq);
-            open.tx = Tx::Kernel { records_left, can_rekey };
+            *keys = None;
         }
+    }
+
+    /// Whether another response may be begun: false once a key that cannot be changed has done half of what it may,
+    /// so that any response of less than the other half gets through. Close after the response under way then.
+    pub fn key_lasts(&self) -> bool {
+        self.open().is_none_or(Open::key_lasts)
+    }
+
+    /// The kernel makes the records.
+    pub fn is_sealed_by_kernel(&self) -> bool {
+        self.open().is_some_and(|open| matches!(open.tx, Tx::Kernel { .. }))
     }
 
     /// Counts plaintext that is about to be handed to a kernel TLS socket in one call.

@@ -206,6 +206,11 @@ impl TcpStream {
         context::with(|lane| lane.backend().set_ktls_key(self.fd.fd(), crypto_info))
     }
 
+    /// Whether [`TcpStream::set_tls_key`] takes a second key here.
+    pub fn can_change_tls_key(&self) -> bool {
+        context::with(|lane| lane.backend().can_change_ktls_key())
+    }
+
     /// Sends a record that is not application data on a stream with kernel TLS, whole; `false` when the socket
     /// takes nothing now. What was sent before leaves in records of its own first.
     pub fn try_send_record(&self, record_type: u8, payload: &[u8]) -> io::Result<bool> {

@@ -73,7 +73,8 @@ impl FakeKernel {
 }
 
 fn into_kernel(pair: &mut Pair, can_rekey: bool) -> FakeKernel {
-    let kernel = FakeKernel::set_tx(&CryptoInfo::new(pair.server.kernel_tx_keys().unwrap()).unwrap());
+    let kernel =
+        FakeKernel::set_tx(&CryptoInfo::new(pair.server.kernel_tx_keys(0, can_rekey).unwrap()).unwrap());
     pair.server.use_kernel_tx(can_rekey);
     kernel
 }
@@ -159,11 +160,59 @@ fn kernel_key_is_changed_or_given_up_at_its_limit() {
 }
 
 #[test]
-fn keys_are_not_offered_while_output_waits_nor_after_user_space_began() {
+fn keys_are_not_offered_while_output_waits_nor_once_they_are_to_stay() {
     let mut pair = Pair::new(any_client(Versions::Tls13Only));
-    assert!(pair.server.kernel_tx_keys().is_some());
+    assert!(pair.server.kernel_tx_keys(0, false).is_some());
     pair.server.write(b"sealed here").unwrap();
-    assert!(pair.server.kernel_tx_keys().is_none());
+    assert!(pair.server.kernel_tx_keys(0, false).is_none());
     pair.pump();
-    assert!(pair.server.kernel_tx_keys().is_none());
+    assert!(pair.server.kernel_tx_keys(0, false).is_some());
+    pair.server.keep_user_tx();
+    assert!(pair.server.kernel_tx_keys(0, false).is_none());
+    pair.assert_alive();
+}
+
+#[test]
+fn kernel_goes_on_where_user_space_stopped_in_every_suite() {
+    for (versions, suite) in SUITES {
+        let mut pair = Pair::new(client_with_suite(versions, suite));
+        pair.server_sends(&pattern(50_000));
+        if versions == Versions::Tls13Only {
+            pair.client.refresh_traffic_keys().unwrap();
+            pair.client_sends(b"and a new key");
+            pair.server_sends(b"under it");
+        }
+        pair.at_client.clear();
+        let mut kernel = into_kernel(&mut pair, true);
+        pair.deliver_to_client(&kernel.send(23, &pattern(70_000))).unwrap();
+        assert!(pair.at_client == pattern(70_000), "{suite:?}");
+    }
+}
+
+#[test]
+fn old_kernel_gets_no_key_that_the_peer_will_want_changed_or_that_a_body_would_use_up() {
+    let mut pair = Pair::new(any_client(Versions::Tls13Only));
+    pair.client.refresh_traffic_keys().unwrap();
+    pair.client_sends(b"asks for a new key");
+    assert!(pair.server.kernel_tx_keys(0, false).is_none());
+    assert!(pair.server.kernel_tx_keys(0, true).is_some());
+
+    let mut pair = Pair::new(client_with_suite(SUITES[0].0, SUITES[0].1));
+    assert!(pair.server.kernel_tx_keys(32 << 30, false).is_some());
+    assert!(pair.server.kernel_tx_keys(200 << 30, false).is_none());
+    assert!(pair.server.kernel_tx_keys(200 << 30, true).is_some());
+}
+
+#[test]
+fn response_is_begun_only_while_half_of_a_fixed_key_is_left() {
+    let mut pair = Pair::new(any_client(Versions::Tls13Only));
+    pair.server.set_record_limit(100);
+    into_kernel(&mut pair, false);
+    let mut begun = 0;
+    while pair.server.key_lasts() {
+        pair.server.count_kernel_tx(1).unwrap();
+        begun += 1;
+    }
+    assert!((40..=50).contains(&begun), "{begun}");
+    pair.server.count_kernel_tx(1).unwrap();
 }
