@@ -179,11 +179,6 @@ async fn exchange(
         service.counters.closed_key_limit.increment();
     }
     let keep = keep && key_lasts;
-    let key_lasts = wire.key_lasts();
-    if keep && !key_lasts {
-        service.counters.closed_key_limit.increment();
-    }
-    let keep = keep && key_lasts;
     let persistence = match (keep, head.version) {
         (false, _) => Persistence::Close,
         (true, Version::Http10) => Persistence::KeepAliveSaid,

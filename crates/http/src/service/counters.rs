@@ -6,7 +6,6 @@ use super::abort::Abort;
 use crate::refusal::Refusal;
 use crate::request::Method;
 use crate::tls::TlsError;
-use crate::tls::TlsError;
 
 lane::counter_block! {
     /// Connections, requests and refusals of one lane.
@@ -37,8 +36,6 @@ lane::counter_block! {
         count body_bytes: "Response body bytes handed to the network.",
         count closed_idle as closed [reason = "idle"]: "Connections closed by the server.",
         count closed_drain as closed [reason = "shutdown"]: "Connections closed by the server.",
-        count closed_key_update as closed [reason = "key_update"]: "Connections closed by the server.",
-        count closed_key_limit as closed [reason = "key_limit"]: "Connections closed by the server.",
         count closed_key_update as closed [reason = "key_update"]: "Connections closed by the server.",
         count closed_key_limit as closed [reason = "key_limit"]: "Connections closed by the server.",
         count closed_requests as closed [reason = "request_limit"]: "Connections closed by the server.",
@@ -105,7 +102,6 @@ impl HttpCounters {
     pub(super) fn abort(&self, abort: &Abort) {
         match abort {
             Abort::Io(_) | Abort::PeerClosed => &self.aborted_peer,
-            Abort::Tls(TlsError::KernelRekey) => &self.closed_key_update,
             Abort::Tls(TlsError::KernelRekey) => &self.closed_key_update,
             Abort::Tls(_) => &self.aborted_tls,
             Abort::WriteStalled => &self.aborted_stalled,

@@ -80,11 +80,6 @@ impl Wire {
         self.tls.as_ref().is_none_or(|tls| tls.key_lasts())
     }
 
-    /// Whether the TLS key is good for another response, if there is one.
-    pub(super) fn key_lasts(&self) -> bool {
-        self.tls.as_ref().is_none_or(|tls| tls.key_lasts())
-    }
-
     pub(super) fn is_sealed_by_kernel(&self) -> bool {
         self.tls.is_some() && self.outbox.layout.is_none()
     }
@@ -276,11 +271,6 @@ impl Wire {
     /// end. Closing at once with unread bytes would reset the connection and could destroy the answer.
     pub(super) async fn close(mut self, inbox: &mut Inbox) {
         if self.flush(false).await.is_err() {
-            return;
-        }
-        // Kernel TLS may hold back the end of a record that the socket had no room for, which a shutdown would
-        // overtake. With room for a record, close_notify pushes it out before itself.
-        if self.is_sealed_by_kernel() && self.wait_writable().await.is_err() {
             return;
         }
         // Kernel TLS may hold back the end of a record that the socket had no room for, which a shutdown would

@@ -158,7 +158,9 @@ impl KtlsSupport {
             }
             // These say nothing about the next connection: the peer was faster, or memory ran out.
             KtlsRefusal::NotConnected | KtlsRefusal::KeyFixed => UserSpaceReason::NotConnected,
-            KtlsRefusal::Other(error) if error.kind() == io::ErrorKind::OutOfMemory => UserSpaceReason::Refused,
+            KtlsRefusal::Other(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+                UserSpaceReason::Refused
+            }
             KtlsRefusal::Other(_) => *self.missing.insert(UserSpaceReason::Refused),
         }
     }
