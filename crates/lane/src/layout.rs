@@ -162,6 +162,19 @@ impl Layout {
         self.silos.iter().position(|silo| silo.cpus.contains(cpu))
     }
 
+    /// Takes over which NICs there are now. Lanes and silos stay as they are.
+    pub fn refresh_nics(&mut self, topology: &Topology) {
+        self.silos.iter_mut().for_each(|silo| silo.nics.clear());
+        self.shared_nics.clear();
+        self.assign_nics(topology);
+    }
+
+    /// Nodes near the lanes, each once, in order. One or none: there is nothing to choose.
+    pub fn lane_nodes(&self) -> Vec<u32> {
+        let nodes: std::collections::BTreeSet<u32> = self.lanes().filter_map(|lane| lane.node).collect();
+        nodes.into_iter().collect()
+    }
+
     fn push_silo(&mut self, topology: &Topology, ground: &Ground, mut lane_cpus: Vec<u32>, wishes: &Wishes) {
         let silo = self.silos.len();
         let first_id = self.lane_count();

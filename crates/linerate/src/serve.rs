@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Number of lanes; without it, one for each core
     #[arg(short, long)]
     lanes: Option<usize>,
+    /// One silo over all NUMA nodes, to compare with
+    #[arg(long)]
+    no_silo: bool,
     /// Access log: a file, or - for standard output
     #[arg(long, value_name = "FILE")]
     access_log: Option<PathBuf>,
@@ -74,6 +77,7 @@ struct Source {
     https: Vec<Listen>,
     admin: Option<Listen>,
     lanes: Option<usize>,
+    no_silo: bool,
     access_log: Option<PathBuf>,
     json_log: bool,
     hidden: bool,
@@ -88,6 +92,7 @@ impl Args {
             https: self.https.clone(),
             admin: self.admin,
             lanes: self.lanes,
+            no_silo: self.no_silo,
             access_log: self.access_log.clone(),
             json_log: self.json_log,
             hidden: self.hidden,
@@ -113,6 +118,9 @@ impl Source {
         }
         if self.lanes.is_some() {
             config.server.lanes = self.lanes;
+        }
+        if self.no_silo {
+            config.server.silos = false;
         }
         if self.access_log.is_some() {
             config.log.access = self.access_log.as_deref().map(absolute);

@@ -40,6 +40,8 @@ pub struct ServerSection {
     pub cpus: Option<String>,
     /// One silo for each NUMA node.
     pub silos: bool,
+    /// NUMA nodes whose lanes take no new connections; their NICs are served by the other nodes meanwhile.
+    pub drained_nodes: Vec<u32>,
     /// Whether two lanes may share a core (SMT siblings).
     pub share_cores: bool,
     /// Where the self-signed certificate is kept; absent: the user's state directory.
@@ -384,9 +386,25 @@ impl LimitsSection {
     }
 }
 
+impl ServerSection {
+    /// Whether a change to `now` takes effect only at the next start.
+    pub(crate) fn differs_for_restart(&self, now: &Self) -> bool {
+        Self { drained_nodes: Vec::new(), ..self.clone() }
+            != Self { drained_nodes: Vec::new(), ..now.clone() }
+    }
+}
+
 impl Default for ServerSection {
     fn default() -> Self {
-        Self { lanes: None, cpus: None, silos: true, share_cores: false, state_dir: None, drain_seconds: 30 }
+        Self {
+            lanes: None,
+            cpus: None,
+            silos: true,
+            drained_nodes: Vec::new(),
+            share_cores: false,
+            state_dir: None,
+            drain_seconds: 30,
+        }
     }
 }
 

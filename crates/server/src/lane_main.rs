@@ -1,6 +1,5 @@
 //! What runs on every lane: the services, and the ear for the control thread.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,20 +7,24 @@ use std::time::Duration;
 use http::log::LaneLog;
 use http::service::{HttpCounters, Service};
 use http::tls::KtlsPolicy;
+use lane::layout::LaneSpec;
 use lane::mailbox::Receiver;
-use lane::net::TcpListener;
-use lane::{Task, time};
+use lane::time;
 use tokio::sync::mpsc::UnboundedSender;
 use vfs::{Cache, CacheOptions};
 
 use crate::listeners::{LaneListener, ListenerId};
+use crate::listening::Listening;
 use crate::metrics::Blocks;
+use crate::silo::{Door, Placement, SiloCounters, Ways};
 use crate::site::SiteSpec;
 
 /// What a lane starts with.
 pub(crate) struct Boot {
     pub(crate) site: SiteSpec,
     pub(crate) listeners: Vec<LaneListener>,
+    pub(crate) placement: Arc<Placement>,
+    pub(crate) ways: Ways,
     pub(crate) control: Receiver<Control>,
     pub(crate) news: UnboundedSender<News>,
     pub(crate) blocks: Blocks,
@@ -34,6 +37,12 @@ pub(crate) struct Boot {
 pub(crate) enum Control {
     /// Serve this from the next request on, stop listening at `close`, begin at `listeners`.
     Reload { site: Box<SiteSpec>, listeners: Vec<LaneListener>, close: Vec<ListenerId> },
+    /// Listen at these too; a listener with the same id is replaced.
+    Listen(Vec<LaneListener>),
+    /// Take what waits at the listeners, which get nothing new, then close them. What was accepted is served on.
+    StopListening,
+    /// Judge by this where connections belong.
+    Place(Arc<Placement>),
     /// Take no more connections, end those there are within this time.
     Drain(Duration),
 }
@@ -45,12 +54,16 @@ pub(crate) enum News {
     Serving,
     /// It cannot do what it was told.
     Failed(String),
+    /// A listener ended though nobody told it to.
+    ListenerDied { lane: usize, problem: String },
+    /// [`Control::StopListening`] is done.
+    StoppedListening { lane: usize },
     /// It has ended, with this many connections cut.
     Ended { cut: usize },
 }
 
 /// The main future of a lane.
-pub(crate) async fn lane_main(mut boot: Boot) {
+pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let lane = lane::current();
     let cache = Cache::new(CacheOptions::default());
     let counters = Arc::new(HttpCounters::default());
@@ -58,6 +71,8 @@ pub(crate) async fn lane_main(mut boot: Boot) {
     boot.blocks.add("lane", id, silo, Arc::clone(lane.counters()) as _);
     boot.blocks.add("http", id, silo, Arc::clone(&counters) as _);
     boot.blocks.add("vfs", id, silo, Arc::clone(cache.counters()) as _);
+    let silo_counters = Arc::new(SiloCounters::default());
+    boot.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
     let ended = EndedGuard { news: boot.news.clone(), cut: 0 };
 
     let site = match boot.site.open(&cache) {
@@ -65,20 +80,27 @@ pub(crate) async fn lane_main(mut boot: Boot) {
         Err(error) => return tell(&boot.news, News::Failed(error.to_string())),
     };
     let service = Service::new(site, counters, boot.log.take(), boot.ktls, Arc::default(), boot.seed);
-    let mut listening = Listening { service: Rc::clone(&service), tasks: HashMap::new() };
+    let ways = std::mem::take(&mut boot.ways);
+    let door = Door::new(spec.node, Arc::clone(&boot.placement), ways.outgoing, Arc::clone(&silo_counters));
+    for incoming in ways.incoming {
+        lane::spawn(Rc::clone(&door).take_in(Rc::clone(&service), incoming)).detach();
+    }
+    let news = boot.news.clone();
+    let listening = Listening::new(spec.id, Rc::clone(&service), Rc::clone(&door), silo_counters, news);
     if let Err(error) = listening.add(std::mem::take(&mut boot.listeners)) {
         return tell(&boot.news, News::Failed(error.to_string()));
     }
     lane::spawn(Rc::clone(&service).keep_log_fresh()).detach();
     tell(&boot.news, News::Serving);
-    obey(&mut boot, &service, &cache, &mut listening, ended).await;
+    obey(&mut boot, &service, &cache, &door, &listening, ended).await;
 }
 
 async fn obey(
     boot: &mut Boot,
     service: &Rc<Service>,
     cache: &Cache,
-    listening: &mut Listening,
+    door: &Door,
+    listening: &Rc<Listening>,
     mut ended: EndedGuard,
 ) {
     // Without a control thread there is nobody left to serve for.
@@ -94,33 +116,18 @@ async fn obey(
                 }
                 Err(error) => tell(&boot.news, News::Failed(error.to_string())),
             },
+            Control::Listen(listeners) => {
+                if let Err(error) = listening.add(listeners) {
+                    tell(&boot.news, News::Failed(error.to_string()));
+                }
+            }
+            Control::StopListening => lane::spawn(Rc::clone(listening).stop()).detach(),
+            Control::Place(placement) => door.set_placement(placement),
             Control::Drain(patience) => {
                 ended.cut = service.drain(time::now() + patience).await;
                 return;
             }
         }
-    }
-}
-
-/// The accepting tasks.
-struct Listening {
-    service: Rc<Service>,
-    tasks: HashMap<ListenerId, Task<()>>,
-}
-
-impl Listening {
-    fn add(&mut self, listeners: Vec<LaneListener>) -> std::io::Result<()> {
-        for LaneListener { id, role, socket } in listeners {
-            let listener = TcpListener::adopt(socket)?;
-            let task = lane::spawn(Rc::clone(&self.service).listen(listener, role));
-            self.tasks.insert(id, task);
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, id: ListenerId) {
-        // Dropping the task closes the listener; connections that were accepted go on.
-        self.tasks.remove(&id);
     }
 }
 
@@ -136,7 +143,7 @@ impl Drop for EndedGuard {
     }
 }
 
-fn tell(news: &UnboundedSender<News>, what: News) {
+pub(crate) fn tell(news: &UnboundedSender<News>, what: News) {
     // The control thread is gone only when the process ends.
     let _ = news.send(what);
 }

@@ -10,10 +10,13 @@ mod access_log;
 mod admin;
 mod lane_main;
 mod listeners;
+mod listening;
 mod serve;
 mod signals;
+mod silo;
 mod site;
 
 pub use listeners::ListenError;
 pub use serve::{Addresses, Server, ServerError, check};
+pub use silo::TakingError;
 pub use site::SiteError;

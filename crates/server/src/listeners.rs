@@ -1,15 +1,17 @@
 //! The addresses a server listens at: one listener group each, opened before any lane starts, so that a
-//! taken address is an error of the start and not of a lane.
+//! taken address is an error of the start and not of a lane. Lanes of drained nodes have no listener.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use http::service::Role;
 use lane::layout::Layout;
+use lane::socket::incoming;
 use lane::socket::reuseport::{Group, GroupConfig, GroupError, Steering, SteeringError, Transport};
 
 use crate::config::Config;
+use crate::silo::Taking;
 
 /// Every open group and what is spoken there.
 pub(crate) struct Listeners {
@@ -32,9 +34,12 @@ struct OpenListener {
     /// As configured: port 0 stays 0, so that a reload recognises it.
     asked: SocketAddr,
     role: Role,
-    /// Shared by the old and the new listener while an address changes its role.
-    group: Arc<Group>,
+    /// Shared by the old and the new listener while an address changes its role. Only the control thread locks it.
+    group: Arc<Mutex<Group>>,
 }
+
+/// Lanes and the sockets that are new to them.
+pub(crate) type NewSockets = Vec<(usize, LaneListener)>;
 
 /// A listening socket for one lane.
 #[derive(Debug)]
@@ -62,21 +67,27 @@ impl Listeners {
 
     /// Opens what `config` asks for and is not open yet, for every lane, and says what it asks for no more.
     /// Nothing is kept when one address fails.
-    pub(crate) fn change(&mut self, config: &Config, layout: &Layout) -> Result<Change, ListenError> {
+    pub(crate) fn change(
+        &mut self,
+        config: &Config,
+        layout: &Layout,
+        taking: &Taking,
+    ) -> Result<Change, ListenError> {
         let (mut open, mut kept) = (Vec::new(), Vec::new());
+        let lanes = (layout, taking);
         for address in &config.https.listen {
-            self.want(*address, Role::Tls, layout, &mut open, &mut kept)?;
+            self.want(*address, Role::Tls, lanes, &mut open, &mut kept)?;
         }
         let role = if config.http.redirect_to_https {
             // Only what is open knows the port that the kernel chose.
             let https = open.iter().chain(self.open.iter().filter(|listener| kept.contains(&listener.id)));
-            let port = https.map(|listener| listener.group.address().port()).next();
+            let port = https.map(|listener| listener.group().address().port()).next();
             Role::Redirect { https_port: config.https.public_port.or(port).unwrap_or(443) }
         } else {
             Role::Plain
         };
         for address in &config.http.listen {
-            self.want(*address, role, layout, &mut open, &mut kept)?;
+            self.want(*address, role, lanes, &mut open, &mut kept)?;
         }
         let close = self.open.iter().map(|listener| listener.id).filter(|id| !kept.contains(id)).collect();
         Ok(Change { open, close })
@@ -86,6 +97,59 @@ impl Listeners {
     pub(crate) fn commit(&mut self, change: Change) {
         self.open.retain(|listener| !change.close.contains(&listener.id));
         self.open.extend(change.open);
+    }
+
+    /// Sends nothing new to the lanes that take no connections, and opens listeners for those that do again: for
+    /// each such lane its new sockets. What waits at a drained lane is its own to take, before
+    /// [`Listeners::close`]. What fails is left as it was, to be tried again.
+    pub(crate) fn steer_to(&self, taking: &Taking) -> (NewSockets, Vec<ListenError>) {
+        let (mut new, mut errors) = (NewSockets::new(), Vec::new());
+        for listener in &self.open {
+            let mut group = listener.group();
+            // Those that return come first, so that there is never nobody.
+            for lane in taking.lanes(true).filter(|&lane| !group.takes(lane)).collect::<Vec<_>>() {
+                let restored = group.restore(lane).map_err(ListenError::from);
+                match restored.and_then(|()| listener.of_lane(&group, lane)) {
+                    Ok(socket) => new.push((lane, socket)),
+                    Err(error) => errors.push(error),
+                }
+            }
+            for lane in taking.lanes(false).filter(|&lane| group.takes(lane)).collect::<Vec<_>>() {
+                errors.extend(group.drain(lane).err().map(ListenError::from));
+            }
+        }
+        (new, errors)
+    }
+
+    /// Closes the listeners of a lane that has taken what waited there.
+    pub(crate) fn close(&self, lane: usize) -> Result<(), ListenError> {
+        for listener in &self.open {
+            match listener.group().remove(lane) {
+                Ok(()) | Err(GroupError::NoSuchLane(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds listeners that something else has closed, and opens new ones for their lanes.
+    pub(crate) fn repair(&self) -> Result<NewSockets, ListenError> {
+        let mut new = NewSockets::new();
+        for listener in &self.open {
+            let mut group = listener.group();
+            for lane in group.repair()? {
+                new.push((lane, listener.of_lane(&group, lane)?));
+            }
+        }
+        Ok(new)
+    }
+
+    /// Takes over which NICs belong to which silo.
+    pub(crate) fn steer_nics(&self, layout: &Layout) -> Result<(), ListenError> {
+        for listener in &self.open {
+            listener.group().steer(Steering::by_layout(layout)?)?;
+        }
+        Ok(())
     }
 
     pub(crate) fn close_all(&mut self) {
@@ -106,7 +170,7 @@ impl Listeners {
         &mut self,
         asked: SocketAddr,
         role: Role,
-        layout: &Layout,
+        (layout, taking): (&Layout, &Taking),
         open: &mut Vec<OpenListener>,
         kept: &mut Vec<ListenerId>,
     ) -> Result<(), ListenError> {
@@ -120,8 +184,11 @@ impl Listeners {
             Some(other_role) => Arc::clone(&other_role.group),
             None => {
                 let transport = Transport::Tcp { backlog: BACKLOG };
-                let config = GroupConfig { address: asked, transport, prepare: Box::new(|_| Ok(())) };
-                Arc::new(Group::open(config, Steering::by_layout(layout)?)?)
+                // Where a connection came from is a matter of placement: without it, it is served all the same.
+                let prepare = Box::new(|socket: &_| incoming::keep_interface(socket).or(Ok(())));
+                let config = GroupConfig { address: asked, transport, prepare };
+                let steering = Steering::by_layout(layout)?;
+                Arc::new(Mutex::new(Group::open_for(config, steering, |lane| taking.lane(lane))?))
             }
         };
         open.push(OpenListener { id: self.next_id, asked, role, group });
@@ -130,22 +197,36 @@ impl Listeners {
     }
 
     fn addresses(&self, which: impl Fn(Role) -> bool) -> Vec<SocketAddr> {
-        self.open.iter().filter(|open| which(open.role)).map(|open| open.group.address()).collect()
+        self.open.iter().filter(|open| which(open.role)).map(|open| open.group().address()).collect()
     }
 }
 
 impl Change {
     /// One lane's sockets of the new listeners.
     pub(crate) fn for_lane(&self, lane: usize) -> Result<Vec<LaneListener>, ListenError> {
-        let listener = |open: &OpenListener| {
-            Ok(LaneListener { id: open.id, role: open.role, socket: open.group.descriptor(lane)? })
-        };
-        self.open.iter().map(listener).collect()
+        let mut listeners = Vec::new();
+        for open in &self.open {
+            let group = open.group();
+            if group.takes(lane) {
+                listeners.push(open.of_lane(&group, lane)?);
+            }
+        }
+        Ok(listeners)
     }
 
     /// The listeners that end.
     pub(crate) fn closed(&self) -> &[ListenerId] {
         &self.close
+    }
+}
+
+impl OpenListener {
+    fn group(&self) -> MutexGuard<'_, Group> {
+        self.group.lock().expect("nothing panics while it holds a group")
+    }
+
+    fn of_lane(&self, group: &Group, lane: usize) -> Result<LaneListener, ListenError> {
+        Ok(LaneListener { id: self.id, role: self.role, socket: group.descriptor(lane)? })
     }
 }
 

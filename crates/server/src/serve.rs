@@ -11,6 +11,7 @@ use lane::mailbox::{Sender, mailbox};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::Instant;
 
 use crate::access_log::AccessLog;
 use crate::admin::{self, Subject};
@@ -20,7 +21,10 @@ use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Blocks;
 use crate::process;
 use crate::signals::{Said, Signals};
+use crate::silo::{Placement, Taking, TakingError, connect_silos};
 use crate::site::{SiteError, SiteSpec};
+
+mod upkeep;
 
 /// A server whose lanes serve. [`Server::run`] stays until it is told to stop.
 pub struct Server {
@@ -34,6 +38,11 @@ struct Serving {
     runtime: Runtime,
     layout: Layout,
     listeners: Listeners,
+    taking: Taking,
+    placement: Arc<Placement>,
+    /// When listeners were last repaired, and when they are to be again.
+    repaired: Instant,
+    repair_at: Option<Instant>,
     controls: Vec<Sender<Control>>,
     news: UnboundedReceiver<News>,
     log: Option<AccessLog>,
@@ -74,6 +83,9 @@ pub enum ServerError {
     /// The machine is not as wished.
     #[error(transparent)]
     Layout(#[from] LayoutError),
+    /// The nodes to be drained.
+    #[error(transparent)]
+    Taking(#[from] TakingError),
     /// A lane's ring or memory.
     #[error(transparent)]
     Lane(#[from] lane::runtime::StartError),
@@ -100,7 +112,7 @@ pub enum ServerError {
 pub fn check(config: &Config) -> Result<(), ServerError> {
     config.check()?;
     SiteSpec::new(config, &new_tickets()?)?;
-    layout(config)?;
+    Taking::new(&layout(config, &Topology::of_this_machine()?)?, &config.server.drained_nodes)?;
     Ok(())
 }
 
@@ -150,9 +162,12 @@ impl Serving {
         let tickets = new_tickets()?;
         let site = SiteSpec::new(&config, &tickets)?;
         let warnings = site.warnings().iter().map(ToString::to_string).collect();
-        let layout = layout(&config)?;
+        let topology = Topology::of_this_machine()?;
+        let layout = layout(&config, &topology)?;
+        let taking = Taking::new(&layout, &config.server.drained_nodes)?;
+        let placement = Arc::new(Placement::new(&topology, &layout, &taking));
         let mut listeners = Listeners::none();
-        let change = listeners.change(&config, &layout)?;
+        let change = listeners.change(&config, &layout, &taking)?;
         let log = AccessLog::start(&config.log).map_err(io("the access log"))?;
         let admin = config.admin.listen.map(admin::bind).transpose();
         let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
@@ -160,12 +175,14 @@ impl Serving {
         let blocks = Blocks::default();
         let (tell, mut news) = unbounded_channel();
         let (mut controls, mut boots) = (Vec::new(), Vec::new());
-        for lane in 0..layout.lane_count() {
+        for (lane, ways) in connect_silos(&layout).into_iter().enumerate() {
             let (sender, control) = mailbox(CONTROLS_MAX);
             controls.push(sender);
             boots.push(Some(Boot {
                 site: site.clone(),
                 listeners: change.for_lane(lane)?,
+                placement: Arc::clone(&placement),
+                ways,
                 control,
                 news: tell.clone(),
                 blocks: blocks.clone(),
@@ -178,7 +195,7 @@ impl Serving {
         let boots = Arc::new(Mutex::new(boots));
         let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |spec| {
             let boot = boots.lock().ok().and_then(|mut boots| boots[spec.id].take());
-            lane_main(boot.expect("every lane boots once"))
+            lane_main(spec, boot.expect("every lane boots once"))
         })?;
         wait_until_serving(&mut news, layout.lane_count())?;
 
@@ -194,6 +211,10 @@ impl Serving {
             runtime,
             layout,
             listeners,
+            taking,
+            placement,
+            repaired: Instant::now(),
+            repair_at: None,
             controls,
             news,
             log,
@@ -215,17 +236,23 @@ impl Serving {
             let listener = tokio::net::TcpListener::from_std(listener).map_err(io("the admin address"))?;
             tokio::spawn(admin::serve(listener, self.subject.clone()));
         }
+        let mut rounds = tokio::time::interval(upkeep::LOOK_AROUND_PERIOD);
         loop {
+            let repair_at = self.repair_at;
+            let repair = async {
+                match repair_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 said = signals.next() => match said {
                     Said::Reload => self.reload(&load),
                     Said::Stop => return self.drain(signals).await,
                 },
-                news = self.news.recv() => match news {
-                    Some(News::Failed(problem)) => tracing::error!(%problem, "a lane keeps serving as before"),
-                    Some(News::Serving) => {}
-                    Some(News::Ended { .. }) | None => return Err(ServerError::LaneEnded),
-                },
+                news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
+                () = repair => self.mend_listeners(),
+                _ = rounds.tick() => self.look_around(),
             }
         }
     }
@@ -247,11 +274,12 @@ impl Serving {
     fn take_over(&mut self, config: Config) -> Result<(), ServerError> {
         let site = SiteSpec::new(&config, &self.tickets)?;
         site.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-        if config.server != self.config.server || config.admin != self.config.admin {
+        if config.server.differs_for_restart(&self.config.server) || config.admin != self.config.admin {
             tracing::warn!("[server] and [admin] changed: they take effect at the next start");
         }
         // Whatever can fail comes before the first lane hears of it: a reload happens as a whole or not.
-        let change = self.listeners.change(&config, &self.layout)?;
+        let taking = Taking::new(&self.layout, &config.server.drained_nodes)?;
+        let change = self.listeners.change(&config, &self.layout, &taking)?;
         let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
         let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
         for (lane, (control, listeners)) in self.controls.iter_mut().zip(listeners).enumerate() {
@@ -261,6 +289,7 @@ impl Serving {
             }
         }
         self.listeners.commit(change);
+        self.steer_to(taking);
         self.config = config;
         Ok(())
     }
@@ -311,14 +340,16 @@ fn wait_until_serving(news: &mut UnboundedReceiver<News>, lanes: usize) -> Resul
         match news.blocking_recv() {
             Some(News::Serving) => {}
             Some(News::Failed(problem)) => return Err(ServerError::Serve(problem)),
-            Some(News::Ended { .. }) | None => return Err(ServerError::LaneEnded),
+            Some(News::ListenerDied { problem, .. }) => return Err(ServerError::Serve(problem)),
+            Some(News::Ended { .. } | News::StoppedListening { .. }) | None => {
+                return Err(ServerError::LaneEnded);
+            }
         }
     }
     Ok(())
 }
 
-fn layout(config: &Config) -> Result<Layout, ServerError> {
-    let topology = Topology::of_this_machine()?;
+fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {
     let lanes = match (&config.server.cpus, config.server.lanes) {
         (Some(list), _) => LaneCount::Cpus(list.parse::<CpuSet>().map_err(|error| ConfigError::Invalid {
             key: "server.cpus".to_owned(),
@@ -333,7 +364,7 @@ fn layout(config: &Config) -> Result<Layout, ServerError> {
         share_cores: config.server.share_cores,
         helper_threads: None,
     };
-    Ok(Layout::new(&topology, &wishes)?)
+    Ok(Layout::new(topology, &wishes)?)
 }
 
 fn new_tickets() -> Result<Arc<TicketKeys>, ServerError> {

@@ -85,18 +85,38 @@ impl Service {
         })
     }
 
-    /// Accepts connections until shutdown is asked for.
+    /// Accepts and serves connections until shutdown is asked for.
     ///
     /// Where descriptors or memory run out it pauses: the kernel keeps the connections that wait.
     pub async fn listen(self: Rc<Self>, listener: TcpListener, role: Role) {
+        // A listener that nobody else holds ends with the service.
+        let _ = self.listen_where(&listener, role, Some).await;
+    }
+
+    /// As [`Service::listen`], but asks `place` about every connection: it gives back those to be served here, and
+    /// keeps those that it gave to another lane.
+    ///
+    /// # Errors
+    /// The kernel's, when the socket listens no more though shutdown was not asked for.
+    pub async fn listen_where(
+        self: &Rc<Self>,
+        listener: &TcpListener,
+        role: Role,
+        place: impl Fn(TcpStream) -> Option<TcpStream>,
+    ) -> io::Result<()> {
         loop {
             match self.unless_drained(listener.accept()).await {
-                None => return,
-                Some(Ok(stream)) => self.take(stream, role),
+                None => return Ok(()),
+                Some(Ok(stream)) => {
+                    if let Some(stream) = place(stream) {
+                        self.take(stream, role);
+                    }
+                }
                 Some(Err(error)) if is_exhaustion(&error) => {
                     self.counters.accept_pauses.increment();
                     lane::time::sleep(ACCEPT_PAUSE).await;
                 }
+                Some(Err(error)) if is_end_of_listener(&error) => return Err(error),
                 // The connection failed before it was taken, not the listener.
                 Some(Err(_)) => {}
             }
@@ -207,7 +227,8 @@ impl Service {
         x.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    fn take(self: &Rc<Self>, stream: TcpStream, role: Role) {
+    /// Serves a connection that was accepted here or by another lane, if there is room for it.
+    pub fn take(self: &Rc<Self>, stream: TcpStream, role: Role) {
         let site = self.site();
         if self.connections.len() >= site.limits.connections_max {
             self.counters.connections_refused.increment();
@@ -295,6 +316,13 @@ fn is_exhaustion(error: &io::Error) -> bool {
     const EMFILE: i32 = 24;
     const ENOBUFS: i32 = 105;
     matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE | ENOBUFS))
+}
+
+/// accept(2) of a socket that was shut down or closed behind its lane's back.
+fn is_end_of_listener(error: &io::Error) -> bool {
+    const EBADF: i32 = 9;
+    const EINVAL: i32 = 22;
+    matches!(error.raw_os_error(), Some(EBADF | EINVAL))
 }
 
 /// Long enough for some connection to end, short enough for nobody to notice.

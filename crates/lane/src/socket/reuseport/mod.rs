@@ -227,12 +227,12 @@ impl Group {
             return Ok(Vec::new());
         }
         let died = |member: &Member| !member.socket.as_ref().is_some_and(is_listening);
-        let mut gone: Vec<usize> = Vec::new();
+        let mut gone: Vec<Slot> = Vec::new();
         match self.members.iter().filter(|member| died(member)).count() {
-            0 => return Ok(gone),
+            0 => return Ok(Vec::new()),
             1 => {
                 let position = self.members.iter().position(died).expect("one was counted");
-                gone.push(self.members.swap_remove(position).slot.lane);
+                gone.push(self.members.swap_remove(position).slot);
             }
             _ => {
                 let survivor = self.members.iter().position(|member| !died(member)).unwrap_or(usize::MAX);
@@ -241,7 +241,7 @@ impl Group {
                         self.members.push(member);
                         continue;
                     }
-                    gone.push(member.slot.lane);
+                    gone.push(member.slot);
                     if let Some(socket) = &member.socket {
                         shut(socket).map_err(|source| self.failed("shut down", source))?;
                     }
@@ -250,11 +250,12 @@ impl Group {
         }
         // The rest is steered right at once, whatever becomes of the new sockets.
         self.attach()?;
-        for &lane in &gone {
+        let wanted: Vec<usize> = gone.iter().filter(|slot| !slot.draining).map(|slot| slot.lane).collect();
+        for &lane in &wanted {
             self.join(lane)?;
         }
         self.attach()?;
-        Ok(gone)
+        Ok(wanted)
     }
 
     /// Whether a lane has a socket here that takes new work.

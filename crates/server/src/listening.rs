@@ -1,0 +1,95 @@
+//! The accepting tasks of one lane, one for each listener.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::service::Service;
+use lane::net::TcpListener;
+use lane::{Task, time};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::lane_main::{News, tell};
+use crate::listeners::{LaneListener, ListenerId};
+use crate::silo::{Door, SiloCounters};
+
+/// What a lane listens at.
+pub(crate) struct Listening {
+    lane: usize,
+    service: Rc<Service>,
+    door: Rc<Door>,
+    counters: Arc<SiloCounters>,
+    news: UnboundedSender<News>,
+    tasks: RefCell<HashMap<ListenerId, Accepting>>,
+    /// How many listeners were added so far; numbers them.
+    added: Cell<u64>,
+}
+
+/// Dropping it closes the listener; connections that were accepted go on.
+struct Accepting {
+    number: u64,
+    _task: Task<()>,
+}
+
+impl Listening {
+    pub(crate) fn new(
+        lane: usize,
+        service: Rc<Service>,
+        door: Rc<Door>,
+        counters: Arc<SiloCounters>,
+        news: UnboundedSender<News>,
+    ) -> Rc<Self> {
+        Rc::new(Self { lane, service, door, counters, news, tasks: RefCell::default(), added: Cell::new(0) })
+    }
+
+    /// Accepts at these too, and in place of those with the same id.
+    pub(crate) fn add(self: &Rc<Self>, listeners: Vec<LaneListener>) -> io::Result<()> {
+        for LaneListener { id, role, socket } in listeners {
+            let listener = TcpListener::adopt(socket)?;
+            let me = Rc::clone(self);
+            let task = lane::spawn(async move {
+                let place = |stream| me.door.place(stream, role);
+                if let Err(error) = me.service.listen_where(&listener, role, place).await {
+                    me.counters.listeners_died.increment();
+                    let problem = format!("a listener was closed by something else: {error}");
+                    tell(&me.news, News::ListenerDied { lane: me.lane, problem });
+                }
+            });
+            let number = self.added.get();
+            self.added.set(number + 1);
+            let replaced = self.tasks.borrow_mut().insert(id, Accepting { number, _task: task });
+            drop(replaced);
+        }
+        self.gauge();
+        Ok(())
+    }
+
+    pub(crate) fn remove(&self, id: ListenerId) {
+        let removed = self.tasks.borrow_mut().remove(&id);
+        drop(removed);
+        self.gauge();
+    }
+
+    /// Closes what is open now, after the time in which handshakes that had begun come to their end. Listeners that
+    /// are added meanwhile stay.
+    pub(crate) async fn stop(self: Rc<Self>) {
+        let until = self.added.get();
+        time::sleep(HANDSHAKE_MAX).await;
+        let tasks = self.tasks.take().into_iter();
+        let (old, new): (HashMap<_, _>, HashMap<_, _>) = tasks.partition(|(_, task)| task.number < until);
+        self.tasks.replace(new);
+        drop(old);
+        self.gauge();
+        tell(&self.news, News::StoppedListening { lane: self.lane });
+    }
+
+    fn gauge(&self) {
+        self.counters.listeners.set(self.tasks.borrow().len() as u64);
+    }
+}
+
+/// The first packet of a handshake is answered to the lane it was sent to; the last may come this much later.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(2);

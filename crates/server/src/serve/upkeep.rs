@@ -1,0 +1,133 @@
+//! What the control thread does while lanes serve: drains and restores nodes, replaces listeners that died, follows
+//! links and interrupts as they change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lane::topology::Topology;
+use tokio::time::Instant;
+
+use super::{ServerError, Serving};
+use crate::lane_main::{Control, News};
+use crate::listeners::{LaneListener, ListenError, NewSockets};
+use crate::silo::{Placement, Taking};
+
+impl Serving {
+    /// Acts on what a lane tells.
+    pub(super) fn hear(&mut self, news: News) -> Result<(), ServerError> {
+        match news {
+            News::Serving => {}
+            News::Failed(problem) => tracing::error!(%problem, "a lane keeps serving as before"),
+            News::ListenerDied { lane, problem } => {
+                tracing::error!(lane, %problem, "opening a new one");
+                // One that dies again and again must not keep this thread to itself.
+                let soonest = self.repaired + REPAIR_PAUSE;
+                self.repair_at = Some(self.repair_at.unwrap_or(soonest));
+            }
+            News::StoppedListening { lane } if !self.taking.lane(lane) => {
+                if let Err(problem) = self.listeners.close(lane) {
+                    tracing::error!(lane, %problem, "a listener of a drained lane stays open; it gets nothing new");
+                }
+            }
+            News::StoppedListening { .. } => {}
+            News::Ended { .. } => return Err(ServerError::LaneEnded),
+        }
+        Ok(())
+    }
+
+    /// Changes which lanes take connections. Those that no longer do serve what they have to its end.
+    pub(super) fn steer_to(&mut self, taking: Taking) {
+        let stopping: Vec<usize> = taking.lanes(false).filter(|&lane| self.taking.lane(lane)).collect();
+        for (silo, state) in self.layout.silos.iter().enumerate() {
+            if taking.silo(silo) != self.taking.silo(silo) {
+                let what =
+                    if taking.silo(silo) { "takes connections again" } else { "takes no new connections" };
+                tracing::info!(node = state.node, "the silo {what}");
+            }
+        }
+        self.taking = taking;
+        self.mend_listeners();
+        for lane in stopping {
+            // A lane too busy to hear it keeps listeners that get nothing new: no harm.
+            let _ = self.controls[lane].send(Control::StopListening);
+        }
+        self.place_anew();
+    }
+
+    /// Sees that every lane that takes connections has its listeners and the others get nothing new.
+    pub(super) fn mend_listeners(&mut self) {
+        (self.repaired, self.repair_at) = (Instant::now(), None);
+        match self.listeners.repair() {
+            Ok(new) => self.hand_out(new),
+            Err(problem) => later(&problem),
+        }
+        let (new, problems) = self.listeners.steer_to(&self.taking);
+        self.hand_out(new);
+        problems.iter().for_each(later);
+    }
+
+    /// Follows what has changed outside: links that came and went, interrupts that were moved.
+    pub(super) fn look_around(&mut self) {
+        self.mend_listeners();
+        if self.layout.lane_nodes().len() < 2 {
+            return;
+        }
+        let Ok(topology) = Topology::of_this_machine() else { return };
+        let before = self.layout.clone();
+        self.layout.refresh_nics(&topology);
+        if self.layout != before {
+            tracing::info!("network interfaces have changed:\n{}", self.layout);
+            if let Err(problem) = self.listeners.steer_nics(&self.layout) {
+                later(&problem);
+            }
+        }
+        self.place_by(&topology);
+    }
+
+    fn place_anew(&mut self) {
+        match Topology::of_this_machine() {
+            Ok(topology) => self.place_by(&topology),
+            Err(problem) => tracing::warn!(%problem, "connections are placed by what was known before"),
+        }
+    }
+
+    fn place_by(&mut self, topology: &Topology) {
+        let placement = Arc::new(Placement::new(topology, &self.layout, &self.taking));
+        if *placement == *self.placement {
+            return;
+        }
+        self.placement = placement;
+        for control in &mut self.controls {
+            // The next look around tries again: the lane's word is only slightly out of date.
+            let _ = control.send(Control::Place(Arc::clone(&self.placement)));
+        }
+    }
+
+    fn hand_out(&mut self, new: NewSockets) {
+        let mut by_lane: Vec<Vec<LaneListener>> = self.controls.iter().map(|_| Vec::new()).collect();
+        for (lane, listener) in new {
+            by_lane[lane].push(listener);
+        }
+        for (lane, listeners) in
+            by_lane.into_iter().enumerate().filter(|(_, listeners)| !listeners.is_empty())
+        {
+            if self.controls[lane].send(Control::Listen(listeners)).is_ok() {
+                continue;
+            }
+            // A listener that nobody accepts from would swallow clients.
+            tracing::error!(lane, "the lane is too busy to take its new listeners; trying again");
+            if let Err(problem) = self.listeners.close(lane) {
+                later(&problem);
+            }
+        }
+    }
+}
+
+fn later(problem: &ListenError) {
+    tracing::error!(%problem, "listeners are not as they should be; trying again");
+}
+
+/// Between two repairs of listeners.
+const REPAIR_PAUSE: Duration = Duration::from_secs(1);
+/// How often links, interrupts and listeners are looked at.
+pub(super) const LOOK_AROUND_PERIOD: Duration = Duration::from_secs(10);

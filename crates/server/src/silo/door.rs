@@ -1,0 +1,98 @@
+//! The door of a lane: every accepted connection passes it and is served here or given to the silo it belongs to.
+
+use std::cell::RefCell;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use http::service::{Role, Service};
+use lane::backend::Incoming;
+use lane::mailbox::Receiver;
+use lane::net::TcpStream;
+
+use super::counters::SiloCounters;
+use super::handoff::{HandedOver, Outgoing};
+use super::placement::{Belongs, Placement};
+
+/// Where a lane's connections go.
+pub(crate) struct Door {
+    node: Option<u32>,
+    placement: RefCell<Arc<Placement>>,
+    outgoing: RefCell<Outgoing>,
+    counters: Arc<SiloCounters>,
+}
+
+impl Door {
+    pub(crate) fn new(
+        node: Option<u32>,
+        placement: Arc<Placement>,
+        outgoing: Outgoing,
+        counters: Arc<SiloCounters>,
+    ) -> Rc<Self> {
+        let (placement, outgoing) = (RefCell::new(placement), RefCell::new(outgoing));
+        Rc::new(Self { node, placement, outgoing, counters })
+    }
+
+    /// Places connections by this from now on.
+    pub(crate) fn set_placement(&self, placement: Arc<Placement>) {
+        self.placement.replace(placement);
+    }
+
+    /// Gives the connection back if it is to be served here. One that belongs elsewhere but cannot go there is
+    /// served here too: a far connection is better than none.
+    pub(crate) fn place(&self, stream: TcpStream, role: Role) -> Option<TcpStream> {
+        let placement = self.placement.borrow();
+        if !placement.is_open() {
+            self.counters.local.increment();
+            return Some(stream);
+        }
+        let trace = |what| stream.incoming(what);
+        let belongs = placement.of(
+            self.node,
+            || trace(Incoming::Interface),
+            || trace(Incoming::NapiId),
+            || trace(Incoming::Cpu),
+        );
+        let counter = match belongs {
+            Belongs::To(silo) => return self.hand_over(silo, stream, role),
+            Belongs::Here => &self.counters.local,
+            Belongs::Elsewhere => &self.counters.kept,
+            Belongs::Drained => &self.counters.drained,
+            Belongs::Unknown => &self.counters.unknown,
+        };
+        counter.increment();
+        Some(stream)
+    }
+
+    fn hand_over(&self, silo: usize, stream: TcpStream, role: Role) -> Option<TcpStream> {
+        let peer = stream.peer_addr();
+        let connection: OwnedFd = match stream.release() {
+            Ok(connection) => connection,
+            Err(stream) => {
+                self.counters.kept.increment();
+                return Some(stream);
+            }
+        };
+        match self.outgoing.borrow_mut().send(silo, HandedOver { connection, peer, role }) {
+            Ok(()) => {
+                self.counters.handed_off.increment();
+                None
+            }
+            Err(HandedOver { connection, .. }) => {
+                self.counters.kept.increment();
+                TcpStream::adopt(connection, peer).ok()
+            }
+        }
+    }
+
+    /// Serves what one lane of another silo gives to this one, for as long as that lane lives.
+    pub(crate) async fn take_in(self: Rc<Self>, service: Rc<Service>, mut incoming: Receiver<HandedOver>) {
+        while let Some(HandedOver { connection, peer, role }) = incoming.recv().await {
+            // Simulated lanes refuse it, and they give nothing away either.
+            if let Ok(stream) = TcpStream::adopt(connection, peer) {
+                self.counters.taken_over.increment();
+                service.take(stream, role);
+            }
+        }
+    }
+}

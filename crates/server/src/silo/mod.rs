@@ -1,0 +1,13 @@
+//! Silos while they serve: which take connections, where each connection belongs, and how one that came to the
+//! wrong lane gets to the right one.
+
+mod counters;
+mod door;
+mod handoff;
+mod placement;
+
+pub(crate) use counters::SiloCounters;
+pub(crate) use door::Door;
+pub(crate) use handoff::{Ways, connect_silos};
+pub use placement::TakingError;
+pub(crate) use placement::{Placement, Taking};
