@@ -146,6 +146,8 @@ pub struct LimitsSection {
     pub listing_entries: usize,
     /// Sending rate of each connection, bytes per second; absent: no bound.
     pub pacing_bytes_per_second: Option<u64>,
+    /// Sending rate of all connections together, bytes per second; absent: no bound.
+    pub total_bytes_per_second: Option<u64>,
 }
 
 /// `[log]`
@@ -373,6 +375,7 @@ impl LimitsSection {
             ("ranges", self.ranges as u64, 1, 1024),
             ("listing_entries", self.listing_entries as u64, 1, 1 << 20),
             ("pacing_bytes_per_second", self.pacing_bytes_per_second.unwrap_or(1), 1, u64::MAX),
+            ("total_bytes_per_second", self.total_bytes_per_second.unwrap_or(1), 1, u64::MAX / 4),
         ];
         for (key, value, least, most) in bounds {
             if !(least..=most).contains(&value) {
@@ -445,6 +448,7 @@ impl Default for LimitsSection {
             ranges: limits.ranges_max,
             listing_entries: limits.listing_entries_max,
             pacing_bytes_per_second: None,
+            total_bytes_per_second: None,
         }
     }
 }

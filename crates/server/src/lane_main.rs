@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::log::LaneLog;
-use http::service::{HttpCounters, Service};
+use http::service::{HttpCounters, RateShare, Service};
 use http::tls::KtlsPolicy;
 use lane::layout::LaneSpec;
 use lane::mailbox::Receiver;
@@ -30,6 +30,7 @@ pub(crate) struct Boot {
     pub(crate) blocks: Blocks,
     pub(crate) log: Option<LaneLog>,
     pub(crate) ktls: KtlsPolicy,
+    pub(crate) share: Arc<RateShare>,
     pub(crate) seed: u64,
 }
 
@@ -73,13 +74,15 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     boot.blocks.add("vfs", id, silo, Arc::clone(cache.counters()) as _);
     let silo_counters = Arc::new(SiloCounters::default());
     boot.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
+    boot.blocks.add("rate", id, silo, Arc::clone(&boot.share.usage) as _);
     let ended = EndedGuard { news: boot.news.clone(), cut: 0 };
 
     let site = match boot.site.open(&cache) {
         Ok(site) => site,
         Err(error) => return tell(&boot.news, News::Failed(error.to_string())),
     };
-    let service = Service::new(site, counters, boot.log.take(), boot.ktls, Arc::default(), boot.seed);
+    let service =
+        Service::new(site, counters, boot.log.take(), boot.ktls, Arc::clone(&boot.share), boot.seed);
     let ways = std::mem::take(&mut boot.ways);
     let door = Door::new(spec.node, Arc::clone(&boot.placement), ways.outgoing, Arc::clone(&silo_counters));
     for incoming in ways.incoming {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
+use http::service::RateShare;
 use http::tls::{KtlsPolicy, TicketKeys};
 use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
 use lane::mailbox::{Sender, mailbox};
@@ -19,6 +20,7 @@ use crate::config::{Config, ConfigError};
 use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Blocks;
+use crate::pacing::Pacing;
 use crate::process;
 use crate::signals::{Said, Signals};
 use crate::silo::{Placement, Taking, TakingError, connect_silos};
@@ -44,6 +46,7 @@ struct Serving {
     repaired: Instant,
     repair_at: Option<Instant>,
     controls: Vec<Sender<Control>>,
+    pacing: Pacing,
     news: UnboundedReceiver<News>,
     log: Option<AccessLog>,
     admin: Option<std::net::TcpListener>,
@@ -175,6 +178,8 @@ impl Serving {
         let blocks = Blocks::default();
         let (tell, mut news) = unbounded_channel();
         let (mut controls, mut boots) = (Vec::new(), Vec::new());
+        let shares = (0..layout.lane_count()).map(|_| Arc::<RateShare>::default()).collect();
+        let pacing = Pacing::new(shares, config.limits.total_bytes_per_second);
         for (lane, ways) in connect_silos(&layout).into_iter().enumerate() {
             let (sender, control) = mailbox(CONTROLS_MAX);
             controls.push(sender);
@@ -188,6 +193,7 @@ impl Serving {
                 blocks: blocks.clone(),
                 log: log.as_ref().map(AccessLog::lane),
                 ktls: if config.https.kernel_tls { KtlsPolicy::Auto } else { KtlsPolicy::Off },
+                share: pacing.share(lane),
                 seed: seed(lane),
             }));
         }
@@ -216,6 +222,7 @@ impl Serving {
             repaired: Instant::now(),
             repair_at: None,
             controls,
+            pacing,
             news,
             log,
             admin,
@@ -250,6 +257,7 @@ impl Serving {
                     Said::Reload => self.reload(&load),
                     Said::Stop => return self.drain(signals).await,
                 },
+                () = self.pacing.tick() => {}
                 news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
                 () = repair => self.mend_listeners(),
                 _ = rounds.tick() => self.look_around(),
@@ -289,6 +297,7 @@ impl Serving {
             }
         }
         self.listeners.commit(change);
+        self.pacing.set_rate(config.limits.total_bytes_per_second);
         self.steer_to(taking);
         self.config = config;
         Ok(())
@@ -310,6 +319,7 @@ impl Serving {
         let (mut ended, mut cut) = (0, 0);
         while ended < self.controls.len() {
             tokio::select! {
+                () = self.pacing.tick() => {}
                 news = self.news.recv() => match news {
                     Some(News::Ended { cut: more }) => (ended, cut) = (ended + 1, cut + more),
                     Some(_) => {}
