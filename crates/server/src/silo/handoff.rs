@@ -76,3 +76,34 @@ impl Outgoing {
 
 /// Connections that may be on their way from one lane to another: a burst of accepts within one turn.
 const HANDED_OVER_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use lane::layout::{LaneSpec, SiloLayout};
+
+    use super::*;
+
+    #[test]
+    fn every_lane_can_give_to_every_other_silo_and_every_lane_gets() {
+        for sizes in [vec![1, 1], vec![1, 4], vec![3, 2, 5], vec![4]] {
+            let ways = connect_silos(&layout(&sizes));
+            for (lane, way) in ways.iter().enumerate() {
+                let reached =
+                    way.outgoing.partners.iter().filter(|partners| !partners.senders.is_empty()).count();
+                assert_eq!(reached, sizes.len() - 1, "lane {lane} of {sizes:?}");
+                assert_eq!(way.incoming.is_empty(), sizes.len() == 1, "lane {lane} of {sizes:?}");
+            }
+        }
+    }
+
+    fn layout(sizes: &[usize]) -> Layout {
+        let mut next = 0;
+        let silo = |(silo, &size): (usize, &usize)| {
+            let lanes = (next..next + size).map(|id| LaneSpec { id, silo, cpu: id as u32, node: None });
+            next += size;
+            let (cpus, nics) = (Default::default(), Vec::new());
+            SiloLayout { node: Some(silo as u32), cpus, lanes: lanes.collect(), helper_threads: 1, nics }
+        };
+        Layout { silos: sizes.iter().enumerate().map(silo).collect(), shared_nics: Vec::new() }
+    }
+}

@@ -134,3 +134,39 @@ fn silos_are_on(nodes: &[u32]) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lane::layout::{LaneSpec, SiloLayout};
+
+    use super::*;
+
+    fn two_silos() -> Layout {
+        let silo = |silo: usize| {
+            let node = Some(silo as u32);
+            let lanes = [0, 1].map(|at| LaneSpec { id: 2 * silo + at, silo, cpu: 0, node });
+            SiloLayout {
+                node,
+                cpus: Default::default(),
+                lanes: lanes.into(),
+                helper_threads: 1,
+                nics: Vec::new(),
+            }
+        };
+        Layout { silos: vec![silo(0), silo(1)], shared_nics: Vec::new() }
+    }
+
+    #[test]
+    fn lanes_of_drained_nodes_take_nothing() {
+        let taking = Taking::new(&two_silos(), &[1]).unwrap();
+        assert_eq!(taking.lanes(true).collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(taking.lanes(false).collect::<Vec<_>>(), [2, 3]);
+    }
+
+    #[test]
+    fn draining_every_node_or_one_without_a_silo_is_refused() {
+        assert_eq!(Taking::new(&two_silos(), &[0, 1]), Err(TakingError::Nobody));
+        let error = Taking::new(&two_silos(), &[7]).unwrap_err().to_string();
+        assert!(error.contains("node 7") && error.contains("nodes 0, 1"), "{error}");
+    }
+}
