@@ -8,11 +8,12 @@ use anyhow::bail;
 use super::guest::Guest;
 use super::machine::Machine;
 
+mod ktls;
 mod long_link;
 mod numa_listeners;
 
 /// Every scenario, in the order `lab all` runs them.
-pub(crate) const ALL: &[&dyn Scenario] = &[&numa_listeners::NumaListeners, &long_link::LongLink];
+pub(crate) const ALL: &[&dyn Scenario] = &[&numa_listeners::NumaListeners, &ktls::Ktls, &long_link::LongLink];
 
 /// One scenario.
 pub(crate) trait Scenario: Sync {
