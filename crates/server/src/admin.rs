@@ -26,6 +26,31 @@ pub(crate) struct Subject {
     pub(crate) draining: Arc<AtomicBool>,
 }
 
+/// Tells of lanes that another program than the server runs, such as a benchmark's, on a thread of its own that
+/// ends with the process. `blocks` may still be added to.
+///
+/// # Errors
+/// The system's, when `addr` cannot be listened at.
+pub fn tell_of(
+    addr: SocketAddr,
+    blocks: Blocks,
+    lanes: impl IntoIterator<Item = LaneInfo>,
+) -> std::io::Result<SocketAddr> {
+    let listener = bind(addr)?;
+    let bound = listener.local_addr()?;
+    let (lanes, draining) = (lanes.into_iter().collect(), Arc::default());
+    let subject = Subject { blocks, lanes, started: SystemTime::now(), draining };
+    let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+        let ended = housekeeping
+            .block_on(async { serve(tokio::net::TcpListener::from_std(listener)?, subject).await });
+        if let Err(error) = ended {
+            tracing::error!(%error, "the admin address is gone");
+        }
+    })?;
+    Ok(bound)
+}
+
 /// Serves until the listener fails.
 pub(crate) async fn serve(listener: tokio::net::TcpListener, subject: Subject) -> std::io::Result<()> {
     axum::serve(listener, router(subject)).await

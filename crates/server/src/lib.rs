@@ -18,6 +18,7 @@ mod signals;
 mod silo;
 mod site;
 
+pub use admin::tell_of;
 pub use listeners::ListenError;
 pub use serve::{Addresses, Server, ServerError, check};
 pub use silo::TakingError;

@@ -15,8 +15,6 @@ pub(crate) struct Machine {
     pub(crate) memory_mib_per_node: u32,
     /// Network cards.
     pub(crate) nics: Vec<Nic>,
-    /// An empty disk of this size, MiB; 0: none. It takes host space only as it is written.
-    pub(crate) disk_mib: u64,
 }
 
 /// A network card.
@@ -57,7 +55,6 @@ impl Machine {
                 nic("c0", Model::Virtio, None, "w0"),
                 nic("c1", Model::Virtio, None, "w1"),
             ],
-            disk_mib: 0,
         }
     }
 

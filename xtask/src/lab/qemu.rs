@@ -20,7 +20,7 @@ pub(crate) struct Boot<'a> {
     pub(crate) wires: &'a Wires,
     pub(crate) kernel: &'a Kernel,
     pub(crate) initrd: &'a Path,
-    /// For sockets and the disk; gone after the run.
+    /// For sockets; gone after the run.
     pub(crate) work: &'a Path,
     pub(crate) console: &'a Path,
     pub(crate) terminal: Terminal,
@@ -153,14 +153,6 @@ fn command(boot: &Boot<'_>, channel: &Path, monitor: &Path) -> anyhow::Result<Co
         .arg("-object")
         .arg("rng-random,id=rng,filename=/dev/urandom")
         .args(["-device", "virtio-rng-pci,bus=pcie.0,rng=rng"]);
-    if machine.disk_mib > 0 {
-        let disk = boot.work.join(format!("{}.disk", machine.name));
-        std::fs::File::create(&disk)?.set_len(machine.disk_mib << 20)?;
-        command
-            .arg("-drive")
-            .arg(format!("if=none,id=disk,format=raw,cache=unsafe,file={}", disk.display()))
-            .args(["-device", "virtio-blk-pci,bus=pcie.0,drive=disk"]);
-    }
     let log = boot.console.display();
     let (console, stdout) = match boot.terminal {
         Terminal::Hidden => (format!("file,id=console,path={log}"), Stdio::null()),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use lane::layout::Layout;
 use lane::net::UdpSocket;
-use lane::runtime::{Runtime, RuntimeOptions};
+use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::socket::reuseport::{GroupError, Steering, SteeringError};
 use rx::driver::{Driver, DriverConfig, Links, RxCounters, open_group};
 use rx::perf;
@@ -90,6 +90,11 @@ pub fn serve(options: &ServerOptions, layout: &Layout) -> Result<Serving, ServeE
 }
 
 impl Serving {
+    /// The lanes, in the order of the counters.
+    pub fn lanes(&self) -> impl Iterator<Item = &LaneInfo> {
+        self.runtime.lanes()
+    }
+
     /// Waits for the lanes, which end with the process.
     pub fn wait(self) {
         self.runtime.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));

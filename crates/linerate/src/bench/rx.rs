@@ -12,6 +12,7 @@ use clap::ValueEnum;
 use lane::backend::UdpOptions;
 use rx::driver::DriverConfig;
 use rx::perf::{MAX_BYTES, PORT, Work};
+use server::metrics::Blocks;
 
 use super::watch::{Totals, Watcher};
 use crate::output::{self, bit_rate, rate, say};
@@ -60,6 +61,9 @@ pub(crate) struct ServerArgs {
     lanes: Option<u32>,
     #[command(flatten)]
     transport: Transport,
+    /// Tell the counters of every lane here, as `linerate serve` does: /metrics, and `linerate stat ADDR`
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<SocketAddr>,
     /// Send without protocol to `linerate bench udp`, as a limit to compare with
     #[arg(long)]
     blast: bool,
@@ -155,6 +159,16 @@ pub(crate) fn serve(args: &ServerArgs) -> anyhow::Result<ExitCode> {
     }
     let options = ServerOptions { listen: args.listen, driver: args.transport.driver() };
     let serving = bench::rx::serve(&options, &super::layout(args.lanes)?)?;
+    if let Some(addr) = args.admin {
+        let blocks = Blocks::default();
+        for (lane, counters) in serving.lanes().zip(&serving.counters) {
+            blocks.add("rx", lane.id.0, lane.silo.0, Arc::clone(counters) as _);
+            blocks.add("lane", lane.id.0, lane.silo.0, Arc::clone(&lane.counters) as _);
+        }
+        let admin = server::tell_of(addr, blocks, serving.lanes().cloned());
+        let admin = admin.with_context(|| format!("cannot listen at {addr}"))?;
+        say!("counters at http://{admin}/metrics; try: linerate stat {admin}");
+    }
     let at = serving.address;
     say!("rxperf service at {at}; try: linerate bench rx {at}");
     serving.wait();

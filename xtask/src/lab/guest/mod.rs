@@ -115,17 +115,6 @@ impl Guest {
     pub(crate) fn await_signal(&mut self, event: &str) -> anyhow::Result<()> {
         self.channel.ask(&FromGuest::Await { event: event.to_owned() })
     }
-
-    /// Makes an ext4 file system on the guest's disk and mounts it.
-    pub(crate) fn mount_disk(&self, at: &Path) -> anyhow::Result<()> {
-        ensure!(self.machine.disk_mib > 0, "the machine has no disk");
-        modprobe(&["virtio_blk", "ext4"])?;
-        wait_for("the disk", || Path::new(DISK).exists().then_some(()))?;
-        process::output("/sbin/mkfs.ext4", &["-q", "-F", DISK])?;
-        std::fs::create_dir_all(at)?;
-        process::output("mount", &[DISK.as_ref(), at.as_os_str()])?;
-        Ok(())
-    }
 }
 
 /// Loads modules with what they need.
@@ -154,6 +143,10 @@ fn mount_the_rest() -> anyhow::Result<()> {
     process::output("mount", &["-t", "devpts", "devpts", "/dev/pts"])?;
     process::output("mount", &["-t", "tmpfs", "tmpfs", "/dev/shm"])?;
     process::output("mount", &["-t", "cgroup2", "cgroup2", "/sys/fs/cgroup"])?;
+    // devtmpfs makes device nodes alone; shells and tools want these as well.
+    for (link, target) in [("fd", ""), ("stdin", "/0"), ("stdout", "/1"), ("stderr", "/2")] {
+        std::os::unix::fs::symlink(format!("/proc/self/fd{target}"), Path::new("/dev").join(link))?;
+    }
     Ok(())
 }
 
@@ -168,6 +161,5 @@ fn open_channel() -> anyhow::Result<Channel<File, File>> {
     Ok(Channel::new(file.try_clone()?, file))
 }
 
-const DISK: &str = "/dev/vda";
 /// Software emulation makes everything slow.
 const PATIENCE: Duration = Duration::from_secs(60);

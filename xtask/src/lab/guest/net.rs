@@ -1,5 +1,6 @@
 //! Cards, addresses and network namespaces inside a guest.
 
+use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
@@ -61,9 +62,9 @@ impl Namespace {
     }
 
     /// A program inside it.
-    pub(crate) fn command(self, program: &str) -> Command {
+    pub(crate) fn command(self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", self.0, program]);
+        command.args(["netns", "exec", self.0]).arg(program);
         command
     }
 
@@ -90,11 +91,4 @@ pub(crate) fn set_up(nic: &str, address: &str) -> anyhow::Result<()> {
     ip(&format!("addr add {address} dev {nic}"))?;
     ip(&format!("link set {nic} up"))?;
     Ok(())
-}
-
-/// A counter of a card, such as `tx_packets`.
-pub(crate) fn statistic(nic: &str, name: &str) -> anyhow::Result<u64> {
-    let path = Path::new("/sys/class/net").join(nic).join("statistics").join(name);
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(text.trim().parse()?)
 }

@@ -44,10 +44,6 @@ impl Guest {
 }
 
 impl Server {
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// What it has said so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
@@ -88,10 +84,6 @@ impl Background {
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let name = format!("{command:?}");
         Ok(Self(command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start {name}"))?))
-    }
-
-    pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
     }
 }
 

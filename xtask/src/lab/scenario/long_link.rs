@@ -1,6 +1,7 @@
 //! Two guests with a long and lossy link between them.
 
-use std::time::Instant;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 
@@ -18,7 +19,7 @@ impl Scenario for LongLink {
     }
 
     fn about(&self) -> &'static str {
-        "files and Rx calls arrive whole over a link of 40 ms with 1 % loss, from one guest to another"
+        "files and Rx calls arrive whole over a link of 40 ms with 1 % loss and a cable that is pulled"
     }
 
     fn packages(&self) -> &'static [&'static str] {
@@ -74,12 +75,28 @@ fn fetch(guest: &mut Guest) -> anyhow::Result<()> {
             "Mb/s",
         )?;
     }
+    survives_a_pulled_cable(guest)?;
     let report = bench_rx(guest)?;
     let calls = report["calls"].as_u64().unwrap_or_default();
     let errors = report["errors"].as_object();
     ensure!(calls > 0 && errors.is_some_and(|errors| errors.is_empty()), "Rx calls failed: {report}");
     guest.figure("Rx calls of 64 KiB", calls as f64, "calls")?;
     guest.signal("fetched")
+}
+
+/// The cable is out for two seconds in the middle of a transfer.
+fn survives_a_pulled_cable(guest: &mut Guest) -> anyhow::Result<()> {
+    let mut curl = Command::new("curl");
+    curl.args(["-sSf", "--max-time", "90", "--limit-rate", "1M", "-o", "/tmp/file"]);
+    let mut transfer = curl.arg(format!("http://{SERVER_IP}:8080/file")).spawn()?;
+    std::thread::sleep(Duration::from_secs(1));
+    guest.set_carrier("wan", false)?;
+    std::thread::sleep(Duration::from_secs(2));
+    ensure!(transfer.try_wait()?.is_none(), "the transfer ended before the cable was out");
+    guest.set_carrier("wan", true)?;
+    ensure!(transfer.wait()?.success(), "the transfer did not survive a pulled cable");
+    process::output("sh", &["-c", "cd /tmp && sha256sum --check --status file.sha256"])?;
+    Ok(())
 }
 
 fn bench_rx(guest: &Guest) -> anyhow::Result<serde_json::Value> {
@@ -93,7 +110,7 @@ fn bench_rx(guest: &Guest) -> anyhow::Result<serde_json::Value> {
 fn machine(name: &'static str) -> Machine {
     let nic = Nic { name: "wan", model: Model::Virtio, node: None, wire: "link" };
     let (nodes, cpus_per_node, memory_mib_per_node) = (1, 2, 768);
-    Machine { name, nodes, cpus_per_node, memory_mib_per_node, nics: vec![nic], disk_mib: 0 }
+    Machine { name, nodes, cpus_per_node, memory_mib_per_node, nics: vec![nic] }
 }
 
 const SERVER: &str = "server";
