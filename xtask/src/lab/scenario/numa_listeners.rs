@@ -120,14 +120,24 @@ fn http_is_served_on(
 fn rx_is_served(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
     let mut server = guest.linerate();
     server.args(["bench", "rx-server", "--listen", "0.0.0.0:7009", "--admin", "127.0.0.1:8091"]);
+    // The default pool takes seconds to touch in software emulation.
+    server.args(["--packets", "1024"]);
     let _server = Background::start(&mut server)?;
     let admin = SocketAddr::from(([127, 0, 0, 1], 8091));
     wait_for("the Rx service", || TcpStream::connect(admin).ok())?;
     for client in clients {
         let before = Scrape::of(admin)?;
         let mut load = client.namespace.command(guest.linerate().get_program());
-        load.args(["bench", "rx", &format!("{}:7009", client.server), "--clients", "16"]);
-        let output = load.args(["--recv-bytes", "4K", "--seconds", "3", "--json"]).output()?;
+        load.args([
+            "bench",
+            "rx",
+            &format!("{}:7009", client.server),
+            "--clients",
+            "16",
+            "--packets",
+            "1024",
+        ]);
+        let output = load.args(["--recv-bytes", "4K", "--seconds", "5", "--json"]).output()?;
         ensure!(output.status.success(), "bench rx: {}", String::from_utf8_lossy(&output.stderr));
         let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         let no_errors = report["errors"].as_object().is_some_and(serde_json::Map::is_empty);
