@@ -281,7 +281,8 @@ fn a_transfer_that_stands_still_is_cut_by_every_way() {
 fn readers_below_the_floor_are_cut() {
     let site = Site::new(
         &[("a.txt", b"hello\n"), ("big", &patterned(64 << 20))],
-        "[limits]\nstall_seconds = 1\nsend_rate_min = 50000000",
+        // Longer than such a client's window stays shut at a time.
+        "[limits]\nstall_seconds = 4\nsend_rate_min = 50000000",
     );
     let server = site.start();
     let slow = ["--silent", "--insecure", "--http1.1", "--limit-rate", "2M", "--output", "/dev/null"];

@@ -399,10 +399,13 @@ impl Wire {
                         SentFile::EndedAfter(_) => Err(Abort::FileChanged),
                     };
                 }
-                Err(Elapsed) if moved_at.get() + self.stall > deadline => {
+                Err(Elapsed) => {
+                    // A client below the floor is too slow even where its window opens in leaps.
                     transfer.check(self.send_rate_min, self.stall, now() - waited)?;
+                    if moved_at.get() + self.stall <= deadline {
+                        return Err(Abort::WriteStalled);
+                    }
                 }
-                Err(Elapsed) => return Err(Abort::WriteStalled),
             }
         }
     }
