@@ -25,8 +25,7 @@ pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "openssl"];
 pub(crate) const COUNTS: &[&str] = &["valgrind"];
 
 /// For `cargo xtask lab`: the machine, the first file system, and what every scenario uses inside.
-pub(crate) const LAB: &[&str] =
-    &["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2", "e2fsprogs", "ethtool", "curl"];
+pub(crate) const LAB: &[&str] = &["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2", "curl"];
 
 /// What of it must be there before a guest can be booted.
 pub(crate) const LAB_PROGRAMS: &[&str] = &["qemu-system-x86_64", "busybox", "cpio", "depmod", "dpkg-deb"];

@@ -64,9 +64,7 @@ impl<R: std::io::Read, W: Write> Channel<R, W> {
         }
         serde_json::from_str(&line).map(Some).with_context(|| format!("not understood: {line:?}"))
     }
-}
 
-impl<R: std::io::Read, W: Write> Channel<R, W> {
     /// Says it and waits for the answer; for guests.
     pub(crate) fn ask(&mut self, message: &FromGuest) -> anyhow::Result<()> {
         self.say(message)?;

@@ -9,7 +9,6 @@ use super::Scenario;
 use crate::lab::guest::metrics::Scrape;
 use crate::lab::guest::server::Server;
 use crate::lab::guest::{Guest, modprobe};
-use crate::process;
 
 pub(crate) struct Ktls;
 
@@ -23,11 +22,10 @@ impl Scenario for Ktls {
     }
 
     fn packages(&self) -> &'static [&'static str] {
-        &["curl", "openssl", "diffutils", "kmod"]
+        &["openssl", "diffutils"]
     }
 
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
-        process::output("ip", &["link", "set", "lo", "up"])?;
         sh(TREE)?;
         without_the_module(guest)?;
         modprobe(&["tls"])?;

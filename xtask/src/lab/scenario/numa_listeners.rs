@@ -33,10 +33,6 @@ impl Scenario for NumaListeners {
         true
     }
 
-    fn packages(&self) -> &'static [&'static str] {
-        &["curl"]
-    }
-
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
         let clients = wire_up()?;
         std::fs::create_dir_all("/tmp/tree")?;
