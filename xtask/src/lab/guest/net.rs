@@ -56,6 +56,14 @@ impl Namespace {
         Ok(())
     }
 
+    /// Moves cards into it and joins them to one, as [`bond`] does, with an address.
+    pub(crate) fn take_bond(self, name: &str, slaves: &[&str], address: &str) -> anyhow::Result<()> {
+        for slave in slaves {
+            ip(&format!("link set {slave} netns {}", self.0))?;
+        }
+        join(&|words| self.ip(words), name, slaves, address)
+    }
+
     /// `ip` inside it.
     pub(crate) fn ip(self, words: &str) -> anyhow::Result<String> {
         ip(&format!("-n {} {words}", self.0))
@@ -91,4 +99,33 @@ pub(crate) fn set_up(nic: &str, address: &str) -> anyhow::Result<()> {
     ip(&format!("addr add {address} dev {nic}"))?;
     ip(&format!("link set {nic} up"))?;
     Ok(())
+}
+
+/// Joins cards to one with an address; connections are dealt out to them by addresses and ports (balance-xor). The
+/// cards at the other end of their wires must be joined too, or they hear only a part. The first slave gives the
+/// address of the hardware: let it be the vmxnet3 card, which as QEMU emulates it goes deaf when its own is changed.
+pub(crate) fn bond(name: &str, slaves: &[&str], address: &str) -> anyhow::Result<()> {
+    join(&ip, name, slaves, address)
+}
+
+fn join(
+    ip: &dyn Fn(&str) -> anyhow::Result<String>,
+    name: &str,
+    slaves: &[&str],
+    address: &str,
+) -> anyhow::Result<()> {
+    modprobe(&["bonding"])?;
+    ip(&format!("link add {name} type bond mode balance-xor miimon 100 xmit_hash_policy layer3+4"))?;
+    for slave in slaves {
+        // One that is up cannot be joined.
+        ip(&format!("addr flush dev {slave}"))?;
+        ip(&format!("link set {slave} down"))?;
+        ip(&format!("link set {slave} master {name}"))?;
+    }
+    ip(&format!("addr add {address} dev {name}"))?;
+    ip(&format!("link set {name} up"))?;
+    wait_for("every slave of the bond", || {
+        let state = ip(&format!("link show master {name} up")).ok()?;
+        (state.matches("LOWER_UP").count() == slaves.len()).then_some(())
+    })
 }
