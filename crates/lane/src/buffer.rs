@@ -90,6 +90,11 @@ impl BufferPool {
         Ok(Self { inner: Rc::new(PoolInner { small, large }) })
     }
 
+    /// Addresses of its mappings.
+    pub(crate) fn addresses(&self) -> [std::ops::Range<usize>; 2] {
+        [&self.inner.small, &self.inner.large].map(|shelf| shelf.memory.addresses())
+    }
+
     /// A buffer if one is free.
     pub fn try_get(&self, class: BufClass) -> Option<Buf> {
         let index = self.inner.shelf(class).state.borrow_mut().free.pop()?;

@@ -8,6 +8,7 @@ use crate::backend::{Backend, Fd};
 use crate::buffer::BufferPool;
 use crate::counters::LaneCounters;
 use crate::executor::Executor;
+use crate::memory::LaneMemory;
 use crate::time::Timers;
 
 /// Which lane of the process, from 0.
@@ -27,6 +28,7 @@ pub struct Lane {
     pub(crate) timers: RefCell<Timers>,
     pub(crate) buffers: BufferPool,
     pub(crate) counters: Arc<LaneCounters>,
+    pub(crate) memory: Arc<LaneMemory>,
 }
 
 impl Lane {
@@ -48,6 +50,16 @@ impl Lane {
     /// Its counters; other threads read them.
     pub fn counters(&self) -> &Arc<LaneCounters> {
         &self.counters
+    }
+
+    /// Where its memory lies; other threads ask.
+    pub fn memory(&self) -> &Arc<LaneMemory> {
+        &self.memory
+    }
+
+    /// Tells who watches the lane's memory, if anybody does, what part of a file was just served.
+    pub(crate) fn note_served(&self, file: Fd, offset: u64, len: usize) {
+        self.memory.note_served(offset, len, || self.backend.lend_file(file));
     }
 
     pub(crate) fn backend(&self) -> &dyn Backend {

@@ -112,6 +112,15 @@ impl Executor {
         self.active.borrow().len()
     }
 
+    /// Where some of the living tasks lie, a bounded number spread over all.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = usize> {
+        let active = self.active.borrow();
+        let slots = active.capacity();
+        let step = slots.div_ceil(ADDRESSES_MAX).max(1);
+        let some = (0..slots).step_by(step).filter_map(|slot| active.get(slot));
+        some.map(|waker| waker.data() as usize).collect::<Vec<_>>().into_iter()
+    }
+
     /// Cancels every task, so that what they own is dropped while the lane still stands.
     pub(crate) fn cancel_all(&self) {
         let wakers: Vec<_> = self.active.borrow_mut().drain().collect();
@@ -161,6 +170,9 @@ pub async fn yield_now() {
     })
     .await
 }
+
+/// Tasks looked at in one walk.
+const ADDRESSES_MAX: usize = 64;
 
 /// Takes a finished task off the list of active ones.
 struct ActiveGuard {

@@ -174,7 +174,16 @@ impl File {
 
     /// Reads at `offset` if the page cache has it all; `None` when it would wait.
     pub fn try_read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
-        context::with(|lane| lane.backend().try_read_at(self.fd(), offset, into))
+        context::with(|lane| {
+            let read = lane.backend().try_read_at(self.fd(), offset, into)?;
+            lane.note_served(self.fd(), offset, read.unwrap_or(0));
+            Ok(read)
+        })
+    }
+
+    /// Whether the page cache has the byte at `offset`, or it lies beyond the end of the file.
+    pub(crate) fn is_resident(&self, offset: u64) -> io::Result<bool> {
+        context::with(|lane| Ok(lane.backend().try_read_at(self.fd(), offset, &mut [0])?.is_some()))
     }
 
     /// Appends up to `len` bytes at `offset` to `buf`, and says how many: fewer only at the end of the file
@@ -196,6 +205,9 @@ impl File {
                         unreachable!("a read gives its buffer back")
                     };
                     buf = back;
+                    if let Ok(n) = result {
+                        context::with(|lane| lane.note_served(self.fd(), at, n));
+                    }
                     result
                 }
                 Err(error) => Err(error),

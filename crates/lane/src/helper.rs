@@ -17,11 +17,18 @@ pub struct HelperPool {
 }
 
 impl HelperPool {
-    /// Starts `threads` threads allowed on `cpus` (all when empty), with at most `queue_max` waiting jobs.
+    /// Starts `threads` threads allowed on `cpus` (all when empty), with at most `queue_max` waiting jobs. With
+    /// `local_memory` a policy that the process inherited does not scatter what they allocate.
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub fn start(name: &str, cpus: &[u32], threads: usize, queue_max: usize) -> std::io::Result<Self> {
+    pub fn start(
+        name: &str,
+        cpus: &[u32],
+        threads: usize,
+        local_memory: bool,
+        queue_max: usize,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             state: Mutex::new(State { jobs: VecDeque::new(), closed: false }),
             wake: Condvar::new(),
@@ -34,6 +41,9 @@ impl HelperPool {
             let handle = std::thread::Builder::new().name(format!("{name}-{index}")).spawn(move || {
                 // Unpinned helpers still work; they only lose locality.
                 let _ = crate::affinity::pin_to(&cpus);
+                if local_memory {
+                    let _ = crate::memory::allocate_where_running();
+                }
                 shared.work();
             })?;
             handles.push(handle);
@@ -115,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_gives_the_job_back() {
-        let pool = HelperPool::start("test", &[], 1, 1).unwrap();
+        let pool = HelperPool::start("test", &[], 1, false, 1).unwrap();
         let (release, wait) = mpsc::channel::<()>();
         let (started, running) = mpsc::channel();
         let blocker: Job = Box::new(move || {
@@ -131,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_panicking_job_leaves_the_thread_working() {
-        let pool = HelperPool::start("test", &[], 1, 8).unwrap();
+        let pool = HelperPool::start("test", &[], 1, false, 8).unwrap();
         assert!(pool.submit(Box::new(|| panic!("expected by the test"))).is_ok());
         let (done, finished) = mpsc::channel();
         assert!(pool.submit(Box::new(move || done.send(7).unwrap())).is_ok());

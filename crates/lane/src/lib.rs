@@ -12,6 +12,7 @@ pub mod fs;
 pub mod helper;
 pub mod layout;
 pub mod mailbox;
+pub mod memory;
 pub mod net;
 pub mod probe;
 pub mod runtime;
@@ -23,7 +24,6 @@ mod affinity;
 mod context;
 mod descriptor;
 mod executor;
-mod memory;
 mod op;
 
 pub use context::{Lane, LaneId, SiloId, current};

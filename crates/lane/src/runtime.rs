@@ -13,6 +13,7 @@ use crate::counters::LaneCounters;
 use crate::executor::Executor;
 use crate::helper::HelperPool;
 use crate::layout::{LaneSpec, Layout, SiloLayout};
+use crate::memory::{self, LaneMemory};
 
 /// Sizes of what every lane makes at start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +44,8 @@ pub struct LaneInfo {
     pub thread: i32,
     /// Its counters.
     pub counters: Arc<LaneCounters>,
+    /// Where its memory lies.
+    pub memory: Arc<LaneMemory>,
 }
 
 /// A lane did not start.
@@ -88,7 +91,8 @@ impl Runtime {
         for silo in &layout.silos {
             let helpers = start_helpers(silo)?;
             for &spec in &silo.lanes {
-                starting.push(start_lane(spec, options, helpers.clone(), main.clone())?);
+                let local = silo.node.is_some();
+                starting.push(start_lane(spec, local, options, helpers.clone(), main.clone())?);
             }
         }
         let mut lanes = Vec::new();
@@ -131,7 +135,7 @@ pub fn run_here<T: 'static>(
     options: RuntimeOptions,
     main: impl Future<Output = T> + 'static,
 ) -> Result<T, StartError> {
-    let helpers = HelperPool::start("helper", &[], 1, HELPER_QUEUE_MAX)
+    let helpers = HelperPool::start("helper", &[], 1, false, HELPER_QUEUE_MAX)
         .map_err(|source| StartError::Lane { lane: 0, what: "start a helper thread", source })?;
     let lane = make_lane(LaneId(0), SiloId(0), options, helpers)?;
     Ok(run(&lane, main))
@@ -147,12 +151,19 @@ struct StartingLane {
 fn start_helpers(silo: &SiloLayout) -> Result<HelperPool, StartError> {
     let lane = silo.lanes.first().map_or(0, |lane| lane.id);
     let cpus: Vec<u32> = silo.cpus.iter().collect();
-    HelperPool::start(&format!("helper-{lane}"), &cpus, silo.helper_threads, HELPER_QUEUE_MAX)
-        .map_err(|source| StartError::Lane { lane, what: "start a helper thread", source })
+    HelperPool::start(
+        &format!("helper-{lane}"),
+        &cpus,
+        silo.helper_threads,
+        silo.node.is_some(),
+        HELPER_QUEUE_MAX,
+    )
+    .map_err(|source| StartError::Lane { lane, what: "start a helper thread", source })
 }
 
 fn start_lane<F>(
     spec: LaneSpec,
+    local_memory: bool,
     options: RuntimeOptions,
     helpers: HelperPool,
     main: impl Fn(LaneSpec) -> F + Send + 'static,
@@ -163,6 +174,10 @@ where
     let (report, ready) = mpsc::channel();
     let (go, wait) = mpsc::channel::<()>();
     let body = move || {
+        if local_memory {
+            // Where a container forbids it the inherited policy stays, which is hardly ever another.
+            let _ = memory::allocate_where_running();
+        }
         let lane = match affinity::pin_to(&[spec.cpu]) {
             Ok(()) => make_lane(lane_id(spec), silo_id(spec), options, helpers),
             Err(source) => Err(StartError::Lane { lane: spec.id, what: "run on its CPU", source }),
@@ -170,14 +185,14 @@ where
         match lane {
             Ok(lane) => {
                 let thread = rustix::thread::gettid().as_raw_nonzero().get();
-                let counters = Arc::clone(&lane.counters);
                 let info = LaneInfo {
                     id: lane.id,
                     silo: lane.silo,
                     cpu: spec.cpu,
                     node: spec.node,
                     thread,
-                    counters,
+                    counters: Arc::clone(&lane.counters),
+                    memory: Arc::clone(&lane.memory),
                 };
                 let _ = report.send(Ok(info));
                 if wait.recv().is_ok() {
@@ -204,13 +219,15 @@ fn make_lane(
     helpers: HelperPool,
 ) -> Result<Rc<Lane>, StartError> {
     let counters = Arc::new(LaneCounters::default());
-    let backend = Uring::new(options.ring, helpers, Arc::clone(&counters))?;
+    let memory = Arc::new(LaneMemory::default());
+    let backend = Uring::new(options.ring, helpers, Arc::clone(&counters), Arc::clone(&memory))?;
     let buffers = BufferPool::new(options.buffers).map_err(|source| StartError::Lane {
         lane: id.0.into(),
         what: "map its buffers",
         source,
     })?;
-    Ok(Lane::new(id, silo, Box::new(backend), buffers, counters))
+    buffers.addresses().into_iter().for_each(|pool| memory.add_pool(pool));
+    Ok(Lane::new(id, silo, Box::new(backend), buffers, counters, memory))
 }
 
 /// The loop of a lane: run what is ready, then let the kernel have a turn.
@@ -247,10 +264,11 @@ impl Lane {
         backend: Box<dyn Backend>,
         buffers: BufferPool,
         counters: Arc<LaneCounters>,
+        memory: Arc<LaneMemory>,
     ) -> Rc<Self> {
         let executor = Executor::new();
         executor.set_unparker(backend.unparker());
-        Rc::new(Self { id, silo, backend, executor, timers: Default::default(), buffers, counters })
+        Rc::new(Self { id, silo, backend, executor, timers: Default::default(), buffers, counters, memory })
     }
 
     /// Runs ready tasks, at most a round's worth, and brings the gauges up to date.
@@ -260,6 +278,9 @@ impl Lane {
         self.counters.task_panics.set(self.executor.panics());
         self.counters.buffers_small_in_use.set(self.buffers.usage(BufClass::Small).in_use as u64);
         self.counters.buffers_large_in_use.set(self.buffers.usage(BufClass::Large).in_use as u64);
+        if self.memory.wants_tasks() {
+            self.memory.note_tasks(self.executor.addresses());
+        }
         ran
     }
 

@@ -49,6 +49,31 @@ fn bytes_sent_on_a_stream_arrive_in_order_and_the_end_is_seen() {
 }
 
 #[test]
+fn a_lane_that_is_asked_tells_where_its_buffers_its_tasks_and_served_files_lie() {
+    // Not in /tmp, which may be all memory.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::write(dir.path().join("file"), vec![1; 300_000]).unwrap();
+    let root = dir.path().to_owned();
+    run(async move {
+        let root = Dir::open_root(&root).unwrap();
+        let file = root.open(&CString::new("file").unwrap(), OpenHow::FOLLOW).await.unwrap();
+        let memory = lane::current().memory().clone();
+        let mut buf = lane::current().buffers().get(BufClass::Small).await;
+        buf.append(b"touched");
+        memory.ask();
+        file.read_at(0, 20_000, lane::current().buffers().get(BufClass::Small).await).await.0.unwrap();
+        // Tasks are named at the end of a round.
+        time::sleep(Duration::from_millis(1)).await;
+        let samples = memory.sample(0, 0);
+        let (Ok(pools), Ok(tasks)) = (samples.pools, samples.tasks) else { return };
+        assert!(pools.local + pools.remote >= 1 && pools.absent > 0, "{pools:?}");
+        assert!(tasks.local + tasks.remote >= 1, "{tasks:?}");
+        assert!(!samples.files.is_empty());
+        assert!(memory.sample(0, 1).files.is_empty(), "each is looked up once");
+    });
+}
+
+#[test]
 fn a_file_goes_to_the_socket_whole_and_a_shorter_one_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let content: Vec<u8> = (0..5_000_000u32).map(|n| (n % 241) as u8).collect();

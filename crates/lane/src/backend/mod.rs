@@ -47,6 +47,10 @@ pub trait Backend {
     /// Attributes of an open file, as the kernel has them in memory.
     fn stat(&self, file: Fd) -> io::Result<Stat>;
 
+    /// One more descriptor of a file, for a thread beside the lane that looks where its pages lie. Refused for
+    /// files that are all memory, where looking could make pages, and by simulated backends.
+    fn lend_file(&self, file: Fd) -> io::Result<OwnedFd>;
+
     /// Opens the directory a volume exports. Blocks: for start-up and configuration only.
     fn open_root(&self, path: &std::path::Path) -> io::Result<Fd>;
 

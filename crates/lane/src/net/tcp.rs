@@ -166,7 +166,11 @@ impl TcpStream {
 
     /// Moves what the socket takes now of a file; see [`TcpStream::send_file`].
     pub fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<Option<usize>> {
-        context::with(|lane| lane.backend().try_send_file(self.fd.fd(), file.fd(), offset, len))
+        context::with(|lane| {
+            let sent = lane.backend().try_send_file(self.fd.fd(), file.fd(), offset, len)?;
+            lane.note_served(file.fd(), offset, sent.unwrap_or(0));
+            Ok(sent)
+        })
     }
 
     /// Sends `len` bytes of a file from `offset`, page cache to socket, without a copy in user space.
@@ -260,9 +264,7 @@ impl TcpStream {
 /// Whether sending the part would find its pages in memory. Only its ends are looked at: readahead fills
 /// what lies between, and a wrong guess costs a wait, not a wrong byte.
 fn is_resident(file: &File, offset: u64, len: usize) -> io::Result<bool> {
-    let mut byte = [0];
-    Ok(file.try_read_at(offset, &mut byte)?.is_some()
-        && file.try_read_at(offset + len as u64 - 1, &mut byte)?.is_some())
+    Ok(file.is_resident(offset)? && file.is_resident(offset + len as u64 - 1)?)
 }
 
 /// Bytes of a file handed to the kernel in one call: long enough to cost nothing, short enough that one

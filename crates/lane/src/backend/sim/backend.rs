@@ -113,6 +113,10 @@ impl Backend for SimBackend {
         self.with(|state| state.inode(self.host, file).map(|inode| inode.stat()))
     }
 
+    fn lend_file(&self, _: Fd) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn open_root(&self, path: &Path) -> io::Result<Fd> {
         let fd = self.with(|state| {
             let inode = state.disks[self.host.0].open_root(path.as_os_str().as_bytes())?;

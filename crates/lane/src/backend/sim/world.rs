@@ -211,7 +211,7 @@ impl Inner {
         let backend = SimBackend::new(Rc::clone(&self.core), host, lane, Arc::clone(&counters));
         let buffers = BufferPool::new(self.config.buffers).expect("a test machine has memory for a lane");
         let id = LaneId(u16::try_from(number).expect("hosts have few lanes"));
-        Lane::new(id, SiloId(0), Box::new(backend), buffers, counters)
+        Lane::new(id, SiloId(0), Box::new(backend), buffers, counters, Arc::default())
     }
 
     /// Gives every lane that has ready tasks a round, in an order the dice choose, then lets happen what is

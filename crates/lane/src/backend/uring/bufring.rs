@@ -41,6 +41,11 @@ impl BufRing {
         Ok(ring)
     }
 
+    /// Addresses of its buffers.
+    pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
+        self.memory.addresses()
+    }
+
     pub(crate) fn group(&self) -> u16 {
         self.group
     }

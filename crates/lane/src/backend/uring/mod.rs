@@ -30,6 +30,7 @@ use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
 use crate::fs::{OpenHow, Stat, WatchEvent};
 use crate::helper::HelperPool;
+use crate::memory::LaneMemory;
 use crate::socket;
 use crate::socket::control::send_with_control;
 use crate::socket::ktls::{self, KtlsRefusal};
@@ -68,6 +69,7 @@ pub(crate) struct Uring {
     unsegmented: RefCell<udp::Unsegmented>,
     in_memory: RefCell<files::InMemory>,
     counters: Arc<LaneCounters>,
+    memory: Arc<LaneMemory>,
     now: Cell<Instant>,
     woken: RefCell<Vec<Waker>>,
 }
@@ -87,12 +89,14 @@ impl Uring {
         options: RingOptions,
         helpers: HelperPool,
         counters: Arc<LaneCounters>,
+        memory: Arc<LaneMemory>,
     ) -> Result<Self, RingError> {
         let ring = setup::open(&options)?;
         setup::pin_workers(&ring, helpers.cpus());
         let streams =
             BufRing::register(&ring.submitter(), 0, options.stream_buffers, options.stream_buffer_bytes)
                 .map_err(RingError::Buffers)?;
+        memory.add_pool(streams.addresses());
         let parker = Parker::new().map_err(RingError::Park)?;
         let uring = Self {
             ring: RefCell::new(ring),
@@ -110,6 +114,7 @@ impl Uring {
             unsegmented: RefCell::default(),
             in_memory: RefCell::default(),
             counters,
+            memory,
             now: Cell::new(Instant::now()),
             woken: RefCell::default(),
         };
@@ -177,6 +182,14 @@ impl Backend for Uring {
     fn stat(&self, file: Fd) -> io::Result<Stat> {
         self.count_syscall();
         files::stat(self.borrow_fd(file))
+    }
+
+    fn lend_file(&self, file: Fd) -> io::Result<OwnedFd> {
+        if self.in_memory.borrow().get(file.0) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.count_syscall();
+        self.borrow_fd(file).try_clone_to_owned()
     }
 
     fn open_root(&self, path: &Path) -> io::Result<Fd> {

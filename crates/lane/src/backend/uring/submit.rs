@@ -165,6 +165,7 @@ impl Uring {
         }
         let (count, size) = (self.options.datagram_buffers, self.options.datagram_buffer_bytes);
         let ring = Rc::new(BufRing::register(&self.ring.borrow().submitter(), 1, count, size)?);
+        self.memory.add_pool(ring.addresses());
         Ok(Rc::clone(slot.insert(ring)))
     }
 

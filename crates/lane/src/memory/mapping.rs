@@ -33,6 +33,12 @@ impl Mapping {
         self.base.as_ptr()
     }
 
+    /// Its addresses, for who asks the kernel about its pages.
+    pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
+        let start = self.base.as_ptr() as usize;
+        start..start + self.len
+    }
+
     /// # Safety
     /// Nobody may write the range while the slice lives.
     pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {

@@ -1,0 +1,206 @@
+//! What of a lane's memory a thread beside the lanes may ask after: its pools, its tasks and the files it serves.
+//!
+//! The lane does nothing for it until [`LaneMemory::ask`], and then a bounded little, once: it names some of its
+//! tasks and lends a descriptor of what it serves next. [`LaneMemory::sample`] looks all of them up.
+
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crossbeam_queue::ArrayQueue;
+
+use super::file_pages::{ServedRange, Unsampled};
+use super::pages::nodes_of;
+
+/// The whereabouts of one lane's memory.
+pub struct LaneMemory {
+    /// Addresses of the mappings its pools are made of.
+    pools: Mutex<Vec<Range<usize>>>,
+    asked: Asked,
+    tasks: ArrayQueue<usize>,
+    ranges: ArrayQueue<ServedRange>,
+}
+
+/// Pages that were looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// On the node asked about.
+    pub local: u64,
+    /// On another node.
+    pub remote: u64,
+    /// Not in memory: never written, or evicted.
+    pub absent: u64,
+}
+
+/// What one look at a lane found.
+#[derive(Debug)]
+pub struct Samples {
+    /// Pages of its pools: send and read buffers, and receive buffers. At most 64.
+    pub pools: Result<Sample, Unsampled>,
+    /// Pages that living tasks lie on: the state of connections, on the heap beside their TLS state. At most 64.
+    pub tasks: Result<Sample, Unsampled>,
+    /// For each part of a file served since the lane was asked, pages of the page cache. At most 2 parts of 8 pages.
+    pub files: Vec<Result<Sample, Unsampled>>,
+}
+
+/// What the lane reads all the time and the watcher writes seldom, away from what the lane writes.
+#[repr(align(128))]
+#[derive(Default)]
+struct Asked {
+    tasks: AtomicBool,
+    ranges: AtomicU32,
+}
+
+impl LaneMemory {
+    /// Asks the lane for what [`LaneMemory::sample`] looks up besides the pools. What an earlier question brought is
+    /// let go of.
+    pub fn ask(&self) {
+        while self.tasks.pop().is_some() {}
+        while self.ranges.pop().is_some() {}
+        self.asked.tasks.store(true, Ordering::Relaxed);
+        self.asked.ranges.store(RANGES, Ordering::Relaxed);
+    }
+
+    /// Looks up where memory lies as seen from `node`. `round` varies which pages of the pools are picked. Takes
+    /// some hundred microseconds and about fifty system calls: not for a lane.
+    pub fn sample(&self, node: u32, round: u64) -> Samples {
+        let tasks: Vec<usize> = std::iter::from_fn(|| self.tasks.pop()).collect();
+        let ranges = std::iter::from_fn(|| self.ranges.pop());
+        let files = ranges.map(|range| Ok(Sample::of(&range.nodes(PAGES_OF_RANGE)?, node)));
+        let files = files.collect();
+        Samples { pools: look_up(&self.pool_pages(round), node), tasks: look_up(&tasks, node), files }
+    }
+
+    pub(crate) fn add_pool(&self, addresses: Range<usize>) {
+        self.pools.lock().expect("nothing panics while it holds the list").push(addresses);
+    }
+
+    /// Whether somebody waits for tasks. The question is answered by the one call of `note_tasks` that follows.
+    pub(crate) fn wants_tasks(&self) -> bool {
+        self.asked.tasks.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_tasks(&self, addresses: impl Iterator<Item = usize>) {
+        self.asked.tasks.store(false, Ordering::Relaxed);
+        for address in addresses.take(TASKS) {
+            // A full queue has enough.
+            let _ = self.tasks.push(address);
+        }
+    }
+
+    /// Notes that a part of a file was served, if somebody waits for that. `lend` gives a descriptor for another
+    /// thread.
+    pub(crate) fn note_served(&self, offset: u64, len: usize, lend: impl FnOnce() -> io::Result<OwnedFd>) {
+        let wanted = self.asked.ranges.load(Ordering::Relaxed);
+        if wanted == 0 || len == 0 {
+            return;
+        }
+        if let Ok(file) = lend() {
+            self.asked.ranges.store(wanted - 1, Ordering::Relaxed);
+            let _ = self.ranges.push(ServedRange { file, offset, len });
+        }
+    }
+
+    /// Pages of every pool, denser at its front: the buffers there are lent first.
+    fn pool_pages(&self, round: u64) -> Vec<usize> {
+        let pools = self.pools.lock().expect("nothing panics while it holds the list");
+        let page = rustix::param::page_size();
+        let each = POOL_PAGES / pools.len().max(1);
+        let picked = |pool: &Range<usize>| {
+            let (start, pages) = (pool.start, pool.len() / page);
+            let at = move |n: usize| (pages * n * n) / (each * each);
+            (0..each).filter_map(move |n| {
+                let stretch = at(n + 1) - at(n);
+                let within = (round as usize).wrapping_mul(SPREAD).checked_rem(stretch)?;
+                Some(start + (at(n) + within) * page)
+            })
+        };
+        pools.iter().flat_map(picked).collect()
+    }
+}
+
+impl Default for LaneMemory {
+    fn default() -> Self {
+        Self {
+            pools: Mutex::default(),
+            asked: Asked::default(),
+            tasks: ArrayQueue::new(TASKS),
+            ranges: ArrayQueue::new(RANGES as usize),
+        }
+    }
+}
+
+impl fmt::Debug for LaneMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LaneMemory")
+    }
+}
+
+impl Sample {
+    fn of(nodes: &[Option<u32>], here: u32) -> Self {
+        let count = |wanted: fn(u32, u32) -> bool| {
+            nodes.iter().flatten().filter(|&&node| wanted(node, here)).count() as u64
+        };
+        let (local, remote) = (count(|node, here| node == here), count(|node, here| node != here));
+        Self { local, remote, absent: nodes.len() as u64 - local - remote }
+    }
+}
+
+fn look_up(addresses: &[usize], node: u32) -> Result<Sample, Unsampled> {
+    Ok(Sample::of(&nodes_of(addresses).map_err(Unsampled::Refused)?, node))
+}
+
+const POOL_PAGES: usize = 64;
+const TASKS: usize = 64;
+const RANGES: u32 = 2;
+const PAGES_OF_RANGE: usize = 8;
+/// A prime far from page counts: rounds differ in the page they pick of a stretch.
+const SPREAD: usize = 7919;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_of_pools_are_within_them_and_each_is_picked_once() {
+        let memory = LaneMemory::default();
+        let page = rustix::param::page_size();
+        let pools = [0..100_000 * page, 1 << 40..(1 << 40) + 3 * page, 1 << 41..(1 << 41) + page];
+        pools.iter().for_each(|pool| memory.add_pool(pool.clone()));
+        for round in 0..50 {
+            let mut picked = memory.pool_pages(round);
+            assert!(picked.iter().all(|at| pools.iter().any(|pool| pool.contains(at))));
+            let all = picked.len();
+            assert!((5..=POOL_PAGES).contains(&all), "{all} pages");
+            picked.dedup();
+            assert_eq!(picked.len(), all);
+        }
+    }
+
+    #[test]
+    fn nobody_lends_a_file_unless_asked_and_then_only_a_few() {
+        let memory = LaneMemory::default();
+        let lent = std::cell::Cell::new(0);
+        let serve = || {
+            memory.note_served(0, 4096, || {
+                lent.set(lent.get() + 1);
+                Ok(std::fs::File::open("/proc/self/exe")?.into())
+            });
+        };
+        serve();
+        assert_eq!(lent.get(), 0);
+        memory.ask();
+        (0..10).for_each(|_| serve());
+        assert_eq!(lent.get(), RANGES);
+        assert_eq!(memory.sample(0, 0).files.len(), RANGES as usize);
+    }
+
+    #[test]
+    fn pages_are_counted_by_where_they_lie() {
+        let sample = Sample::of(&[Some(1), None, Some(0), Some(1), Some(3)], 1);
+        assert_eq!(sample, Sample { local: 2, remote: 2, absent: 1 });
+    }
+}

@@ -1,0 +1,13 @@
+//! The memory of a lane: mappings that first touch places, the policy it goes by, and, for who watches placement,
+//! on which node pages lie.
+
+mod file_pages;
+mod lane_memory;
+mod mapping;
+mod pages;
+mod policy;
+
+pub use file_pages::Unsampled;
+pub use lane_memory::{LaneMemory, Sample, Samples};
+pub(crate) use mapping::Mapping;
+pub(crate) use policy::allocate_where_running;
