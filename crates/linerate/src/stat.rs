@@ -8,7 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use server::stats::{LaneSnapshot, Snapshot};
 
+use self::placement::{Looks, Placement};
 use crate::output::{bit_rate, rate};
+
+mod placement;
 
 /// Flags of `linerate stat`.
 #[derive(Debug, clap::Args)]
@@ -16,7 +19,7 @@ pub(crate) struct Args {
     /// Admin address of the server
     #[arg(default_value = "127.0.0.1:8090")]
     server: SocketAddr,
-    /// One line for each silo besides the sum
+    /// One line for each silo besides the sum, and which share of its memory lies on other nodes
     #[arg(short, long)]
     silos: bool,
     /// Seconds between two lines
@@ -32,6 +35,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut before = fetch(args.server)?;
+    let mut looks = Looks::default();
     let mut out = std::io::stdout().lock();
     for line in 0.. {
         if args.count.is_some_and(|count| line >= count) {
@@ -39,22 +43,32 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         std::thread::sleep(Duration::from_secs_f64(args.interval));
         let now = fetch(args.server)?;
-        let rates = Rates::between(&before, &now);
+        looks.see(&now);
+        let rates = Rates::between(&before, &now, &looks);
         if args.json {
             writeln!(out, "{}", serde_json::to_string(&rates)?)?;
         } else {
             if line % HEADER_EVERY == 0 && (line == 0 || std::io::stdout().is_terminal()) {
-                writeln!(out, "{HEADER}")?;
+                writeln!(out, "{HEADER}{}", with_silos(args, || format!("  {}", placement::HEADER)))?;
             }
-            writeln!(out, "{}", rates.total.line("all"))?;
+            let line = |name: &str, part: &Part| {
+                let placement = with_silos(args, || format!("  {}", part.memory_pages.columns()));
+                format!("{}{placement}", part.line(name))
+            };
+            writeln!(out, "{}", line("all", &rates.total))?;
             for (silo, part) in rates.silos.iter().filter(|_| args.silos) {
-                writeln!(out, "{}", part.line(&format!("silo {silo}")))?;
+                writeln!(out, "{}", line(&format!("silo {silo}"), part))?;
             }
         }
         out.flush()?;
         before = now;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Only lines of silos are wide enough to tell where memory lies.
+fn with_silos(args: &Args, text: impl FnOnce() -> String) -> String {
+    if args.silos { text() } else { String::new() }
 }
 
 /// What happened between two snapshots.
@@ -66,7 +80,7 @@ struct Rates {
     silos: std::collections::BTreeMap<u16, Part>,
 }
 
-/// Rates of the whole or of one silo; connections are a level.
+/// Rates of the whole or of one silo; connections are a level, and pages those of the latest looks.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 struct Part {
     bits_in_per_second: f64,
@@ -77,10 +91,11 @@ struct Part {
     syscalls_per_second: f64,
     context_switches_per_second: f64,
     refusals_per_second: f64,
+    memory_pages: Placement,
 }
 
 impl Rates {
-    fn between(before: &Snapshot, now: &Snapshot) -> Self {
+    fn between(before: &Snapshot, now: &Snapshot, looks: &Looks) -> Self {
         let seconds = now.time_ms.saturating_sub(before.time_ms).max(1) as f64 / 1000.0;
         let mut silos = std::collections::BTreeMap::<u16, Part>::new();
         let mut total = Part::default();
@@ -89,6 +104,10 @@ impl Rates {
             let part = Part::of_lane(earlier, lane, seconds);
             total.add(&part);
             silos.entry(lane.silo).or_default().add(&part);
+        }
+        for (&silo, part) in &mut silos {
+            part.memory_pages = looks.of(silo);
+            total.memory_pages.add(&part.memory_pages);
         }
         // The whole process counts here: helpers and housekeeping cost CPU too.
         total.cpu_percent = (now.cpu_seconds - before.cpu_seconds) / seconds * 100.0;
@@ -113,6 +132,7 @@ impl Part {
             syscalls_per_second: per_second("lane", "syscalls"),
             context_switches_per_second: switches as f64 / seconds,
             refusals_per_second: per_second("http", "refused"),
+            memory_pages: Placement::default(),
         }
     }
 

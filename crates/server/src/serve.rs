@@ -23,7 +23,7 @@ use crate::metrics::Blocks;
 use crate::pacing::Pacing;
 use crate::process;
 use crate::signals::{Said, Signals};
-use crate::silo::{Placement, Taking, TakingError, connect_silos};
+use crate::silo::{MemoryWatch, Placement, Taking, TakingError, connect_silos};
 use crate::site::{SiteError, SiteSpec};
 
 mod upkeep;
@@ -48,6 +48,8 @@ struct Serving {
     controls: Vec<Sender<Control>>,
     pacing: Pacing,
     news: UnboundedReceiver<News>,
+    /// Looks on until the server ends; none on one node.
+    _memory: Option<MemoryWatch>,
     log: Option<AccessLog>,
     admin: Option<std::net::TcpListener>,
     subject: Subject,
@@ -206,6 +208,7 @@ impl Serving {
         wait_until_serving(&mut news, layout.lane_count())?;
 
         let lanes: Arc<[LaneInfo]> = runtime.lanes().cloned().collect();
+        let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
         let addresses = Addresses {
             http: listeners.http(),
             https: listeners.https(),
@@ -224,6 +227,7 @@ impl Serving {
             controls,
             pacing,
             news,
+            _memory: memory,
             log,
             admin,
             subject,

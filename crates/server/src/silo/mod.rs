@@ -4,10 +4,12 @@
 mod counters;
 mod door;
 mod handoff;
+mod memory;
 mod placement;
 
 pub(crate) use counters::SiloCounters;
 pub(crate) use door::Door;
 pub(crate) use handoff::{Ways, connect_silos};
+pub(crate) use memory::MemoryWatch;
 pub use placement::TakingError;
 pub(crate) use placement::{Placement, Taking};

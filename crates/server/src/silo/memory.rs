@@ -1,0 +1,194 @@
+//! On which node the memory of the lanes lies, as figures: a thread beside the lanes looks at a few pages of some
+//! lanes of each silo every few seconds. On a machine with one node there is none.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use lane::memory::{LaneMemory, Sample, Samples, Unsampled};
+use lane::runtime::LaneInfo;
+use lane::topology::Topology;
+
+use crate::metrics::Blocks;
+
+/// The watching thread; it ends with its owner.
+pub(crate) struct MemoryWatch {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+lane::counter_block! {
+    /// Pages of one lane's memory that were looked up, by whether they lie on the lane's node. Each look counts a
+    /// page again: the figures are shares, not sizes.
+    struct MemoryCounters {
+        count pool_local as pool_pages [placement = "local"]: "Pages of buffer pools looked up, by where they lie.",
+        count pool_remote as pool_pages [placement = "remote"]: "Pages of buffer pools looked up, by where they lie.",
+        count state_local as state_pages [placement = "local"]: "Pages with the state of connections looked up, by where they lie.",
+        count state_remote as state_pages [placement = "remote"]: "Pages with the state of connections looked up, by where they lie.",
+        count file_local as file_pages [placement = "local"]: "Pages of served files looked up, by where they lie.",
+        count file_remote as file_pages [placement = "remote"]: "Pages of served files looked up, by where they lie.",
+        count file_absent as file_pages [placement = "absent"]: "Pages of served files looked up, by where they lie.",
+        count looks: "Times the lane's memory was looked at.",
+        count unknown_refused as unknown [reason = "refused"]: "Looks that told nothing.",
+        count unknown_file_system as unknown [reason = "file_system"]: "Looks that told nothing.",
+        count unknown_failed as unknown [reason = "failed"]: "Looks that told nothing.",
+    }
+}
+
+impl MemoryWatch {
+    /// Begins to watch the lanes, where there is more than one node to find memory on.
+    pub(crate) fn start(
+        topology: &Topology,
+        lanes: &[LaneInfo],
+        blocks: &Blocks,
+    ) -> io::Result<Option<Self>> {
+        if topology.nodes.iter().filter(|node| node.memory_bytes > 0).count() < 2 {
+            return Ok(None);
+        }
+        let mut rounds = Rounds::default();
+        for lane in lanes {
+            let Some(node) = lane.node else { continue };
+            let counters = Arc::new(MemoryCounters::default());
+            blocks.add("memory", lane.id.0, lane.silo.0, Arc::clone(&counters) as _);
+            let watched = Watched { memory: Arc::clone(&lane.memory), node, counters };
+            rounds.silo(lane.silo.0.into()).push(watched);
+        }
+        let (stop, stopped) = channel();
+        let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(move || {
+            rounds.ask();
+            while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
+                rounds.look();
+                rounds.ask();
+            }
+        })?;
+        Ok(Some(Self { stop: Some(stop), thread: Some(thread) }))
+    }
+}
+
+impl Drop for MemoryWatch {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It panics only by a defect, which standard error tells.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Which lanes are looked at when: some of each silo, so that the cost does not grow with their number.
+#[derive(Default)]
+struct Rounds {
+    silos: Vec<Vec<Watched>>,
+    number: usize,
+    warned: bool,
+}
+
+struct Watched {
+    memory: Arc<LaneMemory>,
+    node: u32,
+    counters: Arc<MemoryCounters>,
+}
+
+impl Rounds {
+    fn silo(&mut self, silo: usize) -> &mut Vec<Watched> {
+        if self.silos.len() <= silo {
+            self.silos.resize_with(silo + 1, Vec::new);
+        }
+        &mut self.silos[silo]
+    }
+
+    /// The lanes whose turn it is.
+    fn turn(&self) -> impl Iterator<Item = &Watched> {
+        let number = self.number;
+        self.silos.iter().flat_map(move |lanes| {
+            let count = lanes.len().min(LANES_PER_SILO);
+            (0..count).map(move |n| &lanes[(number * count + n) % lanes.len()])
+        })
+    }
+
+    fn ask(&self) {
+        self.turn().for_each(|lane| lane.memory.ask());
+    }
+
+    fn look(&mut self) {
+        let refusals: Vec<Unsampled> = self.turn().filter_map(|lane| lane.look(self.number as u64)).collect();
+        if let Some(refusal) = refusals.first().filter(|_| !self.warned) {
+            tracing::warn!("{refusal}; `linerate stat` and the metrics cannot tell local from remote memory");
+            self.warned = true;
+        }
+        self.number += 1;
+    }
+}
+
+impl Watched {
+    /// Counts what there is to see. Returns a refusal that no other lane is spared.
+    fn look(&self, round: u64) -> Option<Unsampled> {
+        let counters = &*self.counters;
+        counters.looks.increment();
+        let Samples { pools, tasks, files } = self.memory.sample(self.node, round);
+        let mut refused = None;
+        let mut known = |sample: Result<Sample, Unsampled>| match sample {
+            Ok(sample) => sample,
+            Err(unknown) => {
+                match unknown {
+                    Unsampled::Refused(_) => counters.unknown_refused.increment(),
+                    Unsampled::FileSystem => counters.unknown_file_system.increment(),
+                    Unsampled::Failed(_) => counters.unknown_failed.increment(),
+                }
+                if let Unsampled::Refused(_) = unknown {
+                    refused = Some(unknown);
+                }
+                Sample::default()
+            }
+        };
+        let pools = known(pools);
+        counters.pool_local.add(pools.local);
+        counters.pool_remote.add(pools.remote);
+        let tasks = known(tasks);
+        counters.state_local.add(tasks.local);
+        counters.state_remote.add(tasks.remote);
+        for file in files.into_iter().map(known) {
+            counters.file_local.add(file.local);
+            counters.file_remote.add(file.remote);
+            counters.file_absent.add(file.absent);
+        }
+        refused
+    }
+}
+
+/// Between two rounds. Descriptors that lanes lend live as long.
+const ROUND: Duration = Duration::from_secs(5);
+/// Lanes of each silo in a round: some 600 pages, 64 of them of files.
+const LANES_PER_SILO: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched() -> Watched {
+        Watched { memory: Arc::default(), node: 0, counters: Arc::default() }
+    }
+
+    #[test]
+    fn every_lane_has_its_turn_and_no_round_has_more_than_a_few_of_a_silo() {
+        let mut rounds = Rounds::default();
+        for (silo, lanes) in [(0, 13), (1, 1), (3, 4)] {
+            (0..lanes).for_each(|_| rounds.silo(silo).push(watched()));
+        }
+        for _ in 0..13 {
+            assert_eq!(rounds.turn().count(), LANES_PER_SILO + 1 + 4);
+            rounds.look();
+        }
+        assert!(rounds.silos.iter().flatten().all(|lane| lane.counters.looks.get() > 0));
+    }
+
+    #[test]
+    fn one_node_is_not_watched() {
+        let topology = Topology::default();
+        let blocks = Blocks::default();
+        assert!(MemoryWatch::start(&topology, &[], &blocks).unwrap().is_none());
+        assert!(blocks.samples().is_empty());
+    }
+}
