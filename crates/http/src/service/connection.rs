@@ -8,6 +8,7 @@ use lane::net::TcpStream;
 use lane::time::{now, wall_clock};
 
 use super::abort::Abort;
+use super::counters::Open;
 use super::dispatch::dispatch;
 use super::http2::serve_http2;
 use super::inbox::Inbox;
@@ -30,12 +31,13 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream
     let site = service.site();
     let mut wire = Wire::new(stream, service.ticket(), &site.limits);
     let mut inbox = Inbox::default();
+    let mut _counted = None;
     if role == Role::Tls {
         // What a connection is not doing while it is idle lies on the heap while it does it: the task of an
         // idle connection is no larger than its wait.
         match Box::pin(handshake(service, &site, &mut wire, &mut inbox)).await {
-            Ok(Some(Alpn::H2)) => return Box::pin(serve_http2(service, wire, inbox)).await,
-            Ok(_) => {}
+            Ok((Some(Alpn::H2), _open)) => return Box::pin(serve_http2(service, wire, inbox)).await,
+            Ok((_, open)) => _counted = Some(open),
             Err(abort) => return Box::pin(end_failed_handshake(service, &site, wire, inbox, abort)).await,
         }
     }
@@ -274,25 +276,22 @@ async fn discard_body(
     }
 }
 
-/// Does the TLS handshake; gives the protocol that the client chose.
-async fn handshake(
-    service: &Service,
+/// Does the TLS handshake; gives the protocol that the client chose, and counts the session as open.
+async fn handshake<'a>(
+    service: &'a Service,
     site: &Site,
     wire: &mut Wire,
     inbox: &mut Inbox,
-) -> Result<Option<Alpn>, Abort> {
+) -> Result<(Option<Alpn>, Open<'a>), Abort> {
     let deadline = now() + site.limits.handshake_timeout;
     let config = site.tls.clone().ok_or(Abort::Tls(TlsError::NotOpen))?;
-    let info = wire.handshake(config, &service.ktls, inbox, deadline).await?;
+    let (info, in_user_space) = wire.handshake(config, &service.ktls, inbox, deadline).await?;
     match info.resumed {
         true => &service.counters.handshakes_resumed,
         false => &service.counters.handshakes_full,
     }
     .increment();
-    if wire.is_sealed_by_kernel() {
-        service.counters.kernel_tls.increment();
-    }
-    Ok(info.alpn)
+    Ok((info.alpn, service.counters.tls_established(in_user_space)))
 }
 
 /// Ends a connection that did not become TLS. One that speaks HTTP is told where it has come.

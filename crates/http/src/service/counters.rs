@@ -5,7 +5,7 @@ use lane::counters::Counter;
 use super::abort::Abort;
 use crate::refusal::Refusal;
 use crate::request::Method;
-use crate::tls::TlsError;
+use crate::tls::{TlsError, UserSpaceReason};
 
 lane::counter_block! {
     /// Connections, requests and refusals of one lane.
@@ -20,6 +20,15 @@ lane::counter_block! {
         count handshakes_resumed as tls_handshakes [kind = "resumed"]: "TLS handshakes completed.",
         count handshakes_failed as tls_handshakes [kind = "failed"]: "TLS handshakes completed.",
         count kernel_tls: "Connections whose records the kernel seals.",
+        gauge tls_kernel as tls_connections [records = "kernel"]: "Open TLS connections by who seals their records.",
+        gauge tls_user as tls_connections [records = "user"]: "Open TLS connections by who seals their records.",
+        count user_tls_http2 as user_tls [reason = "http2"]: "Connections whose records user space seals.",
+        count user_tls_configured as user_tls [reason = "configured"]: "Connections whose records user space seals.",
+        count user_tls_no_module as user_tls [reason = "no_module"]: "Connections whose records user space seals.",
+        count user_tls_no_cipher as user_tls [reason = "no_cipher"]: "Connections whose records user space seals.",
+        count user_tls_not_connected as user_tls [reason = "not_connected"]: "Connections whose records user space seals.",
+        count user_tls_key_update as user_tls [reason = "key_update"]: "Connections whose records user space seals.",
+        count user_tls_refused as user_tls [reason = "refused"]: "Connections whose records user space seals.",
         count requests_get as requests [method = "GET"]: "Requests by method.",
         count requests_head as requests [method = "HEAD"]: "Requests by method.",
         count requests_options as requests [method = "OPTIONS"]: "Requests by method.",
@@ -98,6 +107,25 @@ impl HttpCounters {
         .increment();
     }
 
+    /// Counts an established TLS connection by who seals its records: the kernel, or user space for this reason.
+    /// It counts as open as long as the answer lives.
+    pub(super) fn tls_established(&self, in_user_space: Option<UserSpaceReason>) -> Open<'_> {
+        match in_user_space {
+            None => &self.kernel_tls,
+            Some(UserSpaceReason::Http2) => &self.user_tls_http2,
+            Some(UserSpaceReason::Configured) => &self.user_tls_configured,
+            Some(UserSpaceReason::NoModule) => &self.user_tls_no_module,
+            Some(UserSpaceReason::NoCipher) => &self.user_tls_no_cipher,
+            Some(UserSpaceReason::NotConnected) => &self.user_tls_not_connected,
+            Some(UserSpaceReason::KeyUpdate) => &self.user_tls_key_update,
+            Some(UserSpaceReason::Refused) => &self.user_tls_refused,
+        }
+        .increment();
+        let level = if in_user_space.is_none() { &self.tls_kernel } else { &self.tls_user };
+        level.add(1);
+        Open(level)
+    }
+
     /// Counts the end of a connection in the middle of something.
     pub(super) fn abort(&self, abort: &Abort) {
         match abort {
@@ -147,6 +175,17 @@ impl HttpCounters {
             Refusal::PlainHttp => &self.refused_plain_http,
             Refusal::Version => &self.refused_version,
         }
+    }
+}
+
+/// Something open: it counts until it is dropped.
+#[must_use = "it counts as open only as long as this lives"]
+#[derive(Debug)]
+pub(super) struct Open<'a>(&'a Counter);
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.sub(1);
     }
 }
 

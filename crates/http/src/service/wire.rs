@@ -27,7 +27,9 @@ use super::transfer::Transfer;
 use crate::limits::Limits;
 use crate::range::ByteRange;
 use crate::response::Writer;
-use crate::tls::{Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession};
+use crate::tls::{
+    Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession, UserSpaceReason,
+};
 
 /// Bodies up to this size are copied behind their head and leave with it in one send: below it a second
 /// system call costs more than the copy.
@@ -116,27 +118,30 @@ impl Wire {
         (self.stream, self.ticket, self.tls)
     }
 
-    /// Does the server's part of a TLS handshake and hands sending to the kernel where it can.
+    /// Does the server's part of a TLS handshake and hands sending to the kernel where it can; where it cannot, the
+    /// answer says why.
     pub(super) async fn handshake(
         &mut self,
         config: Arc<ServerConfig>,
         ktls: &RefCell<KtlsSupport>,
         inbox: &mut Inbox,
         deadline: Instant,
-    ) -> Result<SessionInfo, Abort> {
+    ) -> Result<(SessionInfo, Option<UserSpaceReason>), Abort> {
         self.tls = Some(Box::new(TlsSession::server(config)?));
         loop {
             if self.receive(inbox, deadline).await? == Received::End {
                 return Err(Abort::PeerClosed);
             }
             if let Some(info) = self.tls.as_ref().and_then(|tls| tls.info()).cloned() {
-                // HTTP/2 seals copies of its frames; there is nothing for the kernel to spare.
-                match info.alpn {
-                    Some(Alpn::H2) => self.tls.iter_mut().for_each(|tls| tls.keep_user_tx()),
-                    _ => self.offer_to_kernel(&mut ktls.borrow_mut()),
+                let in_user_space = match info.alpn {
+                    Some(Alpn::H2) => Some(UserSpaceReason::Http2),
+                    _ => self.offer_to_kernel(&mut ktls.borrow_mut()).err(),
+                };
+                if in_user_space.is_some() {
+                    self.tls.iter_mut().for_each(|tls| tls.keep_user_tx());
                 }
                 self.outbox.layout = self.tls.as_ref().and_then(|tls| tls.layout());
-                return Ok(info);
+                return Ok((info, in_user_space));
             }
         }
     }
@@ -503,19 +508,18 @@ impl Wire {
         }
     }
 
-    fn offer_to_kernel(&mut self, support: &mut KtlsSupport) {
-        let Some(tls) = &mut self.tls else { return };
+    fn offer_to_kernel(&mut self, support: &mut KtlsSupport) -> Result<(), UserSpaceReason> {
+        let Some(tls) = &mut self.tls else { return Ok(()) };
         let can_rekey = self.stream.can_change_tls_key();
-        let Some(keys) = tls.kernel_tx_keys(0, can_rekey) else { return };
-        if support.should_try(keys).is_err() {
-            return;
-        }
-        let Ok(info) = CryptoInfo::new(keys) else { return };
+        let Some(keys) = tls.kernel_tx_keys(0, can_rekey) else { return Err(UserSpaceReason::KeyUpdate) };
+        support.should_try(keys)?;
+        let Ok(info) = CryptoInfo::new(keys) else { return Err(UserSpaceReason::NoCipher) };
         match self.stream.set_tls_key(info.as_bytes()) {
-            Ok(()) => tls.use_kernel_tx(can_rekey),
-            Err(refusal) => {
-                support.note_refusal(keys, &refusal);
+            Ok(()) => {
+                tls.use_kernel_tx(can_rekey);
+                Ok(())
             }
+            Err(refusal) => Err(support.note_refusal(keys, &refusal)),
         }
     }
 }

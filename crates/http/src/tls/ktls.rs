@@ -111,6 +111,12 @@ pub enum UserSpaceReason {
     /// The client had ended its half of the connection by then.
     #[error("the client has ended its half of the connection")]
     NotConnected,
+    /// The client asked for new keys at once, and this kernel cannot change them.
+    #[error("the client changes keys, which this kernel cannot; Linux 6.14 can")]
+    KeyUpdate,
+    /// HTTP/2 seals copies of its frames: there is nothing for the kernel to spare.
+    #[error("HTTP/2 is sealed in user space")]
+    Http2,
     /// A sandbox or another upper-layer protocol forbids it.
     #[error("the system call is refused")]
     Refused,
