@@ -24,6 +24,7 @@ mod affinity;
 mod context;
 mod descriptor;
 mod executor;
+mod netlink;
 mod op;
 
 pub use context::{Lane, LaneId, SiloId, current};

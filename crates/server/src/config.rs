@@ -1,7 +1,7 @@
 //! The configuration: `linerate.toml`, checked as a whole before anything starts. Unknown keys are refused
 //! by name, and every refusal says where and what would do.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,6 +42,9 @@ pub struct ServerSection {
     pub silos: bool,
     /// NUMA nodes whose lanes take no new connections; their NICs are served by the other nodes meanwhile.
     pub drained_nodes: Vec<u32>,
+    /// Marks (SO_MARK) of the packets that leave a silo, by the name of its NIC; not 0, none twice. Needs
+    /// CAP_NET_ADMIN.
+    pub egress_marks: BTreeMap<String, u32>,
     /// Whether two lanes may share a core (SMT siblings).
     pub share_cores: bool,
     /// Where the self-signed certificate is kept; absent: the user's state directory.
@@ -262,6 +265,7 @@ impl Config {
         if self.server.lanes.is_some() && self.server.cpus.is_some() {
             return Err(invalid("server.cpus", "excludes server.lanes: give one of them"));
         }
+        self.server.check_marks()?;
         self.check_addresses()?;
         self.check_volumes()?;
         self.limits.check()
@@ -390,10 +394,31 @@ impl LimitsSection {
 }
 
 impl ServerSection {
+    fn check_marks(&self) -> Result<(), ConfigError> {
+        let problem = |problem: String| Err(invalid("server.egress_marks", problem));
+        let mut seen = HashSet::new();
+        for (nic, mark) in &self.egress_marks {
+            if nic.is_empty() || nic.len() > NIC_NAME_BYTES_MAX || nic.contains(['/', ' ']) {
+                return problem(format!("{nic:?} is no name of an interface, such as \"eth0\""));
+            }
+            if *mark == 0 {
+                return problem(format!("0 stands for no mark: give {nic} another number"));
+            }
+            if !seen.insert(mark) {
+                return problem(format!("{mark} is used twice: packets of two NICs could not be told apart"));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a change to `now` takes effect only at the next start.
     pub(crate) fn differs_for_restart(&self, now: &Self) -> bool {
-        Self { drained_nodes: Vec::new(), ..self.clone() }
-            != Self { drained_nodes: Vec::new(), ..now.clone() }
+        let at_once = |section: &Self| Self {
+            drained_nodes: Vec::new(),
+            egress_marks: BTreeMap::new(),
+            ..section.clone()
+        };
+        at_once(self) != at_once(now)
     }
 }
 
@@ -404,6 +429,7 @@ impl Default for ServerSection {
             cpus: None,
             silos: true,
             drained_nodes: Vec::new(),
+            egress_marks: BTreeMap::new(),
             share_cores: false,
             state_dir: None,
             drain_seconds: 30,
@@ -471,6 +497,9 @@ fn yes() -> bool {
     true
 }
 
+/// IFNAMSIZ, without the zero at the end.
+const NIC_NAME_BYTES_MAX: usize = 15;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -507,6 +536,18 @@ mod tests {
             ("[[volume]]\nname = 'a'\npath = 'absent'", "volume[0].path"),
             ("[[volume]]\nname = 'a'\npath = 'data'\nmount = 'x'", "volume[0].mount"),
             ("[limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "limits.ranges"),
+            (
+                "[server]\negress_marks = { eth0 = 0 }\n[[volume]]\nname='a'\npath='data'",
+                "server.egress_marks",
+            ),
+            (
+                "[server.egress_marks]\neth0 = 5\neth1 = 5\n[[volume]]\nname='a'\npath='data'",
+                "server.egress_marks",
+            ),
+            (
+                "[server]\negress_marks = { 'a/b' = 1 }\n[[volume]]\nname='a'\npath='data'",
+                "server.egress_marks",
+            ),
             (
                 "[http]\nlisten=['127.0.0.1:1','127.0.0.1:1']\n[[volume]]\nname='a'\npath='data'",
                 "http.listen",

@@ -13,6 +13,7 @@ use lane::time;
 use tokio::sync::mpsc::UnboundedSender;
 use vfs::{Cache, CacheOptions};
 
+use crate::egress::Mark;
 use crate::listeners::{LaneListener, ListenerId};
 use crate::listening::Listening;
 use crate::metrics::Blocks;
@@ -31,6 +32,7 @@ pub(crate) struct Boot {
     pub(crate) log: Option<LaneLog>,
     pub(crate) ktls: KtlsPolicy,
     pub(crate) share: Arc<RateShare>,
+    pub(crate) mark: Mark,
     pub(crate) seed: u64,
 }
 
@@ -44,6 +46,8 @@ pub(crate) enum Control {
     StopListening,
     /// Judge by this where connections belong.
     Place(Arc<Placement>),
+    /// Mark the packets of every connection so, open ones too.
+    Mark(Mark),
     /// Take no more connections, end those there are within this time.
     Drain(Duration),
 }
@@ -83,27 +87,30 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     };
     let service =
         Service::new(site, counters, boot.log.take(), boot.ktls, Arc::clone(&boot.share), boot.seed);
+    mark(&service, &silo_counters, boot.mark);
     let ways = std::mem::take(&mut boot.ways);
     let door = Door::new(spec.node, Arc::clone(&boot.placement), ways.outgoing, Arc::clone(&silo_counters));
     for incoming in ways.incoming {
         lane::spawn(Rc::clone(&door).take_in(Rc::clone(&service), incoming)).detach();
     }
     let news = boot.news.clone();
-    let listening = Listening::new(spec.id, Rc::clone(&service), Rc::clone(&door), silo_counters, news);
+    let counters = Arc::clone(&silo_counters);
+    let listening = Listening::new(spec.id, Rc::clone(&service), Rc::clone(&door), counters, news);
     if let Err(error) = listening.add(std::mem::take(&mut boot.listeners)) {
         return tell(&boot.news, News::Failed(error.to_string()));
     }
     lane::spawn(Rc::clone(&service).keep_log_fresh()).detach();
     tell(&boot.news, News::Serving);
-    obey(&mut boot, &service, &cache, &door, &listening, ended).await;
+    obey(boot, &service, &cache, &door, &listening, &silo_counters, ended).await;
 }
 
 async fn obey(
-    boot: &mut Boot,
+    mut boot: Boot,
     service: &Rc<Service>,
     cache: &Cache,
     door: &Door,
     listening: &Rc<Listening>,
+    silo_counters: &Arc<SiloCounters>,
     mut ended: EndedGuard,
 ) {
     // Without a control thread there is nobody left to serve for.
@@ -126,12 +133,33 @@ async fn obey(
             }
             Control::StopListening => lane::spawn(Rc::clone(listening).stop()).detach(),
             Control::Place(placement) => door.set_placement(placement),
+            Control::Mark(new) => mark(service, silo_counters, new),
             Control::Drain(patience) => {
+                lane::spawn(follow_marks(boot.control, Rc::clone(service), Arc::clone(silo_counters)))
+                    .detach();
                 ended.cut = service.drain(time::now() + patience).await;
                 return;
             }
         }
     }
+}
+
+/// What is left to obey while transfers come to their ends: links may still be lost.
+async fn follow_marks(mut control: Receiver<Control>, service: Rc<Service>, counters: Arc<SiloCounters>) {
+    while let Some(control) = control.recv().await {
+        if let Control::Mark(new) = control {
+            mark(&service, &counters, new);
+        }
+    }
+}
+
+fn mark(service: &Service, counters: &SiloCounters, mark: Mark) {
+    match mark {
+        Mark::None => {}
+        Mark::LinkLost => counters.marks_lost.increment(),
+        Mark::Of(_) => counters.marks_given.increment(),
+    }
+    service.set_mark(mark.value());
 }
 
 /// Tells of the lane's end however it comes, a panic included.

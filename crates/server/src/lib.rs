@@ -8,6 +8,7 @@ pub mod stats;
 
 mod access_log;
 mod admin;
+mod egress;
 mod lane_main;
 mod listeners;
 mod listening;
@@ -19,6 +20,7 @@ mod silo;
 mod site;
 
 pub use admin::tell_of;
+pub use egress::EgressError;
 pub use listeners::ListenError;
 pub use serve::{Addresses, Server, ServerError, check};
 pub use silo::TakingError;

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::access_log::AccessLog;
 use crate::admin::{self, Subject};
 use crate::config::{Config, ConfigError};
+use crate::egress::{self, Egress, EgressError};
 use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
 use crate::metrics::Blocks;
@@ -47,6 +48,7 @@ struct Serving {
     repair_at: Option<Instant>,
     controls: Vec<Sender<Control>>,
     pacing: Pacing,
+    egress: Egress,
     news: UnboundedReceiver<News>,
     /// Looks on until the server ends; none on one node.
     _memory: Option<MemoryWatch>,
@@ -91,6 +93,9 @@ pub enum ServerError {
     /// The nodes to be drained.
     #[error(transparent)]
     Taking(#[from] TakingError),
+    /// How packets are to be marked.
+    #[error(transparent)]
+    Egress(#[from] EgressError),
     /// A lane's ring or memory.
     #[error(transparent)]
     Lane(#[from] lane::runtime::StartError),
@@ -118,7 +123,7 @@ pub fn check(config: &Config) -> Result<(), ServerError> {
     config.check()?;
     SiteSpec::new(config, &new_tickets()?)?;
     Taking::new(&layout(config, &Topology::of_this_machine()?)?, &config.server.drained_nodes)?;
-    Ok(())
+    Ok(egress::check(&config.server.egress_marks)?)
 }
 
 impl Server {
@@ -166,11 +171,14 @@ impl Serving {
     fn start(config: Config) -> Result<Self, ServerError> {
         let tickets = new_tickets()?;
         let site = SiteSpec::new(&config, &tickets)?;
-        let warnings = site.warnings().iter().map(ToString::to_string).collect();
+        let mut warnings: Vec<String> = site.warnings().iter().map(ToString::to_string).collect();
         let topology = Topology::of_this_machine()?;
         let layout = layout(&config, &topology)?;
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
         let placement = Arc::new(Placement::new(&topology, &layout, &taking));
+        egress::check(&config.server.egress_marks)?;
+        warnings.extend(egress::warnings(&config.server.egress_marks, &layout));
+        let egress = Egress::new(&config.server.egress_marks, &layout);
         let mut listeners = Listeners::none();
         let change = listeners.change(&config, &layout, &taking)?;
         let log = AccessLog::start(&config.log).map_err(io("the access log"))?;
@@ -196,6 +204,7 @@ impl Serving {
                 log: log.as_ref().map(AccessLog::lane),
                 ktls: if config.https.kernel_tls { KtlsPolicy::Auto } else { KtlsPolicy::Off },
                 share: pacing.share(lane),
+                mark: egress.of_lane(lane),
                 seed: seed(lane),
             }));
         }
@@ -226,6 +235,7 @@ impl Serving {
             repair_at: None,
             controls,
             pacing,
+            egress,
             news,
             _memory: memory,
             log,
@@ -264,6 +274,7 @@ impl Serving {
                 () = self.pacing.tick() => {}
                 news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
                 () = repair => self.mend_listeners(),
+                () = self.egress.next_look() => self.follow_links(),
                 _ = rounds.tick() => self.look_around(),
             }
         }
@@ -290,6 +301,7 @@ impl Serving {
             tracing::warn!("[server] and [admin] changed: they take effect at the next start");
         }
         // Whatever can fail comes before the first lane hears of it: a reload happens as a whole or not.
+        egress::check(&config.server.egress_marks)?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes)?;
         let change = self.listeners.change(&config, &self.layout, &taking)?;
         let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
@@ -303,6 +315,7 @@ impl Serving {
         self.listeners.commit(change);
         self.pacing.set_rate(config.limits.total_bytes_per_second);
         self.steer_to(taking);
+        self.mark_by(&config.server.egress_marks);
         self.config = config;
         Ok(())
     }
@@ -324,6 +337,7 @@ impl Serving {
         while ended < self.controls.len() {
             tokio::select! {
                 () = self.pacing.tick() => {}
+                () = self.egress.next_look() => self.follow_links(),
                 news = self.news.recv() => match news {
                     Some(News::Ended { cut: more }) => (ended, cut) = (ended + 1, cut + more),
                     Some(_) => {}

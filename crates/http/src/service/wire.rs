@@ -301,6 +301,8 @@ impl Wire {
             }
             left -= bytes.len();
         }
+        // What the client has not taken yet is the kernel's from now on, out of reach of a change of marks.
+        let _ = self.stream.set_option(SocketOption::Mark(0));
     }
 
     /// Ends the connection so that the peer knows that what it has is not the whole.

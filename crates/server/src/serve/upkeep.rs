@@ -8,6 +8,7 @@ use lane::topology::Topology;
 use tokio::time::Instant;
 
 use super::{ServerError, Serving};
+use crate::egress::{self, Mark, Marks};
 use crate::lane_main::{Control, News};
 use crate::listeners::{LaneListener, ListenError, NewSockets};
 use crate::silo::{Placement, Taking};
@@ -64,6 +65,31 @@ impl Serving {
         let (new, problems) = self.listeners.steer_to(&self.taking);
         self.hand_out(new);
         problems.iter().for_each(later);
+    }
+
+    /// Marks packets by this from now on, those of open connections too.
+    pub(super) fn mark_by(&mut self, marks: &Marks) {
+        if *marks == self.config.server.egress_marks {
+            return;
+        }
+        egress::warnings(marks, &self.layout).iter().for_each(|warning| tracing::warn!("{warning}"));
+        self.egress.set_marks(marks);
+        self.follow_links();
+    }
+
+    /// Takes marks away from lanes whose NICs have lost their links, and gives them back.
+    pub(super) fn follow_links(&mut self) {
+        let Self { egress, layout, controls, .. } = self;
+        egress.follow(layout, |lane, mark| {
+            match mark {
+                Mark::LinkLost => {
+                    tracing::warn!(lane, "no marked NIC of its silo has a link: nothing is marked")
+                }
+                Mark::None => tracing::info!(lane, "packets carry no mark"),
+                Mark::Of(mark) => tracing::info!(lane, mark, "packets are marked"),
+            }
+            controls[lane].send(Control::Mark(mark)).is_ok()
+        });
     }
 
     /// Follows what has changed outside: links that came and went, interrupts that were moved.

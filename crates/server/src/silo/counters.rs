@@ -10,6 +10,8 @@ lane::counter_block! {
         count unknown as accepts [placement = "unknown"]: "Connections accepted, by where they belong.",
         count taken_over: "Connections that lanes of other silos accepted and gave to this one.",
         gauge listeners: "Listeners open.",
+        count marks_given: "Times the lane's packets got the mark of a NIC.",
+        count marks_lost: "Times the lane's packets lost their mark because no marked NIC of its silo had a link.",
         count listeners_died: "Listeners that something else closed; new ones were opened.",
     }
 }
