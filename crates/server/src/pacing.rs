@@ -54,6 +54,7 @@ impl Pacing {
         let of_lane = |lane: &Arc<RateShare>| Usage {
             bytes: lane.usage.bytes.get(),
             wait_us: lane.usage.wait_us.get(),
+            waiting: lane.usage.waiting.get(),
         };
         self.lanes.iter().map(of_lane).collect()
     }

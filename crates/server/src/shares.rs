@@ -12,8 +12,10 @@ use std::time::Duration;
 pub(crate) struct Usage {
     /// Bytes sent. May fall a little when what was taken was not all sent.
     pub(crate) bytes: u64,
-    /// Microseconds waited, of all connections together.
+    /// Microseconds waited, of all connections together, as far as the lane has counted them.
     pub(crate) wait_us: u64,
+    /// Connections that wait now. A lane that is kept from its work counts no time, and they wait all the same.
+    pub(crate) waiting: u64,
 }
 
 /// The rate and what of it is owed.
@@ -85,7 +87,7 @@ impl Lane {
     fn between(before: Usage, after: Usage, elapsed: f64) -> Self {
         let bytes = after.bytes.wrapping_sub(before.bytes).cast_signed() as f64;
         let waited = after.wait_us.wrapping_sub(before.wait_us) as f64 / 1e6;
-        Self { rate: bytes.max(0.0) / elapsed, waiting: waited / elapsed }
+        Self { rate: bytes.max(0.0) / elapsed, waiting: (waited / elapsed).max(after.waiting as f64) }
     }
 }
 
@@ -144,16 +146,19 @@ mod tests {
         /// What each has got.
         sent: Vec<f64>,
         usage: Usage,
+        /// For how long it has been kept from its work.
+        kept: f64,
     }
 
     impl SimLane {
         fn with(demands: &[f64]) -> Self {
-            Self { demands: demands.to_vec(), sent: vec![0.0; demands.len()], usage: Usage::default() }
+            Self { demands: demands.to_vec(), sent: vec![0.0; demands.len()], ..Self::default() }
         }
 
         /// Turns of equal size: whoever wants less leaves the rest to others.
         fn run(&mut self, share: u64, seconds: f64) {
             let mut left = share as f64 * seconds;
+            self.usage.waiting = 0;
             let mut order: Vec<usize> = (0..self.demands.len()).collect();
             order.sort_by(|a, b| self.demands[*a].total_cmp(&self.demands[*b]));
             for (at, &connection) in order.iter().enumerate() {
@@ -161,6 +166,7 @@ mod tests {
                 let want = self.demands[connection] * seconds;
                 let got = want.min(fair);
                 if got < want {
+                    self.usage.waiting += 1;
                     self.usage.wait_us += (seconds * 1e6 * (1.0 - got / want).min(0.98)) as u64;
                 }
                 self.sent[connection] += got;
@@ -179,13 +185,21 @@ mod tests {
         shares: Shares,
         lanes: Vec<SimLane>,
         random: u64,
+        /// Of a hundred periods, how many a lane sleeps through.
+        kept_percent: u64,
     }
 
     impl Sim {
         fn new(seed: u64, rate: u64, lanes: Vec<SimLane>) -> Self {
             let usage = vec![Usage::default(); lanes.len()];
             let random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-            Self { now: Duration::ZERO, shares: Shares::new(rate, Duration::ZERO, usage), lanes, random }
+            Self {
+                now: Duration::ZERO,
+                shares: Shares::new(rate, Duration::ZERO, usage),
+                lanes,
+                random,
+                kept_percent: 0,
+            }
         }
 
         fn random(&mut self, below: u64) -> u64 {
@@ -199,8 +213,15 @@ mod tests {
         fn step(&mut self) {
             let late = if self.random(20) == 0 { self.random(60) } else { self.random(3) };
             let period = Duration::from_millis(20 + late);
-            for (lane, &share) in self.lanes.iter_mut().zip(self.shares.shares()) {
-                lane.run(share, period.as_secs_f64());
+            for at in 0..self.lanes.len() {
+                let kept = self.random(100) < self.kept_percent;
+                let (lane, share) = (&mut self.lanes[at], self.shares.shares()[at]);
+                lane.kept += period.as_secs_f64();
+                if !kept {
+                    // As a bucket does, it makes up for 100 ms.
+                    let seconds = std::mem::take(&mut lane.kept).min(0.1);
+                    lane.run(share, seconds);
+                }
             }
             self.now += period;
             let usage: Vec<Usage> = self.lanes.iter().map(|lane| lane.usage).collect();
@@ -236,6 +257,24 @@ mod tests {
                 let wanted = 12_500_000.0 * sim.now.as_secs_f64();
                 let off = sim.total() / wanted - 1.0;
                 assert!(off.abs() < 0.01, "seed {seed}, {count} connections: {:.2} % off", off * 100.0);
+            }
+        }
+    }
+
+    #[test]
+    fn lanes_that_are_kept_from_their_work_make_up_for_it() {
+        for seed in 0..SEEDS {
+            for count in [1, 10] {
+                let mut sim = Sim::new(seed, 6_250_000, vec![SimLane::default(); 4]);
+                sim.kept_percent = 40;
+                for _ in 0..count {
+                    let lane = sim.random(4) as usize;
+                    sim.lanes[lane].demands.push(BULK);
+                    sim.lanes[lane].sent.push(0.0);
+                }
+                sim.run_until(20.0);
+                let off = sim.total() / 6_250_000.0 / sim.now.as_secs_f64() - 1.0;
+                assert!(off.abs() < 0.03, "seed {seed}, {count} connections: {:.2} % off", off * 100.0);
             }
         }
     }

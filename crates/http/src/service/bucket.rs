@@ -17,8 +17,9 @@ impl Bucket {
         Self { tokens: BURST_BYTES_MIN, bytes_per_second: 0, filled_at: now }
     }
 
-    /// Adds what the time since the last call brought at `bytes_per_second`, up to a burst.
-    pub(super) fn refill(&mut self, now: Instant, bytes_per_second: u64) {
+    /// Adds what the time since the last call brought at `bytes_per_second`, up to a burst. What somebody `awaited`
+    /// is not lost because the lane came late to hand it out.
+    pub(super) fn refill(&mut self, now: Instant, bytes_per_second: u64, awaited: bool) {
         self.bytes_per_second = bytes_per_second;
         let elapsed = now.saturating_duration_since(self.filled_at);
         let gained = bytes_in(elapsed, bytes_per_second);
@@ -26,7 +27,8 @@ impl Bucket {
             // Fractions of a byte stay in the time that is not counted yet.
             self.filled_at += time_for(gained, bytes_per_second).min(elapsed);
         }
-        let burst = bytes_in(BURST, bytes_per_second).max(BURST_BYTES_MIN);
+        let burst = bytes_in(if awaited { BURST_AWAITED } else { BURST }, bytes_per_second);
+        let burst = burst.max(BURST_BYTES_MIN);
         self.tokens = self.tokens.saturating_add(gained).min(burst);
     }
 
@@ -66,8 +68,11 @@ fn time_for(bytes: i64, bytes_per_second: u64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// Time whose bytes may be saved up: longer than a lane is usually kept from its work.
+/// Time whose bytes may be saved up for whoever comes.
 const BURST: Duration = Duration::from_millis(10);
+/// Time whose bytes may be made up for to those who waited: longer than a lane is kept from its work on a machine
+/// that has too much of it.
+const BURST_AWAITED: Duration = Duration::from_millis(100);
 /// Room for a TLS record however small the rate.
 const BURST_BYTES_MIN: i64 = 16 * 1024;
 /// A connection's turn: this time of the lane's whole rate, within bounds between a TLS record and what one
@@ -88,7 +93,7 @@ mod tests {
         let mut bucket = Bucket::new(begun);
         let (mut now, mut granted) = (begun, 0);
         while now < begun + Duration::from_secs(seconds) {
-            bucket.refill(now, rate);
+            bucket.refill(now, rate, false);
             while let Some(bytes) = bucket.take(want) {
                 granted += bytes as u64;
             }
@@ -119,7 +124,7 @@ mod tests {
     fn no_more_than_a_burst_is_saved_up() {
         let begun = Instant::now();
         let mut bucket = Bucket::new(begun);
-        bucket.refill(begun + Duration::from_secs(3600), 10_000_000);
+        bucket.refill(begun + Duration::from_secs(3600), 10_000_000, false);
         let mut granted = 0;
         while let Some(bytes) = bucket.take(4096) {
             granted += bytes;
@@ -128,10 +133,26 @@ mod tests {
     }
 
     #[test]
+    fn those_who_wait_lose_nothing_where_the_lane_comes_late() {
+        let begun = Instant::now();
+        let mut bucket = Bucket::new(begun);
+        let (mut now, mut granted) = (begun, 0);
+        for round in 0..100 {
+            now += Duration::from_millis(10 + 17 * (round % 5));
+            bucket.refill(now, 10_000_000, true);
+            while let Some(bytes) = bucket.take(1 << 20) {
+                granted += bytes;
+            }
+        }
+        let wanted = 1e7 * now.duration_since(begun).as_secs_f64();
+        assert!((granted as f64 / wanted - 1.0).abs() < 0.01, "{granted} of {wanted}");
+    }
+
+    #[test]
     fn what_is_given_back_can_be_taken_again() {
         let begun = Instant::now();
         let mut bucket = Bucket::new(begun);
-        bucket.refill(begun, 1_000_000);
+        bucket.refill(begun, 1_000_000, false);
         let granted = bucket.take(1 << 20).unwrap();
         assert_eq!(bucket.take(1), None);
         bucket.give_back(granted);
@@ -142,10 +163,10 @@ mod tests {
     fn waiting_is_neither_a_spin_nor_deaf() {
         let begun = Instant::now();
         let mut bucket = Bucket::new(begun);
-        bucket.refill(begun, 1_000_000_000);
+        bucket.refill(begun, 1_000_000_000, false);
         while bucket.take(1 << 20).is_some() {}
         assert_eq!(bucket.patience(), SLEEP_MIN);
-        bucket.refill(begun, 1);
+        bucket.refill(begun, 1, false);
         assert_eq!(bucket.patience(), SLEEP_MAX);
     }
 }

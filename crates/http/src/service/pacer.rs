@@ -129,7 +129,8 @@ impl Ticket {
         let now = now();
         self.pacer.count_waiting(now);
         self.pacer.share.usage.share_bytes_per_second.set(rate);
-        self.pacer.bucket.borrow_mut().refill(now, rate);
+        let awaited = !self.pacer.queue.borrow().is_empty();
+        self.pacer.bucket.borrow_mut().refill(now, rate, awaited);
         let first = match (&self.waiting, self.pacer.queue.borrow().first_key_value()) {
             (_, None) => true,
             (Some(waiting), Some((first, _))) => waiting.place == *first,

@@ -5,6 +5,7 @@ mod client;
 mod connections;
 mod content;
 mod hostile;
+mod rates;
 mod server;
 mod shutdown;
 

@@ -11,9 +11,11 @@ use super::machine::Machine;
 mod ktls;
 mod long_link;
 mod numa_listeners;
+mod pacing;
 
 /// Every scenario, in the order `lab all` runs them.
-pub(crate) const ALL: &[&dyn Scenario] = &[&numa_listeners::NumaListeners, &ktls::Ktls, &long_link::LongLink];
+pub(crate) const ALL: &[&dyn Scenario] =
+    &[&numa_listeners::NumaListeners, &ktls::Ktls, &long_link::LongLink, &pacing::Pacing];
 
 /// One scenario.
 pub(crate) trait Scenario: Sync {
