@@ -15,6 +15,8 @@ pub(crate) struct Machine {
     pub(crate) memory_mib_per_node: u32,
     /// Network cards.
     pub(crate) nics: Vec<Nic>,
+    /// An empty disk of so many MiB, for what the host's files and memory cannot show: a page cache that fills.
+    pub(crate) disk_mib: Option<u32>,
 }
 
 /// A network card.
@@ -55,6 +57,7 @@ impl Machine {
                 nic("c0", Model::Virtio, None, "w0"),
                 nic("c1", Model::Virtio, None, "w1"),
             ],
+            disk_mib: None,
         }
     }
 

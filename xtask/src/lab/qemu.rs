@@ -153,6 +153,13 @@ fn command(boot: &Boot<'_>, channel: &Path, monitor: &Path) -> anyhow::Result<Co
         .arg("-object")
         .arg("rng-random,id=rng,filename=/dev/urandom")
         .args(["-device", "virtio-rng-pci,bus=pcie.0,rng=rng"]);
+    if let Some(mib) = machine.disk_mib {
+        let disk = boot.work.join(format!("{}.disk", machine.name));
+        std::fs::File::create_new(&disk)?.set_len(u64::from(mib) << 20)?;
+        // Nobody needs its content after the run: the host's cache will do.
+        let drive = format!("file={},if=none,id=disk,format=raw,cache=unsafe", disk.display());
+        command.args(["-drive", &drive, "-device", "virtio-blk-pci,bus=pcie.0,drive=disk"]);
+    }
     let log = boot.console.display();
     let (console, stdout) = match boot.terminal {
         Terminal::Hidden => (format!("file,id=console,path={log}"), Stdio::null()),

@@ -12,6 +12,7 @@ use super::scenario::{self, Scenario};
 use super::{machine::Machine, qemu};
 use crate::process;
 
+pub(crate) mod disk;
 pub(crate) mod metrics;
 pub(crate) mod net;
 pub(crate) mod server;

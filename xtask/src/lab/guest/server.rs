@@ -26,10 +26,19 @@ impl Guest {
 
     /// With more arguments.
     pub(crate) fn serve_with(&self, config: &str, args: &[&str]) -> anyhow::Result<Server> {
+        self.serve_as(self.linerate(), config, args)
+    }
+
+    /// Started by `command`, which ends with the program under test and becomes it, as numactl does.
+    pub(crate) fn serve_as(
+        &self,
+        mut command: Command,
+        config: &str,
+        args: &[&str],
+    ) -> anyhow::Result<Server> {
         let file = Path::new("/tmp/linerate.toml").to_owned();
         write_config(&file, config)?;
         let log = Path::new("/tmp/linerate.log").to_owned();
-        let mut command = self.linerate();
         command.arg("serve").arg("--config").arg(&file).args(args).env("XDG_STATE_HOME", "/tmp/state");
         let out = std::fs::File::create(&log)?;
         let child = command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out).spawn();
@@ -44,6 +53,11 @@ impl Guest {
 }
 
 impl Server {
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it has said so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
@@ -84,6 +98,11 @@ impl Background {
     pub(crate) fn start(command: &mut Command) -> anyhow::Result<Self> {
         let name = format!("{command:?}");
         Ok(Self(command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start {name}"))?))
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.id()
     }
 }
 

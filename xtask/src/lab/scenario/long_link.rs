@@ -110,7 +110,7 @@ fn bench_rx(guest: &Guest) -> anyhow::Result<serde_json::Value> {
 fn machine(name: &'static str) -> Machine {
     let nic = Nic { name: "wan", model: Model::Virtio, node: None, wire: "link" };
     let (nodes, cpus_per_node, memory_mib_per_node) = (1, 2, 768);
-    Machine { name, nodes, cpus_per_node, memory_mib_per_node, nics: vec![nic] }
+    Machine { name, nodes, cpus_per_node, memory_mib_per_node, nics: vec![nic], disk_mib: None }
 }
 
 const SERVER: &str = "server";

@@ -11,11 +11,17 @@ use super::machine::Machine;
 mod ktls;
 mod long_link;
 mod numa_listeners;
+mod numa_memory;
 mod pacing;
 
 /// Every scenario, in the order `lab all` runs them.
-pub(crate) const ALL: &[&dyn Scenario] =
-    &[&numa_listeners::NumaListeners, &ktls::Ktls, &long_link::LongLink, &pacing::Pacing];
+pub(crate) const ALL: &[&dyn Scenario] = &[
+    &numa_listeners::NumaListeners,
+    &numa_memory::NumaMemory,
+    &ktls::Ktls,
+    &long_link::LongLink,
+    &pacing::Pacing,
+];
 
 /// One scenario.
 pub(crate) trait Scenario: Sync {

@@ -50,14 +50,15 @@ impl Scenario for NumaListeners {
 
 /// Clients behind the card of a node.
 #[derive(Clone, Copy)]
-struct Client {
-    namespace: Namespace,
-    node: usize,
+pub(super) struct Client {
+    pub(super) namespace: Namespace,
+    pub(super) node: usize,
     /// The server's address on that card.
-    server: IpAddr,
+    pub(super) server: IpAddr,
 }
 
-fn wire_up() -> anyhow::Result<[Client; 2]> {
+/// A client behind the card of each node.
+pub(super) fn wire_up() -> anyhow::Result<[Client; 2]> {
     let client = |node: usize| -> anyhow::Result<Client> {
         let server = format!("10.{}.0.1", 70 + node);
         net::set_up(["n0", "n1"][node], &format!("{server}/24"))?;

@@ -1,0 +1,47 @@
+//! The disk of a guest that has one, and what the page cache holds of it.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+
+use super::{modprobe, wait_for};
+use crate::process;
+
+/// Makes an ext4 file system on the guest's disk and mounts it. The scenario names the package e2fsprogs.
+pub(crate) fn mount(at: &Path) -> anyhow::Result<()> {
+    modprobe(&["virtio_blk", "ext4"])?;
+    wait_for("the disk", || Path::new(DISK).exists().then_some(()))?;
+    process::output("/sbin/mkfs.ext4", &["-q", "-F", "-O", "^has_journal", DISK])?;
+    std::fs::create_dir_all(at)?;
+    process::output("mount", &["-o".as_ref(), "noatime".as_ref(), DISK.as_ref(), at.as_os_str()])?;
+    Ok(())
+}
+
+/// Writes out what is to be written and forgets every page of every file.
+pub(crate) fn drop_caches() -> anyhow::Result<()> {
+    rustix::fs::sync();
+    std::fs::write("/proc/sys/vm/drop_caches", "3").context("/proc/sys/vm/drop_caches")
+}
+
+/// Pages of `numa_maps`, summed by node over the mappings that `of` picks by their line.
+pub(crate) fn pages_by_node(pid: u32, of: impl Fn(&str) -> bool) -> anyhow::Result<Vec<u64>> {
+    let path = format!("/proc/{pid}/numa_maps");
+    let text = std::fs::read_to_string(&path).context(path)?;
+    let mut nodes = Vec::new();
+    for word in text.lines().filter(|line| of(line)).flat_map(str::split_whitespace) {
+        let Some((node, pages)) = word.strip_prefix('N').and_then(|word| word.split_once('=')) else {
+            continue;
+        };
+        let node: usize = node.parse()?;
+        ensure!(node < NODES_MAX, "{word}");
+        if nodes.len() <= node {
+            nodes.resize(node + 1, 0);
+        }
+        nodes[node] += pages.parse::<u64>()?;
+    }
+    Ok(nodes)
+}
+
+const DISK: &str = "/dev/vda";
+/// More than any guest has.
+const NODES_MAX: usize = 64;

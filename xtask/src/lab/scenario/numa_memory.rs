@@ -1,0 +1,290 @@
+//! Memory lies on the node that serves with it: the page cache a transfer fills, buffers, and the state of
+//! connections. Held against the server's own figures and against the kernel's.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use super::Scenario;
+use super::numa_listeners::{Client, wire_up};
+use crate::lab::guest::disk;
+use crate::lab::guest::metrics::Scrape;
+use crate::lab::guest::server::{Background, Server};
+use crate::lab::guest::{Guest, wait_for};
+use crate::lab::machine::Machine;
+use crate::process;
+
+pub(crate) struct NumaMemory;
+
+impl Scenario for NumaMemory {
+    fn name(&self) -> &'static str {
+        "numa-memory"
+    }
+
+    fn about(&self) -> &'static str {
+        "file pages, buffers and the state of connections lie on the node that serves, beside one silo over both nodes"
+    }
+
+    fn machines(&self) -> Vec<Machine> {
+        vec![Machine { disk_mib: Some(512), ..Machine::two_nodes() }]
+    }
+
+    fn packages(&self) -> &'static [&'static str] {
+        &["e2fsprogs", "numactl", "vmtouch"]
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(480)
+    }
+
+    fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
+        let clients = wire_up()?;
+        disk::mount(Path::new(DISK))?;
+        std::fs::create_dir(TREE)?;
+        let silos = guest.serve(CONFIG)?;
+        let with = Trial { name: "silos", server: &silos, clients }.run(guest)?;
+        stat_tells(guest)?;
+        drop(silos);
+
+        let mut numactl = Command::new("numactl");
+        numactl.arg("--interleave=all").arg(guest.linerate().get_program());
+        let scattered = guest.serve_as(numactl, CONFIG, &[])?;
+        let inherited =
+            Trial { name: "silos, by numactl --interleave", server: &scattered, clients }.run(guest)?;
+        drop(scattered);
+
+        let one = guest.serve_with(CONFIG, &["--no-silo"])?;
+        let without = Trial { name: "no silo", server: &one, clients }.run(guest)?;
+        for found in [with, inherited] {
+            ensure!(found.files <= REMOTE_MAX, "{found:?}");
+            ensure!(found.served <= REMOTE_MAX, "{found:?}");
+            ensure!(found.pools == 0.0 && found.state <= REMOTE_MAX, "{found:?}");
+            ensure!(found.anonymous <= REMOTE_MAX, "{found:?}");
+        }
+        ensure!(without.files > with.files, "one silo keeps pages as near as two: {without:?}, {with:?}");
+        guest.note(format!(
+            "file pages away from the card: {:.1} % with silos, {:.1} % with one silo over both nodes",
+            with.files, without.files
+        ))
+    }
+}
+
+/// Clients behind either card fetch files of their own, cold.
+struct Trial<'a> {
+    name: &'a str,
+    server: &'a Server,
+    clients: [Client; 2],
+}
+
+/// Remote shares, percent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found {
+    /// Of the files' pages: not on the node of the card they left by. By numa_maps of another process.
+    files: f64,
+    /// Of the pages that the server's memory grew by: the same. By the server's numa_maps.
+    anonymous: f64,
+    /// Of the pages that the server has looked up: not on the node of the lane that used them.
+    served: f64,
+    pools: f64,
+    state: f64,
+}
+
+impl Trial<'_> {
+    fn run(&self, guest: &mut Guest) -> anyhow::Result<Found> {
+        let tree = Path::new(TREE);
+        for side in 0..self.clients.len() {
+            write_files(&tree.join(side.to_string()))?;
+        }
+        disk::drop_caches()?;
+        let before = self.server.scrape()?;
+        let (mut files, mut anonymous) = (Pages::default(), Pages::default());
+        for client in self.clients {
+            let memory = self.anonymous()?;
+            self.fetch_all(client)?;
+            let grown =
+                self.anonymous()?.iter().zip(memory).map(|(now, then)| now.saturating_sub(then)).collect();
+            anonymous.add(grown, client.node);
+            files.add(file_pages(&tree.join(client.node.to_string()))?, client.node);
+        }
+        ensure!(anonymous.all >= GROWTH_MIN, "{}: only {} pages of new memory", self.name, anonymous.all);
+        let after = self.looked_at(&before)?;
+        for side in 0..self.clients.len() {
+            std::fs::remove_dir_all(tree.join(side.to_string()))?;
+        }
+        let looked = |family: &str| -> anyhow::Result<f64> {
+            let grown = |placement: &str| {
+                let label = format!("placement=\"{placement}\"");
+                after.grown(&before, &format!("linerate_memory_{family}_pages"), &[&label])
+            };
+            Ok(percent(grown("remote")?, grown("local")? + grown("remote")?))
+        };
+        let found = Found {
+            files: files.remote_percent(),
+            anonymous: anonymous.remote_percent(),
+            served: looked("file")?,
+            pools: looked("pool")?,
+            state: looked("state")?,
+        };
+        for (what, share) in [
+            ("file pages away from the card's node", found.files),
+            ("new memory away from the card's node", found.anonymous),
+            ("file pages remote, by the server", found.served),
+            ("buffers remote, by the server", found.pools),
+            ("state remote, by the server", found.state),
+        ] {
+            guest.figure(&format!("{}: {what}", self.name), share, "%")?;
+        }
+        Ok(found)
+    }
+
+    /// Every file once, over HTTP or HTTPS, each by a connection of its own.
+    fn fetch_all(&self, client: Client) -> anyhow::Result<()> {
+        for scheme in ["http", "https"] {
+            let names: Vec<String> = (0..FILES).map(|n| format!("{scheme}-{n}")).collect();
+            fetch(client, scheme, &names, "100G")?;
+        }
+        Ok(())
+    }
+
+    /// Pages of the server that are of no file, by node.
+    fn anonymous(&self) -> anyhow::Result<Vec<u64>> {
+        disk::pages_by_node(self.server.pid(), |line| !line.contains(" file="))
+    }
+
+    /// Goes on fetching, slowly so that connections live, until the server has looked at enough of what it serves.
+    fn looked_at(&self, before: &Scrape) -> anyhow::Result<Scrape> {
+        let names: Vec<String> = (0..FILES).map(|n| format!("https-{n}")).collect();
+        let give_up = Instant::now() + Duration::from_secs(90);
+        loop {
+            std::thread::scope(|scope| {
+                let fetching = self.clients.map(|client| {
+                    let names = &names;
+                    scope.spawn(move || fetch(client, "https", names, "200K"))
+                });
+                let done = fetching.map(|thread| thread.join().expect("a fetch does not panic"));
+                done.into_iter().collect::<anyhow::Result<()>>()
+            })?;
+            let now = self.server.scrape()?;
+            let grown = |family| now.grown(before, &format!("linerate_memory_{family}_pages"), &[]);
+            if grown("file")? >= LOOKS && grown("pool")? >= LOOKS && grown("state")? >= LOOKS {
+                return Ok(now);
+            }
+            ensure!(
+                Instant::now() < give_up,
+                "the server has hardly looked at its memory:\n{}",
+                self.server.log()
+            );
+        }
+    }
+}
+
+/// Pages by whether they lie where they should.
+#[derive(Default)]
+struct Pages {
+    local: u64,
+    all: u64,
+}
+
+impl Pages {
+    fn add(&mut self, by_node: Vec<u64>, wanted: usize) {
+        self.local += by_node.get(wanted).copied().unwrap_or(0);
+        self.all += by_node.iter().sum::<u64>();
+    }
+
+    fn remote_percent(&self) -> f64 {
+        percent((self.all - self.local) as f64, self.all as f64)
+    }
+}
+
+fn percent(part: f64, whole: f64) -> f64 {
+    100.0 * part / whole.max(1.0)
+}
+
+fn write_files(directory: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory)?;
+    for scheme in ["http", "https"] {
+        for n in 0..FILES {
+            std::fs::write(directory.join(format!("{scheme}-{n}")), vec![b'x'; FILE_BYTES])?;
+        }
+    }
+    Ok(())
+}
+
+fn fetch(client: Client, scheme: &str, names: &[String], rate: &str) -> anyhow::Result<()> {
+    let port = if scheme == "http" { 8080 } else { 8443 };
+    let mut curl = client.namespace.command("curl");
+    curl.args(["--silent", "--show-error", "--fail", "--insecure", "--http1.1", "--max-time", "120"]);
+    curl.args(["--parallel", "--parallel-immediate", "--limit-rate", rate, "--header", "Connection: close"]);
+    curl.args(["--write-out", "%{size_download}\n"]);
+    for name in names {
+        let url = format!("{scheme}://{}:{port}/{}/{name}", client.server, client.node);
+        curl.args(["--output", "/dev/null", &url]);
+    }
+    let output = curl.output()?;
+    ensure!(output.status.success(), "curl: {}", String::from_utf8_lossy(&output.stderr));
+    let sizes = String::from_utf8(output.stdout)?;
+    let whole = FILE_BYTES.to_string();
+    ensure!(
+        sizes.lines().count() == names.len() && sizes.lines().all(|size| size == whole),
+        "sizes: {sizes}"
+    );
+    Ok(())
+}
+
+/// Where the page cache holds the files of a directory: a process that keeps all of them mapped, seen through its
+/// numa_maps. It brings nothing into memory, for all of it is there.
+fn file_pages(directory: &Path) -> anyhow::Result<Vec<u64>> {
+    let all = (2 * FILES * FILE_BYTES / PAGE) as u64;
+    let summary = process::output("vmtouch", &[directory])?;
+    ensure!(summary.contains(&format!("{all}/{all}")), "some is not in memory:\n{summary}");
+    let process = Background::start(Command::new("vmtouch").args(["-q", "-l"]).arg(directory))?;
+    let ours = format!(" file={}/", directory.display());
+    wait_for("vmtouch to map the files", || {
+        let pages = disk::pages_by_node(process.pid(), |line| line.contains(&ours)).ok()?;
+        (pages.iter().sum::<u64>() == all).then_some(pages)
+    })
+}
+
+/// A person sees it: a line for each silo with shares, and the same as JSON.
+fn stat_tells(guest: &Guest) -> anyhow::Result<()> {
+    let output = guest.linerate().args(["stat", "--silos", "--count", "1", "--json"]).output()?;
+    ensure!(output.status.success(), "stat: {}", String::from_utf8_lossy(&output.stderr));
+    let line: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    for silo in ["0", "1"] {
+        let pages = &line["silos"][silo]["memory_pages"];
+        for kind in ["buffers", "state", "files"] {
+            let local =
+                pages[kind]["local"].as_u64().with_context(|| format!("no {kind} of silo {silo}: {line}"))?;
+            ensure!(local > 0, "stat knows no {kind} of silo {silo}: {line}");
+        }
+    }
+    let output = guest.linerate().args(["stat", "--silos", "--count", "1"]).output()?;
+    let table = String::from_utf8(output.stdout)?;
+    ensure!(table.contains("remote: bufs") && table.matches('%').count() >= 9, "{table}");
+    Ok(())
+}
+
+const DISK: &str = "/tmp/disk";
+const TREE: &str = "/tmp/disk/tree";
+/// Of each scheme, behind each card.
+const FILES: usize = 8;
+const FILE_BYTES: usize = 1 << 20;
+const PAGE: usize = 4096;
+/// Pages of each kind that the server must have looked up.
+const LOOKS: f64 = 100.0;
+/// Pages of new memory that the fetches must have taken for their whereabouts to mean something.
+const GROWTH_MIN: u64 = 512;
+/// A page here and there is taken by whoever comes first: the directory's blocks, a shared allocator.
+const REMOTE_MAX: f64 = 5.0;
+const CONFIG: &str = r#"
+[[volume]]
+name = "tree"
+path = "/tmp/disk/tree"
+[http]
+listen = ["0.0.0.0:8080"]
+[https]
+listen = ["0.0.0.0:8443"]
+kernel_tls = false
+"#;
