@@ -11,12 +11,17 @@
 //! (each burst goes to one `sendmsg`, then back by `transmit_done`), and then sleep until `poll_timeout`.
 //! Nothing is sent from inside the handling of a packet, so a batch of ACKs causes one transmit pass.
 
+mod answers;
 mod call_mut;
 mod demux;
+mod directory;
 mod introspect;
+mod placement;
+mod roster;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rand::rngs::StdRng;
@@ -24,6 +29,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::config::EndpointConfig;
 use crate::connection::{Connection, Control, Identity};
+use crate::debug::desk::Desk;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS};
 use crate::packet::PacketRef;
@@ -35,6 +41,10 @@ use crate::transmit::{SEGMENTS_MAX, Transmit};
 pub use call_mut::{CallMut, ReadError};
 pub use demux::Route;
 pub use introspect::{CallView, ConnectionView};
+
+pub(crate) use answers::LaneMail;
+pub(crate) use placement::Arrival;
+pub(crate) use roster::Roster;
 
 use demux::{ConnectionKey, KeyedState};
 
@@ -59,6 +69,13 @@ pub struct Endpoint {
     carried: Option<Carried>,
     abort_buckets: Box<[TokenBucket]>,
     answer_bucket: TokenBucket,
+    desk: Desk,
+    lane_mail: VecDeque<(usize, LaneMail)>,
+    gather_bucket: TokenBucket,
+    share_bucket: TokenBucket,
+    /// The lanes that share the address, and which of them this is.
+    roster: Arc<Roster>,
+    lane: usize,
     segments_max: usize,
     next_sweep: Instant,
 }
@@ -129,6 +146,12 @@ impl Endpoint {
             carried: None,
             abort_buckets: vec![bucket; ABORT_BUCKETS].into_boxed_slice(),
             answer_bucket: TokenBucket::new(now, ANSWERS_PER_SECOND),
+            desk: Desk::new(1),
+            lane_mail: VecDeque::new(),
+            gather_bucket: TokenBucket::new(now, SHARES_PER_SECOND),
+            share_bucket: TokenBucket::new(now, SHARES_PER_SECOND),
+            roster: Arc::new(Roster::one_silo(1)),
+            lane: 0,
             segments_max: SEGMENTS_MAX,
             next_sweep: now + SWEEP_INTERVAL,
             connections: slab::Slab::new(),
@@ -397,7 +420,13 @@ impl Endpoint {
         let Some(mut connection) = self.connections.try_remove(index as usize) else { return };
         connection.clear(&mut self.shared);
         let core = &connection.core;
-        self.by_key.remove(&ConnectionKey::of(core));
+        let key = ConnectionKey::of(core);
+        self.by_key.remove(&key);
+        if core.side == Side::Server
+            && let Some(directory) = self.roster.directory()
+        {
+            directory.release(&key, self.lane);
+        }
         self.last_found = None;
         if core.queued {
             self.shared.ready.retain(|&queued| queued != index);
@@ -436,6 +465,8 @@ impl Endpoint {
 const ABORT_BUCKETS: usize = 256;
 /// VERSION and DEBUG answers a second, together.
 const ANSWERS_PER_SECOND: u32 = 1000;
+/// Shares in DEBUG answers a second that this lane gives, and that it asks others for.
+const SHARES_PER_SECOND: u32 = 100;
 /// First serials lie below this, so that 32-bit peers never see them as negative.
 const SERIAL_START_MAX: u32 = 1 << 30;
 /// Wake-ups kept before stale ones are cleared out.

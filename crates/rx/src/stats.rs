@@ -60,6 +60,8 @@ counters! {
         pings_sent,
         /// VERSION answers sent.
         versions_sent,
+        /// DEBUG answers sent.
+        debugs_sent,
         /// DATA packets sent again.
         resends,
         /// Of these, the ones whose first transmission turned out to have arrived.
@@ -122,6 +124,8 @@ counters! {
         connections_evicted,
         /// Aborts not sent because their source had too many.
         aborts_limited,
+        /// VERSION and DEBUG questions, and other lanes' parts in them, not answered because there were too many.
+        answers_limited,
         /// Packets held back because the address is not proved.
         amplification_limited,
         /// Packet types without meaning in their place.

@@ -1,12 +1,14 @@
 //! VERSION and DEBUG packets: what `rxdebug` asks and a server answers (OpenAFS `rx.h`, `struct rx_debug*`).
 //!
-//! Both sides are here. A server implements [`DebugSource`] and sends what [`answer`] returns; a client sends
-//! [`Query`] packets and decodes the payloads. Nothing here is authenticated or reliable: a client repeats an
-//! unanswered query, and a server should limit how many it answers, because answers outgrow requests.
+//! Both sides are here. An [`Endpoint`](crate::Endpoint) answers by itself, together with those that share its
+//! address; a client sends [`Query`] packets and decodes the payloads. Nothing here is authenticated or reliable: a
+//! client repeats an unanswered query, and a server limits how many it answers, because answers outgrow requests.
 
 mod client;
 mod connection;
+pub(crate) mod desk;
 mod peer;
+pub(crate) mod share;
 mod stats;
 mod wire;
 
@@ -68,39 +70,6 @@ impl DebugRequest {
     }
 }
 
-/// What a server knows about itself, as of now. An index past the end answers `None`.
-///
-/// Clients walk connections and peers by index, one packet each, while the tables change: an entry may be seen
-/// twice or missed, and that is accepted.
-pub trait DebugSource {
-    /// Packets, calls and threads.
-    fn stats(&self) -> DebugStats;
-    /// The `index`-th connection; of those with a call under way only, when `interesting` is set.
-    fn connection(&self, index: u32, interesting: bool) -> Option<DebugConn>;
-    /// All counters.
-    fn rx_stats(&self) -> RxStats;
-    /// The `index`-th peer.
-    fn peer(&self, index: u32) -> Option<DebugPeer>;
-}
-
-/// The payload that answers a DEBUG request. An unknown type is answered with [`BAD_TYPE`] twice; only a
-/// payload too short to be a request is an error, and gets no answer.
-pub fn answer(payload: &[u8], source: &dyn DebugSource) -> Result<Vec<u8>, DebugError> {
-    Ok(match DebugRequest::parse(payload)? {
-        DebugRequest::Stats => source.stats().encode(),
-        DebugRequest::InterestingConnection(index) => DebugConn::encode_entry(source.connection(index, true)),
-        DebugRequest::Connection(index) => DebugConn::encode_entry(source.connection(index, false)),
-        DebugRequest::RxStats => source.rx_stats().encode(),
-        DebugRequest::Peer(index) => DebugPeer::encode_entry(source.peer(index)),
-        DebugRequest::Unknown(_) => {
-            let mut w = Writer::with_capacity(REQUEST_LEN);
-            w.i32(BAD_TYPE);
-            w.i32(BAD_TYPE);
-            w.finish()
-        }
-    })
-}
-
 /// The payload that answers a VERSION request: `text`, cut at 64 bytes, padded with NUL to 65.
 pub fn encode_version(text: &str) -> [u8; VERSION_LEN] {
     let mut payload = [0; VERSION_LEN];
@@ -155,65 +124,9 @@ const REQUEST_LEN: usize = 8;
 mod tests {
     use super::*;
 
-    struct Two;
-
-    impl DebugSource for Two {
-        fn stats(&self) -> DebugStats {
-            DebugStats { free_packets: 7, packets: 9, ..DebugStats::default() }
-        }
-        fn connection(&self, index: u32, interesting: bool) -> Option<DebugConn> {
-            let count = if interesting { 1 } else { 2 };
-            (index < count).then(|| DebugConn { cid: 0x10 * (index + 1), ..DebugConn::default() })
-        }
-        fn rx_stats(&self) -> RxStats {
-            RxStats { data_packets_resent: 3, ..RxStats::default() }
-        }
-        fn peer(&self, index: u32) -> Option<DebugPeer> {
-            (index < 2).then(|| DebugPeer { port: 7000 + index as u16, ..DebugPeer::default() })
-        }
-    }
-
-    fn ask(request: DebugRequest) -> Vec<u8> {
-        answer(&request.encode(), &Two).expect("whole request")
-    }
-
     #[test]
-    fn each_request_gets_its_own_kind_of_answer() {
-        let stats = DebugStats::decode(&ask(DebugRequest::Stats)).expect("stats");
-        assert_eq!((stats.free_packets, stats.packets), (7, 9));
-        let rx = RxStats::decode(&ask(DebugRequest::RxStats)).expect("rxstats");
-        assert_eq!(rx.data_packets_resent, 3);
-        let conn = DebugConn::decode(&ask(DebugRequest::Connection(1)), &stats).expect("conn");
-        assert_eq!(conn.expect("second").cid, 0x20);
-        let peer = DebugPeer::decode(&ask(DebugRequest::Peer(1))).expect("peer");
-        assert_eq!(peer.expect("second").port, 7001);
-    }
-
-    #[test]
-    fn walk_past_the_last_entry_gets_the_end_marker() {
-        let stats = DebugStats::default();
-        let end = ask(DebugRequest::Connection(2));
-        assert_eq!(end[4..8], [0xff; 4], "cid of the end marker");
-        assert_eq!(DebugConn::decode(&end, &stats), Ok(None));
-        assert_eq!(DebugConn::decode(&ask(DebugRequest::InterestingConnection(1)), &stats), Ok(None));
-        let end = ask(DebugRequest::Peer(u32::MAX));
-        assert_eq!(end[0..4], [0xff; 4], "host of the end marker");
-        assert_eq!(DebugPeer::decode(&end), Ok(None));
-    }
-
-    #[test]
-    fn unknown_request_is_answered_with_minus_eight_twice() {
-        let bytes = ask(DebugRequest::Unknown(6));
-        assert_eq!(bytes, [0xff, 0xff, 0xff, 0xf8, 0xff, 0xff, 0xff, 0xf8]);
-        assert_eq!(RxStats::decode(&bytes), Err(DebugError::Unsupported));
-        assert_eq!(DebugStats::decode(&bytes), Err(DebugError::Unsupported));
-        assert_eq!(DebugPeer::decode(&bytes), Err(DebugError::Unsupported));
-        assert_eq!(DebugConn::decode(&bytes, &DebugStats::default()), Err(DebugError::Unsupported));
-    }
-
-    #[test]
-    fn request_shorter_than_two_words_gets_no_answer() {
-        assert_eq!(answer(&[0; 7], &Two), Err(DebugError::Short { need: 8, got: 7 }));
+    fn request_shorter_than_two_words_is_none() {
+        assert_eq!(DebugRequest::parse(&[0; 7]), Err(DebugError::Short { need: 8, got: 7 }));
     }
 
     #[test]
@@ -234,7 +147,7 @@ mod tests {
             let _ = DebugPeer::decode(bytes);
             let _ = RxStats::decode(bytes);
             let _ = decode_version(bytes);
-            let _ = answer(bytes, &Two);
+            let _ = DebugRequest::parse(bytes);
         });
     }
 }

@@ -35,9 +35,12 @@ rx_counters! {
         gauge connections: "Connections, opened and accepted.",
         gauge handlers: "Calls in the hands of services.",
         count handlers_refused: "Calls aborted because services had their limit in hand.",
-        count handed_over: "Packets given to the lane that owns their connection.",
+        count handed_over as handed_over [to = "own_silo"]: "Packets given to the lane that owns their connection.",
+        count handed_across as handed_over [to = "other_silo"]: "Packets given to the lane that owns their connection.",
         count handed_in: "Packets that other lanes gave to this one.",
         count handover_full: "Packets dropped because the owner's mailbox was full.",
+        count handover_lost: "Packets dropped because their connection's owner ended, or changed again and again.",
+        count lane_mail_undelivered: "Questions between lanes, and answers, that found the mailbox full or the lane gone.",
         count send_blocked: "Times the socket took no more.",
         count receive_errors: "Receives that the system failed.",
         count send_errors: "Bursts that the system refused; lost, as far as Rx knows.",
@@ -60,6 +63,7 @@ rx_counters! {
         responses_sent as packets_sent [kind = "response"]: "Packets sent by kind.",
         pings_sent as packets_sent [kind = "ping"]: "Packets sent by kind.",
         versions_sent as packets_sent [kind = "version"]: "Packets sent by kind.",
+        debugs_sent as packets_sent [kind = "debug"]: "Packets sent by kind.",
         resends: "DATA packets sent again.",
         resends_spurious: "Resends of packets that turned out to have arrived.",
         timeouts: "Retransmission timeouts.",
@@ -91,6 +95,7 @@ rx_counters! {
         connections_refused as refused [reason = "connections_full"]: "Packets refused or dropped.",
         connections_evicted: "Unproved connections that gave way to newer ones.",
         aborts_limited: "Aborts not sent because their source had too many.",
+        answers_limited: "VERSION and DEBUG questions, and other lanes' parts in them, not answered: too many.",
         amplification_limited: "Packets held back because the address is not proved.",
         misplaced as refused [reason = "misplaced"]: "Packets refused or dropped.",
         bad_responses as refused [reason = "bad_response"]: "Packets refused or dropped.",
@@ -122,7 +127,7 @@ mod tests {
         let (mut stats, mut total) = (EndpointStats::default(), 0);
         counters.visit(&mut |_| total += 1);
         let own = total - stats.each().count();
-        assert_eq!(own, 14, "a counter is missing in the block, or a new one of its own needs counting here");
+        assert_eq!(own, 17, "a counter is missing in the block, or a new one of its own needs counting here");
         stats.resends_spurious = 3;
         counters.publish(&stats, &PacketPool::new(4, 100), 2);
         assert_eq!((counters.resends_spurious.get(), counters.connections.get()), (3, 2));

@@ -30,6 +30,7 @@ mod connection;
 mod counters;
 mod error;
 mod handover;
+mod intake;
 mod listen;
 mod pass;
 mod state;
@@ -141,8 +142,9 @@ impl Driver {
     pub fn start_seeded(socket: UdpSocket, links: Links, config: DriverConfig, seed: [u8; 32]) -> Self {
         let lane = u32::try_from(links.lane()).expect("far fewer lanes");
         let lanes = u32::try_from(links.lanes()).expect("far fewer lanes");
-        let endpoint =
+        let mut endpoint =
             Endpoint::new(lane::time::now(), EndpointConfig { lane, lanes, ..config.endpoint }, seed);
+        endpoint.join(Arc::clone(links.roster()), links.lane());
         let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max));
         lane::spawn(pass::run(Rc::clone(&shared), links)).detach();
         Self { shared }

@@ -1,20 +1,18 @@
 //! The driver's task: receive a batch, let calls run, send once.
 
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use lane::backend::{Datagram, DatagramBatch};
-use lane::socket::reuseport::owner_lane;
 use lane::time::Sleep;
 
-use super::handover::{Handed, Links};
+use super::handover::{Links, Mail};
+use super::intake::{Intake, Run};
 use super::state::{Shared, State};
-use crate::endpoint::Route;
-use crate::header::{Header, PacketType};
+use crate::endpoint::Arrival;
 use crate::transmit::Transmit;
 
 /// Runs the driver as long as the lane lives.
@@ -23,7 +21,7 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links) {
         shared,
         links,
         received: Vec::with_capacity(RECEIVES_PER_PASS),
-        handed: Vec::new(),
+        mail: Vec::new(),
         blocked: None,
         sleep: lane::time::sleep_until(lane::time::now()),
     };
@@ -46,7 +44,7 @@ struct Pass {
     shared: Rc<Shared>,
     links: Links,
     received: Vec<Datagram>,
-    handed: Vec<Handed>,
+    mail: Vec<Mail>,
     /// What the socket did not take, from this datagram on.
     blocked: Option<(Transmit, usize)>,
     sleep: Sleep,
@@ -83,7 +81,7 @@ impl Pass {
             }
             Poll::Pending => {}
         }
-        ready |= self.links.poll_recv(cx, &mut self.handed, RECEIVES_PER_PASS).is_ready();
+        ready |= self.links.poll_recv(cx, &mut self.mail, RECEIVES_PER_PASS).is_ready();
         let due = self.shared.state.borrow().deadline();
         if let Some(at) = due {
             if self.sleep.deadline() != at {
@@ -98,28 +96,20 @@ impl Pass {
     fn take_in(&mut self, now: Instant) {
         self.shared.now.set(now);
         let mut state = self.shared.state.borrow_mut();
-        let (mine, lanes) = (self.links.lane(), self.links.lanes());
+        let mut intake = Intake {
+            now,
+            endpoint: &mut state.endpoint,
+            links: &mut self.links,
+            counters: &self.shared.counters,
+        };
         for datagram in self.received.drain(..) {
             let Datagram { from, local, segment, .. } = datagram;
             let segment = usize::from(segment.max(1));
-            if lanes == 1 {
-                datagram.segments().for_each(|bytes| state.endpoint.handle_datagram(now, from, local, bytes));
-                continue;
-            }
-            for (owner, run) in runs_by_owner(&datagram.buf, segment, mine, lanes) {
-                if owner == mine {
-                    run.chunks(segment)
-                        .for_each(|bytes| state.endpoint.handle_datagram(now, from, local, bytes));
-                } else {
-                    hand_over(&mut self.links, &self.shared, owner, from, local, segment, run);
-                }
-            }
+            intake
+                .take(&Run { remote: from, local, segment, bytes: &datagram.buf, hops: 0 }, Arrival::Steered);
         }
-        for handed in self.handed.drain(..) {
-            let Handed { remote, local, segment, bytes } = handed;
-            self.shared.counters.handed_in.add(bytes.len().div_ceil(segment) as u64);
-            bytes.chunks(segment).for_each(|bytes| state.endpoint.handle_datagram(now, remote, local, bytes));
-        }
+        self.mail.drain(..).for_each(|mail| intake.take_mail(mail));
+        intake.post();
         if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             state.endpoint.handle_timeout(now);
         }
@@ -183,97 +173,9 @@ impl Pass {
     }
 }
 
-/// Cuts coalesced datagrams into runs whose connections have one owner.
-fn runs_by_owner(
-    bytes: &[u8],
-    segment: usize,
-    mine: usize,
-    lanes: usize,
-) -> impl Iterator<Item = (usize, &[u8])> {
-    let mut rest = bytes;
-    std::iter::from_fn(move || {
-        let first = rest.get(..segment.min(rest.len())).filter(|first| !first.is_empty())?;
-        let owner = owner_of(first, mine, lanes);
-        let mut end = first.len();
-        while let Some(next) = rest.get(end..).filter(|next| !next.is_empty()) {
-            let next = &next[..segment.min(next.len())];
-            if owner_of(next, mine, lanes) != owner {
-                break;
-            }
-            end += next.len();
-        }
-        let run = &rest[..end];
-        rest = &rest[end..];
-        Some((owner, run))
-    })
-}
-
-/// The lane that owns a datagram's connection; packets without one are served where they come.
-fn owner_of(datagram: &[u8], mine: usize, lanes: usize) -> usize {
-    match Route::of(datagram) {
-        Some(route) if !is_question(datagram, &route) => owner_lane(route.epoch, route.cid, lanes),
-        _ => mine,
-    }
-}
-
-/// VERSION and DEBUG questions concern no connection.
-fn is_question(datagram: &[u8], route: &Route) -> bool {
-    let kind = Header::parse(datagram).map(|(header, _)| header.kind);
-    route.from_client && matches!(kind, Ok(PacketType::Version | PacketType::Debug))
-}
-
-fn hand_over(
-    links: &mut Links,
-    shared: &Shared,
-    owner: usize,
-    remote: SocketAddr,
-    local: Option<IpAddr>,
-    segment: usize,
-    run: &[u8],
-) {
-    let packets = run.len().div_ceil(segment) as u64;
-    let handed = Handed { remote, local, segment, bytes: run.to_vec() };
-    if links.send(owner, handed) {
-        shared.counters.handed_over.add(packets);
-    } else {
-        shared.counters.handover_full.add(packets);
-    }
-}
-
 /// Receive buffers, each with up to 64 KiB of coalesced datagrams, taken in one pass.
 const RECEIVES_PER_PASS: usize = 64;
 /// Bursts sent before the socket is looked at again.
 const TRANSMITS_PER_PASS: usize = 64;
 /// errno of a datagram larger than the path's MTU.
 const EMSGSIZE: i32 = 90;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn endpoint_and_kernel_selector_agree_on_owners() {
-        for (epoch, cid) in [(0, 0), (0x8000_0001, 0x1234_5678), (u32::MAX, 4), (0xdead_beef, !3)] {
-            for lanes in [1, 2, 3, 64, 255] {
-                let route = Route { epoch, cid, from_client: true };
-                assert_eq!(route.lane(lanes) as usize, owner_lane(epoch, cid, lanes as usize));
-            }
-        }
-    }
-
-    #[test]
-    fn runs_end_where_the_owner_changes() {
-        let packet = |cid: u32, len: usize| {
-            let mut bytes = vec![0; len];
-            bytes[4..8].copy_from_slice(&cid.to_be_bytes());
-            bytes[20] = 2;
-            bytes
-        };
-        // Owners of two lanes: cid >> 2 is even or odd.
-        let bytes = [packet(0, 40), packet(8, 40), packet(4, 40), packet(0, 33)].concat();
-        let runs: Vec<_> = runs_by_owner(&bytes, 40, 0, 2).map(|(owner, run)| (owner, run.len())).collect();
-        assert_eq!(runs, [(0, 80), (1, 40), (0, 33)]);
-        assert_eq!(runs_by_owner(&[1, 2, 3], 40, 1, 2).map(|(owner, _)| owner).collect::<Vec<_>>(), [1]);
-        assert_eq!(runs_by_owner(&[], 1, 0, 2).count(), 0);
-    }
-}

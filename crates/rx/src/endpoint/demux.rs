@@ -53,7 +53,7 @@ impl ConnectionKey {
         Self { id: word(epoch, cid, Side::Client), address: None }
     }
 
-    fn server(epoch: u32, cid: u32, remote: SocketAddr) -> Self {
+    pub(super) fn server(epoch: u32, cid: u32, remote: SocketAddr) -> Self {
         let any = epoch & EPOCH_ANY_ADDRESS != 0;
         Self { id: word(epoch, cid, Side::Server), address: (!any).then_some(remote) }
     }
@@ -152,7 +152,7 @@ impl Endpoint {
             Some(index) => index,
             None => match self.accept(now, remote, local_ip, &header, datagram.len()) {
                 Some(index) => index,
-                None => return,
+                None => return self.give_up_claim(&header, remote),
             },
         };
         let connection = &mut self.connections[index as usize];
@@ -172,23 +172,16 @@ impl Endpoint {
         self.shared.mark_ready(&mut connection.core);
     }
 
-    /// Whether the connection a datagram belongs to is here, whatever it says.
-    pub fn owns(&self, datagram: &[u8], remote: SocketAddr) -> bool {
-        let Some(route) = Route::of(datagram) else { return false };
-        let key = if route.from_client {
-            ConnectionKey::server(route.epoch, route.cid, remote)
-        } else {
-            ConnectionKey::client(route.epoch, route.cid)
-        };
-        self.by_key.contains_key(&key)
-    }
-
-    fn find(&mut self, header: &Header, remote: SocketAddr) -> Option<u32> {
+    pub(super) fn find(&mut self, header: &Header, remote: SocketAddr) -> Option<u32> {
         let key = if header.from_client() {
             ConnectionKey::server(header.epoch, header.cid, remote)
         } else {
             ConnectionKey::client(header.epoch, header.cid)
         };
+        self.find_key(key)
+    }
+
+    pub(super) fn find_key(&mut self, key: ConnectionKey) -> Option<u32> {
         if let Some((last, index)) = self.last_found
             && last == key
         {
@@ -208,10 +201,7 @@ impl Endpoint {
         header: &Header,
         len: usize,
     ) -> Option<u32> {
-        let begins_call = header.kind == PacketType::Data
-            && header.call != 0
-            && (1..=NEW_CALL_SEQ_MAX).contains(&header.seq);
-        if !header.from_client() || !begins_call {
+        if !begins_call(header) {
             self.shared.stats.unknown_calls += 1;
             return None;
         }
@@ -333,6 +323,7 @@ impl Endpoint {
             return;
         }
         if !self.answer_bucket.take(now) {
+            self.shared.stats.answers_limited += 1;
             return;
         }
         let text = crate::debug::encode_version(&self.shared.config.version);
@@ -341,6 +332,12 @@ impl Endpoint {
             self.shared.stats.versions_sent += 1;
         }
     }
+}
+
+/// Whether a client may open a connection with this packet.
+pub(super) fn begins_call(header: &Header) -> bool {
+    let data = header.kind == PacketType::Data && header.from_client();
+    data && header.call != 0 && (1..=NEW_CALL_SEQ_MAX).contains(&header.seq)
 }
 
 /// Answers without a connection that may wait at once.

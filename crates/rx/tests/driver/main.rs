@@ -10,6 +10,7 @@ use rx::perf::{self, Outbound, Reply, Request, Work};
 
 mod lanes;
 mod path_mtu;
+mod two_lanes;
 
 const SERVICE: u16 = 77;
 

@@ -1,20 +1,39 @@
-//! Which lane owns an Rx connection, and which connection ids a lane may give to connections it opens.
+//! Which lane an Rx connection's packets are steered to, and which connection ids a lane may give to connections it
+//! opens.
 //!
 //! An Rx packet starts with the epoch and the connection id, 32 bits each, big-endian; the id's low two bits are
-//! the channel (rx-spec, "packet header"). The owner is a residue of both, so that every channel of a connection
-//! and every packet either way lead to one lane:
+//! the channel (rx-spec, "packet header"). The lane is a residue of both, so that every channel of a connection
+//! leads to one lane:
 //!
 //! ```text
-//! owner = ((cid >> 2) XOR epoch) mod lanes          lanes: all lanes of the server, running or not
+//! selector = (cid >> 2) XOR epoch
+//! owner    = selector mod lanes                     lanes: all lanes of the server, running or not
+//! in silo  = owner, if that is a lane of the silo, else first + (selector / lanes) mod size
 //! ```
 //!
-//! The rule a driver must follow: a connection that lane k opens (a callback) gets an id whose owner is k. Replies
-//! then come to lane k through every NIC of its silo and every NIC no silo serves. Through another silo's NIC they
-//! come to a lane there, which hands them to the owner.
+//! Packets of a connection that the server opened (a callback; they lack CLIENT_INITIATED) go to `owner`, whatever
+//! NIC they come by. The rule a driver must follow: a connection that lane k opens gets an id whose owner is k.
+//!
+//! Packets of a client's connection go to the `in silo` lane of the silo that serves their NIC. With one silo that is
+//! the owner as well. With several, a client that comes by another silo's NIC reaches another lane, so drivers must
+//! remember which lane took a connection up first.
 
-/// The lane that owns the connection. `lanes` counts all lanes of the server, and is not 0.
+use std::ops::Range;
+
+/// The lane that a connection's ids lead to. `lanes` counts all lanes of the server, and is not 0.
 pub fn owner_lane(epoch: u32, cid: u32, lanes: usize) -> usize {
     (selector(epoch, cid) % lanes as u32) as usize
+}
+
+/// The lane of a silo that a client's packets through the silo's NICs are steered to. `silo` are the silo's lanes,
+/// at least one, among all `lanes` of the server.
+pub fn silo_lane(epoch: u32, cid: u32, silo: &Range<usize>, lanes: usize) -> usize {
+    let owner = owner_lane(epoch, cid, lanes);
+    if silo.contains(&owner) {
+        return owner;
+    }
+    // The quotient is independent of the residue that named the owner, so all lanes here get an equal share.
+    silo.start + (selector(epoch, cid) / lanes as u32) as usize % silo.len()
 }
 
 /// Connection ids, channel bits zero, that lead to one lane under one epoch. They come in ascending order from

@@ -17,7 +17,7 @@ use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-pub use connection_id::{LaneConnectionIds, owner_lane};
+pub use connection_id::{LaneConnectionIds, owner_lane, silo_lane};
 pub use program::Slot;
 pub use steering::{LANES_MAX, SteeredSilo, Steering, SteeringError};
 
@@ -32,8 +32,9 @@ pub enum Transport {
         /// Connections that may wait to be accepted, for each lane; the kernel caps it at `net.core.somaxconn`.
         backlog: i32,
     },
-    /// UDP sockets for Rx. A packet goes to the lane that owns its connection (see [`owner_lane`]) when that lane
-    /// is in the silo that serves the NIC or no silo does; otherwise to a fixed lane of the NIC's silo.
+    /// UDP sockets for Rx. A client's packet goes to a lane of the silo that serves its NIC, fixed by the connection
+    /// id (see [`silo_lane`]). Packets of connections that the server opened, and those through a NIC that no silo
+    /// serves, go to the lane that the id leads to among all (see [`owner_lane`]).
     Rx,
 }
 

@@ -6,8 +6,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lane::runtime::{RuntimeOptions, run_here};
-use rx::driver::{Anonymous, Driver, DriverConfig, ServerCall};
+use rx::driver::{Anonymous, Connection, Driver, DriverConfig, ServerCall};
 use rx::perf::{self, Outbound, Request, Work};
+
+mod lanes;
+#[path = "../driver/two_lanes.rs"]
+mod two_lanes;
 
 /// A service whose calls stay open until the client has seen enough.
 const SLOW_SERVICE: u16 = 78;
@@ -49,8 +53,7 @@ async fn finished(mut child: Child) -> Output {
     child.wait_with_output().expect("it has ended")
 }
 
-async fn perf_call(client: &Driver, server: SocketAddr, work: Work) {
-    let connection = client.connect(server, perf::SERVICE, &Anonymous).unwrap();
+async fn perf_call(connection: &Connection, work: Work) {
     let mut outbound = Outbound::request(&Request::new(work)).unwrap();
     let mut call = connection.call().await.unwrap();
     call.write_with(outbound.remaining(), |room| assert_eq!(outbound.fill(room), room.len())).await.unwrap();
@@ -79,7 +82,8 @@ fn stock_rxdebug_reads_version_stats_connections_and_peers() {
             }
         });
         let address = server.local_addr().unwrap();
-        perf_call(&client, address, Work::Receive { bytes: 500_000 }).await;
+        let first = client.connect(address, perf::SERVICE, &Anonymous).unwrap();
+        perf_call(&first, Work::Receive { bytes: 500_000 }).await;
         let connection = client.connect(address, SLOW_SERVICE, &Anonymous).unwrap();
         let mut slow = connection.call().await.unwrap();
         slow.write(b"wait").await.unwrap();
@@ -146,7 +150,7 @@ fn tshark_finds_no_malformed_packet_in_a_captured_run() {
             Work::Send { bytes: 200_000 },
             Work::Rpc { send: 32, receive: 32 },
         ] {
-            perf_call(&client, address, work).await;
+            perf_call(&client.connect(address, perf::SERVICE, &Anonymous).unwrap(), work).await;
         }
         let connection = client.connect(address, SLOW_SERVICE, &Anonymous).unwrap();
         let mut call = connection.call().await.unwrap();

@@ -1,0 +1,108 @@
+//! Takes in what has come to a lane: feeds the endpoint its own packets, and hands on those of connections that other
+//! lanes own.
+
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::time::Instant;
+
+use super::counters::RxCounters;
+use super::handover::{Handed, Links, Mail, Undelivered};
+use crate::endpoint::{Arrival, Endpoint};
+
+/// One lane's way in, for one pass.
+pub(super) struct Intake<'p> {
+    pub(super) now: Instant,
+    pub(super) endpoint: &'p mut Endpoint,
+    pub(super) links: &'p mut Links,
+    pub(super) counters: &'p RxCounters,
+}
+
+/// Datagrams of one sender, as received: equal in size but for the last.
+pub(super) struct Run<'b> {
+    pub(super) remote: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    pub(super) segment: usize,
+    pub(super) bytes: &'b [u8],
+    /// Handovers so far.
+    pub(super) hops: u8,
+}
+
+impl Intake<'_> {
+    /// Takes datagrams, the first of which came by `arrival`. Neighbours that another lane owns go to it together.
+    pub(super) fn take(&mut self, run: &Run<'_>, arrival: Arrival) {
+        let mut strays: Option<(usize, Range<usize>)> = None;
+        let mut end = 0;
+        for datagram in run.bytes.chunks(run.segment) {
+            let place = end..end + datagram.len();
+            let arrival =
+                if arrival == Arrival::Steered && place.start > 0 { Arrival::Coalesced } else { arrival };
+            end = place.end;
+            let owner = self.endpoint.owner_elsewhere(run.remote, datagram, arrival);
+            if let Some((to, range)) = &mut strays
+                && owner == Some(*to)
+            {
+                range.end = place.end;
+                continue;
+            }
+            if let Some((to, range)) = strays.take() {
+                self.hand_over(to, run, range);
+            }
+            match owner {
+                None => self.endpoint.handle_datagram(self.now, run.remote, run.local, datagram),
+                Some(to) => strays = Some((to, place)),
+            }
+        }
+        if let Some((to, range)) = strays {
+            self.hand_over(to, run, range);
+        }
+    }
+
+    pub(super) fn take_mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Packets(handed) => {
+                self.counters.handed_in.add(handed.bytes.len().div_ceil(handed.segment) as u64);
+                let Handed { remote, local, segment, ref bytes, hops } = handed;
+                self.take(&Run { remote, local, segment, bytes, hops }, Arrival::Handed);
+            }
+            Mail::Lane(mail) => self.endpoint.handle_lane_mail(self.now, mail),
+        }
+    }
+
+    /// Sends what the endpoint has to say to other lanes.
+    pub(super) fn post(&mut self) {
+        while let Some((to, mail)) = self.endpoint.poll_lane_mail() {
+            let (mail, gone) = match self.links.send(to, Mail::Lane(mail)) {
+                Err(Undelivered::Full(Mail::Lane(mail))) => (mail, false),
+                Err(Undelivered::Gone(Mail::Lane(mail))) => (mail, true),
+                _ => continue,
+            };
+            self.counters.lane_mail_undelivered.increment();
+            self.endpoint.lane_mail_undelivered(self.now, mail, gone);
+        }
+    }
+
+    fn hand_over(&mut self, to: usize, run: &Run<'_>, range: Range<usize>) {
+        let packets = range.len().div_ceil(run.segment) as u64;
+        // Each further handover means that the owner changed on the way, which it does once in a blue moon.
+        if run.hops >= HOPS_MAX {
+            return self.counters.handover_lost.add(packets);
+        }
+        let handed = Handed {
+            remote: run.remote,
+            local: run.local,
+            segment: run.segment,
+            bytes: run.bytes[range].to_vec(),
+            hops: run.hops + 1,
+        };
+        let own_silo = self.links.roster().same_silo(self.links.lane(), to);
+        match self.links.send(to, Mail::Packets(handed)) {
+            Ok(()) if own_silo => self.counters.handed_over.add(packets),
+            Ok(()) => self.counters.handed_across.add(packets),
+            Err(Undelivered::Full(_)) => self.counters.handover_full.add(packets),
+            Err(Undelivered::Gone(_)) => self.counters.handover_lost.add(packets),
+        }
+    }
+}
+
+/// Handovers of one packet at most.
+const HOPS_MAX: u8 = 4;

@@ -1,0 +1,88 @@
+//! Which lane a datagram is for, where several share an address.
+//!
+//! With one silo, the residue of the connection's ids says it, as the kernel's selector computes it. With several, the
+//! selector picks a lane of the silo whose NIC the packet came by; the first lane that takes a client's connection up
+//! owns it, and every other one finds that in the directory and hands the packet over.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use super::demux::{ConnectionKey, begins_call};
+use super::{Endpoint, Roster};
+use crate::debug::desk::Desk;
+use crate::header::{Header, PacketType};
+
+/// How a datagram came to a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// The kernel's selector chose the lane for it.
+    Steered,
+    /// In one buffer behind another, for which the selector chose the lane.
+    Coalesced,
+    /// From another lane.
+    Handed,
+}
+
+impl Endpoint {
+    /// Makes this endpoint `lane` of those on the roster.
+    pub(crate) fn join(&mut self, roster: Arc<Roster>, lane: usize) {
+        self.desk = Desk::new(roster.lanes());
+        self.roster = roster;
+        self.lane = lane;
+    }
+
+    /// The other lane that must get this datagram instead of [`handle_datagram`](Self::handle_datagram); `None` if
+    /// it is for this one. That call has to follow at once: a new connection is this lane's from here on.
+    pub(crate) fn owner_elsewhere(
+        &mut self,
+        remote: SocketAddr,
+        datagram: &[u8],
+        arrival: Arrival,
+    ) -> Option<usize> {
+        if self.roster.lanes() == 1 {
+            return None;
+        }
+        let (header, _) = Header::parse(datagram).ok()?;
+        // Questions concern no connection. The answer to a VERSION question of ours comes without CLIENT_INITIATED,
+        // from a client whose connection was accepted here.
+        let concerns_accepted = match (header.kind, header.from_client()) {
+            (PacketType::Version | PacketType::Debug, true) => return None,
+            (PacketType::Version, false) => true,
+            (_, from_client) => from_client,
+        };
+        if self.roster.directory().is_none() || !concerns_accepted {
+            let owner = self.roster.by_residue(&header);
+            return (arrival != Arrival::Handed && owner != self.lane).then_some(owner);
+        }
+        let key = ConnectionKey::server(header.epoch, header.cid, remote);
+        if self.find_key(key).is_some() {
+            return None;
+        }
+        self.look_up(key, &header, arrival)
+    }
+
+    /// Where an unknown connection's packet goes.
+    fn look_up(&self, key: ConnectionKey, header: &Header, arrival: Arrival) -> Option<usize> {
+        let directory = self.roster.directory()?;
+        if !begins_call(header) {
+            return directory.owner(&key).filter(|&owner| owner != self.lane);
+        }
+        if arrival == Arrival::Coalesced && directory.owner(&key).is_none() {
+            // The next packets come alone, to the lane that the selector chooses for them: it shall own them.
+            let steered = self.roster.steered_in_silo_of(self.lane, header);
+            if steered != self.lane {
+                return Some(steered);
+            }
+        }
+        directory.claim(key, self.lane).err()
+    }
+
+    /// A datagram that might have begun a connection did not.
+    pub(super) fn give_up_claim(&self, header: &Header, remote: SocketAddr) {
+        if let Some(directory) = self.roster.directory()
+            && begins_call(header)
+        {
+            directory.release(&ConnectionKey::server(header.epoch, header.cid, remote), self.lane);
+        }
+    }
+}

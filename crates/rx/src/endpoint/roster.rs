@@ -1,0 +1,84 @@
+//! The lanes that share an address: their silos, which of them are still there, and, where there is more than one
+//! silo, which connection is whose.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lane::socket::reuseport::{Steering, owner_lane, silo_lane};
+
+use super::directory::Directory;
+use crate::header::Header;
+
+/// What every lane of an address knows of the others. All of it is read-only on the data path.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    silos: Vec<Range<usize>>,
+    /// By lane; false for good once its driver has ended.
+    present: Box<[AtomicBool]>,
+    directory: Option<Directory>,
+}
+
+impl Roster {
+    /// `lanes` lanes of one silo: a connection's ids alone say whose it is.
+    pub(crate) fn one_silo(lanes: usize) -> Self {
+        let silo = 0..lanes;
+        Self::new(vec![silo])
+    }
+
+    /// The lanes of a listener group. With several silos a connection belongs to one that its client's packets reach,
+    /// so it has to be written down whose it is.
+    pub(crate) fn of(steering: &Steering) -> Self {
+        Self::new(steering.silos().iter().map(|silo| silo.lanes.clone()).collect())
+    }
+
+    fn new(silos: Vec<Range<usize>>) -> Self {
+        let lanes = silos.last().map_or(0, |silo| silo.end);
+        Self {
+            present: (0..lanes).map(|_| AtomicBool::new(true)).collect(),
+            directory: (silos.len() > 1).then(|| Directory::new(lanes)),
+            silos,
+        }
+    }
+
+    pub(crate) fn lanes(&self) -> usize {
+        self.present.len()
+    }
+
+    pub(crate) fn is_present(&self, lane: usize) -> bool {
+        self.present[lane].load(Ordering::Acquire)
+    }
+
+    /// Whether both lanes are of one node.
+    pub(crate) fn same_silo(&self, one: usize, other: usize) -> bool {
+        self.silo(one).contains(&other)
+    }
+
+    pub(super) fn directory(&self) -> Option<&Directory> {
+        self.directory.as_ref()
+    }
+
+    /// The lane that a connection's ids lead to, or the next one present.
+    pub(super) fn by_residue(&self, header: &Header) -> usize {
+        let lanes = self.lanes();
+        let owner = owner_lane(header.epoch, header.cid, lanes);
+        (0..lanes).map(|off| (owner + off) % lanes).find(|&lane| self.is_present(lane)).unwrap_or(owner)
+    }
+
+    /// The lane of `lane`'s silo that a client's packets are steered to; `lane` itself where that one is gone.
+    pub(super) fn steered_in_silo_of(&self, lane: usize, header: &Header) -> usize {
+        let steered = silo_lane(header.epoch, header.cid, self.silo(lane), self.lanes());
+        if self.is_present(steered) { steered } else { lane }
+    }
+
+    /// The lane ends, and with it all its connections.
+    pub(crate) fn leave(&self, lane: usize) {
+        self.present[lane].store(false, Ordering::Release);
+        if let Some(directory) = &self.directory {
+            directory.retire(lane);
+        }
+    }
+
+    fn silo(&self, lane: usize) -> &Range<usize> {
+        self.silos.iter().find(|silo| silo.contains(&lane)).expect("silos cover all lanes without a gap")
+    }
+}
