@@ -55,6 +55,26 @@ fn main() {
         });
         println!("{line}");
     }
+    for queue in bulk::SHALLOW_QUEUES {
+        for congestion in [Algorithm::NewReno, Algorithm::Cubic] {
+            let path = bulk::shallow_path(congestion, queue);
+            let wanted = queue.wanted_share(congestion);
+            let spurious = path.wire.spurious as f64 / path.wire.resent.max(1) as f64;
+            let (rtt, queue) = (queue.rtt_ms, queue.queue_bytes);
+            let line = json!({
+                "load": format!("simulated: one call, 100 Mb/s, {rtt} ms, queue of {queue} bytes"),
+                "controller": format!("{congestion:?}"),
+                "share_of_link": rounded(path.share),
+                "model_share_of_link": rounded(path.ideal_share),
+                "resends": path.wire.resent,
+                "resends_spurious": path.wire.spurious,
+                "wanted_share_of_link": wanted,
+                "wanted_spurious_share_below": SPURIOUS_SHARE_BELOW,
+                "reached": path.share >= wanted && spurious < SPURIOUS_SHARE_BELOW,
+            });
+            println!("{line}");
+        }
+    }
 }
 
 fn rounded(value: f64) -> f64 {

@@ -9,6 +9,7 @@ mod output;
 
 use std::time::Instant;
 
+use crate::congestion::Pacer;
 use crate::connection::{Core, SendLimit};
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
@@ -55,6 +56,9 @@ pub(crate) struct Call {
     since_request: u32,
     /// The congestion window, not the application, ended the last burst.
     pub(crate) window_limited: bool,
+    pacer: Pacer,
+    /// There is something to send that the pacer holds back until then.
+    paced_until: Option<Instant>,
     pub(crate) ping_due: bool,
     pub(crate) pinged: Option<(u32, Instant)>,
     pub(crate) started_at: Instant,
@@ -139,6 +143,8 @@ impl Call {
             newest_ack: None,
             since_request: 0,
             window_limited: false,
+            pacer: Pacer::new(),
+            paced_until: None,
             ping_due: false,
             pinged: None,
             started_at: now,

@@ -95,9 +95,15 @@ impl Recovery {
         self.requested.is_some()
     }
 
-    /// An ACK prompted by `serial` was applied. Returns whether all resends of this episode were spurious, so
-    /// that the window reduction should be undone.
-    pub(crate) fn on_ack(&mut self, now: Instant, serial: u32, outcome: &AckOutcome, base: u32) -> bool {
+    /// An ACK prompted by `serial` was applied to `window`. Returns whether this episode has lost nothing after
+    /// all, so that the window reduction should be undone.
+    pub(crate) fn on_ack(
+        &mut self,
+        now: Instant,
+        serial: u32,
+        outcome: &AckOutcome,
+        window: &SendWindow,
+    ) -> bool {
         if self.requested.is_some_and(|requested| !crate::header::serial_after(requested, serial)) {
             self.requested = None;
         }
@@ -110,8 +116,9 @@ impl Recovery {
             self.probed = false;
         }
         self.reordering_seen |= outcome.reordered;
-        let undo = outcome.spurious > 0 && self.note_spurious(outcome.spurious);
-        if self.episode_end.is_some_and(|end| base >= end) {
+        let refuted = outcome.spurious + outcome.refuted > 0;
+        let undo = refuted && self.note_false_losses(outcome.spurious, window);
+        if self.episode_end.is_some_and(|end| window.base() >= end) {
             self.end_episode();
         }
         undo
@@ -124,12 +131,13 @@ impl Recovery {
         }
     }
 
-    /// Resends were needless. Returns whether the whole episode has been so.
-    pub(crate) fn note_spurious(&mut self, count: u32) -> bool {
+    /// Packets counted as lost were only late, `resent` of them after they had been sent again. Returns whether
+    /// that holds for the whole episode.
+    pub(crate) fn note_false_losses(&mut self, resent: u32, window: &SendWindow) -> bool {
         self.reordering_seen = true;
         self.reorder_quarters = (self.reorder_quarters + 1).min(REORDER_QUARTERS_MAX);
-        self.episode_spurious += count;
-        self.episode_end.is_some() && self.episode_spurious >= self.episode_resends
+        self.episode_spurious += resent;
+        self.episode_end.is_some() && self.episode_spurious >= self.episode_resends && !window.has_lost()
     }
 
     /// Marks packets lost that were sent before one that arrived, and longer ago than the reordering window.
@@ -336,11 +344,69 @@ mod tests {
         let (window, rtt) = (SendWindow::new(), rtt_of(100 * MS));
         let mut recovery = Recovery::new(false);
         let before = recovery.reorder_window(&window, &rtt);
-        recovery.note_spurious(1);
+        recovery.note_false_losses(1, &window);
         assert!(recovery.reorder_window(&window, &rtt) > before);
         for _ in 0..100 {
-            recovery.note_spurious(1);
+            recovery.note_false_losses(1, &window);
         }
         assert_eq!(recovery.reorder_window(&window, &rtt), rtt.srtt());
+    }
+
+    /// Five packets of which the third is known to have arrived and the first two count as lost.
+    fn two_lost(recovery: &mut Recovery, pool: &mut PacketPool, now: Instant) -> SendWindow {
+        let rtt = rtt_of(10 * MS);
+        let mut window = sent(recovery, pool, now, 5, true);
+        recovery.note_delivered(now + 10 * MS, 3, now);
+        assert_eq!(recovery.detect(now + 20 * MS, &mut window, &rtt), Some(now));
+        window
+    }
+
+    fn ack_of(first: u32, serial: u32) -> Vec<u8> {
+        let trailer = crate::ack::Trailer { max_mtu: 1444, if_mtu: 1444, window: 64, jumbo_max: 0 };
+        let reason = crate::ack::AckReason::Requested;
+        let fields =
+            crate::ack::AckFields { first, previous: first, serial, reason, trailer, extended: false };
+        let mut payload = vec![0; crate::ack::ACK_PAYLOAD_MAX];
+        let len = crate::ack::encode(&mut payload, &fields, |_| 0, || None);
+        payload.truncate(len);
+        payload
+    }
+
+    fn acknowledge(
+        recovery: &mut Recovery,
+        window: &mut SendWindow,
+        pool: &mut PacketPool,
+        now: Instant,
+        first: u32,
+        serial: u32,
+    ) -> bool {
+        let payload = ack_of(first, serial);
+        let ack = crate::ack::Ack::parse(&payload).expect("valid");
+        let outcome = window.on_ack(&ack, true, pool);
+        recovery.on_ack(now, serial, &outcome, window)
+    }
+
+    #[test]
+    fn losses_refuted_before_they_were_resent_undo_the_reduction() {
+        let (mut pool, now) = (PacketPool::new(8, 10), Instant::now());
+        let mut recovery = Recovery::new(false);
+        let mut window = two_lost(&mut recovery, &mut pool, now);
+        assert!(
+            !acknowledge(&mut recovery, &mut window, &mut pool, now + 21 * MS, 2, 1),
+            "one is still lost"
+        );
+        assert!(acknowledge(&mut recovery, &mut window, &mut pool, now + 22 * MS, 3, 2));
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn one_real_loss_in_an_episode_keeps_the_reduction() {
+        let (mut pool, now) = (PacketPool::new(8, 10), Instant::now());
+        let mut recovery = Recovery::new(false);
+        let mut window = two_lost(&mut recovery, &mut pool, now);
+        window.sent(1, 6, now + 20 * MS);
+        recovery.on_sent(now + 20 * MS, 6, true, false, true);
+        assert!(!acknowledge(&mut recovery, &mut window, &mut pool, now + 40 * MS, 3, 6));
+        window.clear(&mut pool);
     }
 }

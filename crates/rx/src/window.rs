@@ -58,6 +58,8 @@ pub(crate) struct AckOutcome {
     pub(crate) prompted_by: Option<Instant>,
     /// Resent packets whose first transmission turns out to have arrived.
     pub(crate) spurious: u32,
+    /// Packets that were declared lost, wrongly, and not yet resent.
+    pub(crate) refuted: u32,
     /// A packet sent once arrived after one sent later.
     pub(crate) reordered: bool,
 }
@@ -269,7 +271,10 @@ impl SendWindow {
         let was = std::mem::replace(&mut slot.state, State::Acked);
         match was {
             State::InFlight => self.in_flight -= 1,
-            State::Lost => self.lost_count -= 1,
+            State::Lost => {
+                self.lost_count -= 1;
+                outcome.refuted += 1;
+            }
             State::Queued | State::Acked => {}
         }
         self.acked += 1;
@@ -281,7 +286,7 @@ impl SendWindow {
         if slot.sends > 1 && was == State::InFlight && of_earlier {
             outcome.spurious += 1;
         }
-        if slot.sends == 1 && was == State::InFlight && seq + 1 < top_before || was == State::Lost {
+        if slot.sends == 1 && was == State::InFlight && seq + 1 < top_before {
             outcome.reordered = true;
         }
         if !of_earlier && outcome.delivered.is_none_or(|(serial, _)| serial_after(slot.serial, serial)) {

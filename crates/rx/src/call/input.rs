@@ -173,7 +173,7 @@ impl Call {
         let in_flight = self.tx.in_flight();
         let serial = core.serial;
         let outcome = self.tx.on_ack_all(&mut shared.pool);
-        self.recovery.on_ack(now, serial, &AckOutcome { delivered: None, ..outcome }, self.tx.base());
+        self.recovery.on_ack(now, serial, &AckOutcome { delivered: None, ..outcome }, &self.tx);
         if outcome.newly_acked > 0 {
             self.progress_at = now;
             let rtt = &shared.peers[core.peer].rtt;
@@ -231,11 +231,11 @@ impl Call {
         if let Some(sent_at) = outcome.prompted_by.filter(|_| ack.reason != AckReason::Delay) {
             peer.rtt.update(now.saturating_duration_since(sent_at));
         }
-        let mut undo = self.recovery.on_ack(now, ack.serial, &outcome, self.tx.base());
+        let mut undo = self.recovery.on_ack(now, ack.serial, &outcome, &self.tx);
         shared.stats.resends_spurious += u64::from(outcome.spurious);
         if ack.reason == AckReason::Duplicate && self.forget_resent(ack.serial) {
             shared.stats.resends_spurious += 1;
-            undo |= self.recovery.note_spurious(1);
+            undo |= self.recovery.note_false_losses(1, &self.tx);
         }
         if undo {
             controller.on_spurious_loss(now);

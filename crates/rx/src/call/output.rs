@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Call;
 use crate::ack::{self, AckFields, AckReason, Trailer};
-use crate::congestion::Controller;
+use crate::congestion::{Controller, Pacer};
 use crate::connection::Core;
 use crate::event::{DeadReason, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, flags, restamp};
@@ -54,6 +54,7 @@ impl Call {
         controller: &mut dyn Controller,
         shared: &mut Shared,
     ) -> Option<PacketRef> {
+        self.paced_until = None;
         if self.reply_must_wait() {
             return None;
         }
@@ -65,6 +66,14 @@ impl Call {
         }
         let edge = self.edge;
         let outgoing = self.tx.peek(edge)?;
+        if !self.timeout_resend
+            && let Err(until) = self.pacer.take(now, window, &shared.peers[core.peer].rtt)
+        {
+            // The window would have let it go, so the path is the limit and not the application (RFC 9002 7.8).
+            self.window_limited = true;
+            self.paced_until = Some(until);
+            return None;
+        }
         if !core.may_send(shared.pool.len(outgoing.packet), shared) {
             return None;
         }
@@ -131,8 +140,10 @@ impl Call {
         if last && self.side == Side::Server {
             return false;
         }
-        let stride = (window / 4).clamp(1, REQUEST_STRIDE_MAX);
         let peer = &mut shared.peers[core.peer];
+        let per_window =
+            if Pacer::is_for(&peer.rtt) { REQUESTS_PER_PACED_WINDOW } else { REQUESTS_PER_WINDOW };
+        let stride = (window / per_window).clamp(1, REQUEST_STRIDE_MAX);
         let stale = peer.rtt_asked_at.is_none_or(|at| now.saturating_duration_since(at) >= RTT_REFRESH);
         let burst_ends = !more && !last && !self.recovery.awaits_ack();
         let asks = resent || stale || burst_ends || self.since_request + 1 >= stride && !last;
@@ -222,7 +233,10 @@ impl Call {
         let rtt = &shared.peers[core.peer].rtt;
         let send = self.recovery.deadline(&self.tx, rtt);
         let blocked = self.window_probe_at(core, shared);
-        [self.acks.deadline(), send, blocked].into_iter().flatten().fold(earliest, Instant::min)
+        [self.acks.deadline(), send, blocked, self.paced_until]
+            .into_iter()
+            .flatten()
+            .fold(earliest, Instant::min)
     }
 
     /// Runs whatever timers are due.
@@ -337,6 +351,10 @@ impl Shared {
     }
 }
 
+/// Requests for an ACK in one congestion window. Where pacing matters each ACK should release no more than a
+/// shallow queue can take, and slow start wants eight samples of the round trip in a round (RFC 9406 4.2).
+const REQUESTS_PER_WINDOW: u32 = 4;
+const REQUESTS_PER_PACED_WINDOW: u32 = 16;
 /// Most DATA packets between two that ask for an ACK.
 const REQUEST_STRIDE_MAX: u32 = 64;
 /// How old the last request for an ACK may be before the next DATA packet asks, for the round trip's sake.

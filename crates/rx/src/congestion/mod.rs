@@ -5,6 +5,7 @@
 
 mod cubic;
 mod new_reno;
+mod pacer;
 mod slow_start;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use std::time::Instant;
 
 pub use self::cubic::Cubic;
 pub use self::new_reno::NewReno;
+pub(crate) use self::pacer::Pacer;
 use crate::rtt::RttEstimator;
 
 /// A congestion controller. All amounts are packets.

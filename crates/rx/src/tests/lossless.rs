@@ -77,6 +77,7 @@ fn small_calls_in_a_row_need_two_packets_each() {
 #[test]
 fn bursts_go_out_in_one_transmit() {
     let mut pair = Pair::new();
+    pair.latency = Duration::from_micros(200);
     let connection = pair.connect();
     pair.call(connection, pattern(1 << 20));
     assert!(pair.run_calls(Duration::from_secs(10)));

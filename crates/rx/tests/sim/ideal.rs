@@ -39,3 +39,38 @@ pub(crate) fn packets_per_second(
     }
     delivered as f64 / (rtt * (rounds - rounds / 4)).as_secs_f64()
 }
+
+/// Share of a link that `controller` fills where a round trip without queue holds `path` packets and the
+/// drop-tail queue before the link holds another `queue`.
+pub(crate) fn share_of_link(
+    mut controller: Box<dyn Controller>,
+    rtt: Duration,
+    path: f64,
+    queue: f64,
+) -> f64 {
+    let mut estimator = RttEstimator::new();
+    let mut now = Instant::now();
+    let (mut delivered, mut measured) = (0.0, Duration::ZERO);
+    for round in 0..ROUNDS {
+        let window = controller.window();
+        controller.on_sent(now, window);
+        let sent_at = now;
+        let arrived = f64::from(window).min(path + queue);
+        let round_trip = rtt.mul_f64((arrived / path).max(1.0));
+        now += round_trip;
+        estimator.update(round_trip);
+        let lost = window - arrived as u32;
+        if lost > 0 {
+            controller.on_loss(now, sent_at, window - lost);
+        }
+        controller.on_ack(now, window - lost, &estimator, false);
+        if round >= ROUNDS / 4 {
+            delivered += arrived;
+            measured += round_trip;
+        }
+    }
+    delivered / path * rtt.as_secs_f64() / measured.as_secs_f64()
+}
+
+/// Enough for hundreds of its cycles of growth and loss.
+const ROUNDS: u32 = 100_000;

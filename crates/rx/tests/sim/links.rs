@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rx::EndpointConfig;
 use rx::congestion::Algorithm;
 
-use crate::bulk::{fetch, goodput, lossy_path, ms, wide_path};
+use crate::bulk::{SHALLOW_QUEUES, fetch, fetch_all, goodput, lossy_path, ms, shallow_path, wide_path};
 use crate::host::{Client, Host};
 use crate::network::{Link, Network};
 use crate::scenario::{CLIENT, CallPlan, SERVER, client_address, server_address};
@@ -66,6 +66,42 @@ fn overflowing_queue_costs_one_resend_for_each_drop() {
         assert!(bits_per_second >= 0.9 * RATE as f64, "{congestion:?}: {bits_per_second:.3e} b/s");
         assert!(dropped > 0 && wire.spurious * 100 <= wire.resent, "{wire:?}, {dropped} dropped");
     }
+}
+
+#[test]
+fn shallow_queue_is_filled_as_far_as_the_controller_can() {
+    for congestion in [Algorithm::NewReno, Algorithm::Cubic] {
+        for queue in SHALLOW_QUEUES {
+            let path = shallow_path(congestion, queue);
+            println!("{congestion:?}, {queue:?}: {path:?}");
+            assert!(path.share >= queue.wanted_share(congestion), "{congestion:?}, {queue:?}: {path:?}");
+            assert!(path.share >= 0.96 * path.ideal_share, "{congestion:?}, {queue:?}: {path:?}");
+            assert!(path.dropped > 0 && path.wire.spurious * 100 <= path.wire.resent, "{path:?}");
+        }
+    }
+}
+
+/// A channel keeps its window from call to call; a reply that finds it open must not leave all at once.
+#[test]
+fn reply_after_a_pause_is_paced_into_a_shallow_queue() {
+    let queue_bytes = 50_000;
+    let link = Link { bits_per_second: Some(100_000_000), queue_bytes, ..Link::clean(ms(10)) };
+    let plan = |at, reply_len| CallPlan {
+        at: ms(at),
+        connection: 0,
+        request_len: 0,
+        reply_len,
+        abort_after: None,
+        pattern: at,
+    };
+    // The first reply opens the window to more than the queue holds, and ends before it overflows.
+    let calls = [plan(0, 250_000), plan(2_000, 150_000), plan(4_000, 150_000)];
+    let mut world = fetch_all(&link, EndpointConfig::default(), &calls, 11);
+    assert!(world.run_until(Duration::from_secs(10), |hosts| hosts.iter().all(Host::is_idle)));
+    let window = 250_000 / 1416;
+    assert!(window * 1472 > queue_bytes, "the window is larger than the queue");
+    assert_eq!(world.network.fates.queue_full, 0);
+    assert!(world.elapsed() < ms(4_200), "{:?}", world.elapsed());
 }
 
 #[test]

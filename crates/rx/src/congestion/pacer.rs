@@ -1,0 +1,145 @@
+//! Pacing: spreads a window over its round trip, in bursts that a shallow queue can take (RFC 9002 7.7).
+
+use std::time::{Duration, Instant};
+
+use super::INITIAL_WINDOW;
+use crate::rtt::RttEstimator;
+
+/// A token bucket that fills a quarter faster than a window per round trip, so that ACKs and not the pacer set the
+/// rate: it only breaks up what would leave at once after a pause, a lost ACK or a jump of the window.
+///
+/// The bucket holds what its rate sends in [`BURST_TIME`], at least [`INITIAL_WINDOW`] packets, and once empty
+/// opens again when half full, so that on fast paths bursts stay as large as one `sendmsg` takes. Over round trips
+/// up to [`UNPACED_RTT_MAX`] nothing is paced: the bucket would hold the whole window, and timers are too coarse.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pacer {
+    tokens: u32,
+    /// The bucket is known as it was then; what has flowed in since counts only once it is empty.
+    filled_at: Option<Instant>,
+}
+
+impl Pacer {
+    /// A full bucket.
+    pub(crate) fn new() -> Self {
+        Self { tokens: INITIAL_WINDOW, filled_at: None }
+    }
+
+    /// Takes one packet's token. If there is none, says when to try again.
+    pub(crate) fn take(&mut self, now: Instant, window: u32, rtt: &RttEstimator) -> Result<(), Instant> {
+        if self.tokens == 0 {
+            self.refill(now, window, rtt)?;
+        }
+        self.tokens -= 1;
+        Ok(())
+    }
+
+    /// Whether the path's round trip is long enough to be paced.
+    pub(crate) fn is_for(rtt: &RttEstimator) -> bool {
+        rtt.has_sample() && rtt.min_rtt() > UNPACED_RTT_MAX
+    }
+
+    fn refill(&mut self, now: Instant, window: u32, rtt: &RttEstimator) -> Result<(), Instant> {
+        if !Self::is_for(rtt) {
+            self.tokens = window.max(1);
+            self.filled_at = Some(now);
+            return Ok(());
+        }
+        let srtt = rtt.srtt().as_nanos() as u64;
+        let per_round_trip = u64::from(window) * GAIN_NUMERATOR / GAIN_DENOMINATOR + 1;
+        let capacity = (per_round_trip * BURST_TIME.as_nanos() as u64 / srtt).max(u64::from(INITIAL_WINDOW));
+        let filled_at = *self.filled_at.get_or_insert(now);
+        let elapsed = now.saturating_duration_since(filled_at).as_nanos().min(u128::from(srtt)) as u64;
+        let earned = per_round_trip * elapsed / srtt;
+        let enough = capacity.min(u64::from(window).max(1)).div_ceil(2);
+        if earned < enough {
+            return Err(filled_at + Duration::from_nanos((enough * srtt).div_ceil(per_round_trip)));
+        }
+        self.tokens = earned.min(capacity) as u32;
+        self.filled_at = Some(now);
+        Ok(())
+    }
+}
+
+/// Rate of the bucket over that of the window (RFC 9002 7.7 suggests 1.25).
+const GAIN_NUMERATOR: u64 = 5;
+const GAIN_DENOMINATOR: u64 = 4;
+/// A full bucket's worth of sending.
+const BURST_TIME: Duration = Duration::from_millis(1);
+/// Round trips up to this are not paced.
+const UNPACED_RTT_MAX: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn rtt_of(sample: Duration) -> RttEstimator {
+        let mut rtt = RttEstimator::new();
+        rtt.update(sample);
+        rtt
+    }
+
+    /// Packets that leave at `now`, and when the next may.
+    fn burst(pacer: &mut Pacer, now: Instant, window: u32, rtt: &RttEstimator) -> (u32, Instant) {
+        for sent in 0.. {
+            if let Err(until) = pacer.take(now, window, rtt) {
+                return (sent, until);
+            }
+        }
+        unreachable!("a paced bucket runs dry")
+    }
+
+    #[test]
+    fn window_leaves_in_bursts_at_five_quarters_of_its_rate() {
+        let (start, rtt, window) = (Instant::now(), rtt_of(20 * MS), 400);
+        let mut pacer = Pacer::new();
+        let (first, mut at) = burst(&mut pacer, start, window, &rtt);
+        assert_eq!(first, INITIAL_WINDOW);
+        let mut sent = 0;
+        while at < start + 20 * MS {
+            let (count, next) = burst(&mut pacer, at, window, &rtt);
+            assert!((12..=14).contains(&count), "half of a millisecond's 25 packets, not {count}");
+            assert!(next > at);
+            sent += count;
+            at = next;
+        }
+        assert!((490..=515).contains(&sent), "{sent} packets in a round trip");
+    }
+
+    #[test]
+    fn pause_saves_up_no_more_than_a_millisecond() {
+        let (start, rtt) = (Instant::now(), rtt_of(20 * MS));
+        let mut pacer = Pacer::new();
+        burst(&mut pacer, start, 400, &rtt);
+        let (after_a_pause, _) = burst(&mut pacer, start + 1000 * MS, 400, &rtt);
+        assert_eq!(after_a_pause, 25);
+        let (small_window, _) = burst(&mut pacer, start + 2000 * MS, 4, &rtt);
+        assert!((4..=INITIAL_WINDOW).contains(&small_window), "all of a small window may go");
+    }
+
+    #[test]
+    fn short_paths_and_unmeasured_ones_are_not_paced() {
+        let now = Instant::now();
+        for rtt in [rtt_of(UNPACED_RTT_MAX), RttEstimator::new()] {
+            let mut pacer = Pacer::new();
+            assert!((0..100_000).all(|_| pacer.take(now, 500, &rtt).is_ok()));
+        }
+    }
+
+    #[test]
+    fn named_time_always_brings_a_burst() {
+        for (window, rtt) in
+            [(1, 8_000 * MS), (2, 7 * MS), (3, 333 * MS), (65_535, 10 * MS), (777, 1_234 * MS)]
+        {
+            let rtt = rtt_of(rtt);
+            let mut pacer = Pacer::new();
+            let mut at = Instant::now();
+            for _ in 0..1_000 {
+                let (sent, next) = burst(&mut pacer, at, window, &rtt);
+                assert!(sent > 0 && next > at, "{window} packets");
+                at = next;
+            }
+        }
+    }
+}
