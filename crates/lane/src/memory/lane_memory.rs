@@ -199,6 +199,46 @@ mod tests {
     }
 
     #[test]
+    fn a_container_that_forbids_to_ask_is_told_from_an_empty_sample() {
+        let refused = std::thread::spawn(|| {
+            forbid(&[libc::SYS_move_pages, libc::SYS_get_mempolicy, libc::SYS_set_mempolicy]).ok()?;
+            let memory = LaneMemory::default();
+            memory.add_pool(0..1 << 20);
+            memory.ask();
+            memory.note_served(0, 4096, || Ok(std::fs::File::open("/proc/self/exe")?.into()));
+            let samples = memory.sample(0, 0);
+            assert!(crate::memory::allocate_where_running().is_err());
+            Some(samples)
+        });
+        let Some(samples) = refused.join().unwrap() else { return };
+        assert!(matches!(samples.pools, Err(Unsampled::Refused(_))), "{samples:?}");
+        // Some file systems cannot tell what is in memory, and then nothing is asked.
+        let told = |file: &Result<Sample, Unsampled>| matches!(file, Ok(sample) if sample.absent == 0);
+        assert!(samples.files.len() == 1 && !samples.files.iter().any(told), "{samples:?}");
+    }
+
+    /// Makes these system calls fail with EPERM on the calling thread, as the default profile of Docker does.
+    fn forbid(calls: &[libc::c_long]) -> io::Result<()> {
+        let op = |code: u32, jt, k: u32| libc::sock_filter { code: code as u16, jt, jf: 0, k };
+        let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
+        for (at, &call) in calls.iter().enumerate() {
+            let to_refusal = u8::try_from(calls.len() - at).map_err(io::Error::other)?;
+            let call = u32::try_from(call).map_err(io::Error::other)?;
+            program.push(op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, to_refusal, call));
+        }
+        program.push(op(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW));
+        program.push(op(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32));
+        let len = u16::try_from(program.len()).map_err(io::Error::other)?;
+        let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+        // SAFETY: both calls change this thread alone; the program lives across the second, which copies it.
+        let set = unsafe {
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
+        };
+        if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    #[test]
     fn pages_are_counted_by_where_they_lie() {
         let sample = Sample::of(&[Some(1), None, Some(0), Some(1), Some(3)], 1);
         assert_eq!(sample, Sample { local: 2, remote: 2, absent: 1 });

@@ -43,8 +43,11 @@ impl Scenario for NumaMemory {
         let clients = wire_up()?;
         disk::mount(Path::new(DISK))?;
         std::fs::create_dir(TREE)?;
+        // It would bring pages home that the server had put elsewhere.
+        std::fs::write("/proc/sys/kernel/numa_balancing", "0")?;
         let silos = guest.serve(CONFIG)?;
         let with = Trial { name: "silos", server: &silos, clients }.run(guest)?;
+        threads_keep_to_their_node(&silos)?;
         stat_tells(guest)?;
         drop(silos);
 
@@ -245,6 +248,30 @@ fn file_pages(directory: &Path) -> anyhow::Result<Vec<u64>> {
         let pages = disk::pages_by_node(process.pid(), |line| line.contains(&ours)).ok()?;
         (pages.iter().sum::<u64>() == all).then_some(pages)
     })
+}
+
+/// Whatever touches memory for a silo may run on its CPUs alone: lanes, helpers, and the rings' own workers, of which
+/// there are some after cold reads.
+fn threads_keep_to_their_node(server: &Server) -> anyhow::Result<()> {
+    let nodes =
+        [0, 1].map(|node| std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist")));
+    let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut kept = std::collections::BTreeMap::<&str, usize>::new();
+    for task in std::fs::read_dir(format!("/proc/{}/task", server.pid()))? {
+        // Workers come and go.
+        let Ok(status) = std::fs::read_to_string(task?.path().join("status")) else { continue };
+        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        let name = field("Name:").context("a thread has a name")?;
+        let Some(&kind) = ["lane", "helper", "iou-wrk"].iter().find(|kind| name.starts_with(*kind)) else {
+            continue;
+        };
+        let allowed = field("Cpus_allowed_list:").context("a thread has CPUs")?;
+        let on = |node: &String| node.trim() == allowed || (kind == "lane" && node.contains(allowed));
+        ensure!(nodes.iter().any(on), "{name} may run on CPUs {allowed}; the nodes' are {nodes:?}");
+        *kept.entry(kind).or_default() += 1;
+    }
+    ensure!(kept.get("lane") == Some(&4) && kept.get("helper") >= Some(&4), "{kept:?}");
+    Ok(())
 }
 
 /// A person sees it: a line for each silo with shares, and the same as JSON.
