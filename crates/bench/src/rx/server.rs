@@ -51,10 +51,11 @@ pub enum ServeError {
 /// [`ServeError`].
 pub fn serve(options: &ServerOptions, layout: &Layout) -> Result<Serving, ServeError> {
     let steering = Steering::by_layout(layout)?;
+    let all_links = Links::over(&steering, HANDOVERS_MAX);
     let group = open_group(options.listen, &options.driver.socket, steering)?;
     let lanes = layout.lane_count();
     let mut parts = Vec::new();
-    for links in Links::between(lanes, HANDOVERS_MAX) {
+    for links in all_links {
         parts.push(Some((group.descriptor(links.lane())?, links)));
     }
     let (parts, driver) = (Arc::new(Mutex::new(parts)), options.driver.clone());

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lane::socket::cbpf::Assembler;
 use lane::socket::reuseport::{
     Group, GroupConfig, GroupError, LaneConnectionIds, SteeredSilo, Steering, Transport, owner_lane,
+    silo_lane,
 };
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
@@ -13,6 +14,7 @@ use crate::netns::TwoNics;
 
 const TCP: Transport = Transport::Tcp { backlog: 256 };
 const EPOCH: u32 = 0x9000_0007;
+const CLIENT_INITIATED: u8 = 1;
 
 fn open(transport: Transport, ip: Ipv4Addr, port: u16, steering: Steering) -> Result<Group, GroupError> {
     let config = GroupConfig { address: (ip, port).into(), transport, prepare: Box::new(|_| Ok(())) };
@@ -83,13 +85,17 @@ impl Server {
         taken
     }
 
-    /// Sends one Rx packet for each connection id through a NIC; the lane each came to.
+    /// Sends one packet of a client for each connection id through a NIC; the lane each came to.
     fn send_rx(&self, nic: usize, cids: &[u32]) -> Vec<usize> {
+        self.send_flagged(nic, cids, CLIENT_INITIATED)
+    }
+
+    fn send_flagged(&self, nic: usize, cids: &[u32], flags: u8) -> Vec<usize> {
         let address = (TwoNics::server_address(nic), self.group.address().port());
         let client = self.nics.as_client(|| UdpSocket::bind("0.0.0.0:0").unwrap());
         cids.iter()
             .map(|cid| {
-                client.send_to(&rx_packet(EPOCH, *cid), address).unwrap();
+                client.send_to(&rx_packet(EPOCH, *cid, flags), address).unwrap();
                 let mut buffer = [0; 64];
                 let deadline = Instant::now() + Duration::from_secs(5);
                 while Instant::now() < deadline {
@@ -107,9 +113,10 @@ impl Server {
     }
 }
 
-fn rx_packet(epoch: u32, cid: u32) -> Vec<u8> {
+fn rx_packet(epoch: u32, cid: u32, flags: u8) -> Vec<u8> {
     let mut packet = [epoch.to_be_bytes(), cid.to_be_bytes()].concat();
     packet.resize(28, 0);
+    packet[20..22].copy_from_slice(&[1, flags]);
     packet
 }
 
@@ -241,17 +248,26 @@ fn tcp_group_opened_for_some_lanes_is_joined_by_the_rest_later() {
 }
 
 #[test]
-fn rx_packets_reach_their_owner_through_its_nic_and_a_lane_of_the_silo_through_others() {
+fn rx_packets_of_clients_reach_a_fixed_lane_of_their_nics_silo() {
     let Some(server) = Server::new(Transport::Rx) else { return };
     let cids = cids(64);
     for nic in 0..2 {
         let came = server.send_rx(nic, &cids);
         for (cid, lane) in cids.iter().zip(&came) {
-            let owner = owner_lane(EPOCH, *cid, 4);
-            assert_eq!(lane / 2, nic, "the silo of NIC {nic} has lanes {}..", nic * 2);
-            assert!(owner / 2 != nic || *lane == owner, "connection {cid:#x} has owner {owner}");
+            assert_eq!(*lane, silo_lane(EPOCH, *cid, &(2 * nic..2 * nic + 2), 4));
         }
         assert_eq!(came, server.send_rx(nic, &cids), "a connection keeps its lane, whatever the port");
+    }
+}
+
+#[test]
+fn rx_packets_of_connections_the_server_opened_reach_the_lane_their_ids_lead_to() {
+    let Some(server) = Server::new(Transport::Rx) else { return };
+    let cids = cids(64);
+    for nic in 0..2 {
+        for (cid, lane) in cids.iter().zip(server.send_flagged(nic, &cids, 0)) {
+            assert_eq!(lane, owner_lane(EPOCH, *cid, 4));
+        }
     }
 }
 
@@ -298,7 +314,7 @@ fn answer_to_a_connection_opened_by_a_lane_comes_back_to_it() {
         socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let mut ids = LaneConnectionIds::new(EPOCH, lane, lanes, 99);
         for _ in 0..20 {
-            let call = rx_packet(EPOCH, ids.next_id() | 2);
+            let call = rx_packet(EPOCH, ids.next_id() | 2, 0);
             socket.send_to(&call, client.local_addr().unwrap()).unwrap();
             let mut buffer = [0; 64];
             let (length, server) = client.recv_from(&mut buffer).unwrap();
@@ -316,7 +332,7 @@ fn group_of_one_lane_works_for_both_transports() {
     rx.restore(0).unwrap();
     let lane: UdpSocket = rx.descriptor(0).unwrap().into();
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-    client.send_to(&rx_packet(EPOCH, 4), rx.address()).unwrap();
+    client.send_to(&rx_packet(EPOCH, 4, CLIENT_INITIATED), rx.address()).unwrap();
     eventually(|| lane.recv(&mut [0; 100]).is_ok());
     open(TCP, Ipv4Addr::LOCALHOST, 0, Steering::single_silo(1).unwrap()).unwrap();
 }

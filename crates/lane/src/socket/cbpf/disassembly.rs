@@ -28,6 +28,7 @@ fn text(at: usize, instruction: &Instruction) -> String {
                 JEQ => "jeq",
                 JGT => "jgt",
                 JGE => "jge",
+                JSET => "jset",
                 _ => "j?",
             };
             format!("{name} #{k}, {}, {}", at + 1 + usize::from(jump_true), at + 1 + usize::from(jump_false))

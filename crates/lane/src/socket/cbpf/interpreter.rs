@@ -68,6 +68,7 @@ fn holds(code: u16, a: u32, k: u32) -> bool {
         JEQ => a == k,
         JGT => a > k,
         JGE => a >= k,
+        JSET => a & k != 0,
         other => unreachable!("condition {other:#x}"),
     }
 }

@@ -51,6 +51,8 @@ pub enum Condition {
     Greater(u32),
     /// `A >= k`
     AtLeast(u32),
+    /// `A & k != 0`
+    AnyBit(u32),
 }
 
 /// Arithmetic on `A`, unsigned and wrapping.
@@ -273,6 +275,7 @@ impl Assembler {
             Condition::Equal(k) => (JEQ, k),
             Condition::Greater(k) => (JGT, k),
             Condition::AtLeast(k) => (JGE, k),
+            Condition::AnyBit(k) => (JSET, k),
         };
         self.jumps.push(Jump { at: self.instructions.len(), target, kind });
         self.push(JMP | code | K, k);
@@ -337,6 +340,7 @@ pub(crate) const JA: u16 = 0x00;
 pub(crate) const JEQ: u16 = 0x10;
 pub(crate) const JGT: u16 = 0x20;
 pub(crate) const JGE: u16 = 0x30;
+pub(crate) const JSET: u16 = 0x40;
 pub(crate) const TAX: u16 = 0x00;
 pub(crate) const TXA: u16 = 0x80;
 /// `SKF_AD_OFF`: load offsets from here on name ancillary data.

@@ -36,8 +36,9 @@ pub(super) fn tcp(steering: &Steering, order: &[Slot]) -> Result<Program, Assemb
     asm.assemble()
 }
 
-/// The connection's owner when it is in the NIC's silo or no silo serves the NIC, else a lane of the NIC's silo
-/// fixed by the connection. A lane that is gone is stood in for by one of its silo, then by any.
+/// A client's packet goes to a lane of the silo that serves its NIC, fixed by the connection. Any other, and one
+/// through a NIC that no silo serves, goes to the lane that the connection's ids lead to among all. A lane that is gone
+/// is stood in for by one of its silo, then by any.
 pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, AssembleError> {
     let lanes = steering.lane_count();
     let targets = lane_targets(steering, order);
@@ -46,7 +47,7 @@ pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, Assembl
     let resolve = asm.label();
 
     asm.load_length();
-    asm.jump_if(Condition::AtLeast(EPOCH_AND_CID_BYTES), long_enough);
+    asm.jump_if(Condition::AtLeast(HEADER_BYTES), long_enough);
     asm.return_constant(targets[0]);
 
     asm.place(long_enough);
@@ -55,8 +56,10 @@ pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, Assembl
     asm.copy_to_x();
     asm.load_word(EPOCH_AT);
     asm.compute(Arithmetic::XorX);
-    asm.copy_to_x();
     if steering.silos().len() > 1 {
+        asm.copy_to_x();
+        let by_ids = asm.label();
+        unless_of_client(&mut asm, by_ids);
         asm.load_ancillary(Ancillary::IfIndex);
         for silo in steering.silos().iter().filter(|silo| !positions(order, silo.lanes.clone()).is_empty()) {
             for_nics_of(&mut asm, silo, |asm, silo| {
@@ -64,12 +67,25 @@ pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, Assembl
                 asm.jump(resolve);
             });
         }
+        asm.place(by_ids);
         asm.copy_from_x();
     }
     asm.compute(Arithmetic::Modulo(lanes as u32));
     asm.place(resolve);
     return_from_table(&mut asm, &targets);
     asm.assemble()
+}
+
+/// Goes to `target` for packets of connections that the server opened. The answer to a VERSION question lacks the
+/// client's flag too, but servers ask such questions about connections that they accepted.
+fn unless_of_client(asm: &mut Assembler, target: Label) {
+    let of_client = asm.label();
+    asm.load_word(TYPE_AND_FLAGS_AT);
+    asm.jump_if(Condition::AnyBit(CLIENT_INITIATED), of_client);
+    asm.compute(Arithmetic::ShiftRight(TYPE_SHIFT));
+    asm.jump_if(Condition::Equal(TYPE_VERSION), of_client);
+    asm.jump(target);
+    asm.place(of_client);
 }
 
 /// Runs `body` for packets of the silo's NICs; `A` holds the interface index before and, for others, after it.
@@ -87,7 +103,7 @@ fn for_nics_of(asm: &mut Assembler, silo: &SteeredSilo, body: impl FnOnce(&mut A
     asm.place(next);
 }
 
-/// `X` holds the connection's selector; leaves a lane id of the silo in `A`.
+/// `X` holds the connection's selector; leaves a lane id of the silo in `A`, as `silo_lane` does.
 fn lane_of_silo(asm: &mut Assembler, silo: &SteeredSilo, lanes: usize) {
     let Range { start, end } = silo.lanes.clone();
     let (elsewhere, done) = (asm.label(), asm.label());
@@ -192,11 +208,15 @@ fn lane_targets(steering: &Steering, order: &[Slot]) -> Vec<u32> {
 
 /// A position no group has: the kernel falls back to its hash over all sockets.
 const HASH: u32 = u32::MAX;
-// Rx packet header: epoch, then connection id with the channel in its low bits.
+// Rx packet header: epoch, then connection id with the channel in its low bits; type and flags are bytes 20 and 21.
 const EPOCH_AT: u32 = 0;
 const CID_AT: u32 = 4;
 const CHANNEL_BITS: u32 = 2;
-const EPOCH_AND_CID_BYTES: u32 = 8;
+const TYPE_AND_FLAGS_AT: u32 = 20;
+const TYPE_SHIFT: u32 = 24;
+const TYPE_VERSION: u32 = 13;
+const CLIENT_INITIATED: u32 = 0x01 << 16;
+const HEADER_BYTES: u32 = 28;
 
 #[cfg(test)]
 mod tests;

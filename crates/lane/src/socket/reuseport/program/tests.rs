@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::socket::cbpf::interpreter::Packet;
-use crate::socket::reuseport::{LANES_MAX, LaneConnectionIds, owner_lane};
+use crate::socket::reuseport::{LANES_MAX, LaneConnectionIds, owner_lane, silo_lane};
 
 const NIC_A: u32 = 5;
 const NIC_B: u32 = 9;
@@ -43,9 +43,26 @@ fn tcp_shares(order: &[Slot], ifindex: u32) -> BTreeMap<Option<usize>, usize> {
     shares
 }
 
-fn rx_lane(order: &[Slot], ifindex: u32, epoch: u32, cid: u32) -> Option<usize> {
+/// Type and flags of an Rx packet.
+type Kind = [u8; 2];
+const OF_CLIENT: Kind = [1, 0x01];
+const OF_SERVER: Kind = [1, 0];
+const VERSION_ANSWER: Kind = [13, 0];
+
+fn rx_payload(kind: Kind, epoch: u32, cid: u32) -> Vec<u8> {
     let mut payload = [epoch.to_be_bytes(), cid.to_be_bytes()].concat();
     payload.resize(28, 0);
+    payload[20..22].copy_from_slice(&kind);
+    payload
+}
+
+/// Where a client's packet goes.
+fn rx_lane(order: &[Slot], ifindex: u32, epoch: u32, cid: u32) -> Option<usize> {
+    rx_lane_of(OF_CLIENT, order, ifindex, epoch, cid)
+}
+
+fn rx_lane_of(kind: Kind, order: &[Slot], ifindex: u32, epoch: u32, cid: u32) -> Option<usize> {
+    let payload = rx_payload(kind, epoch, cid);
     let program = rx(&steering(), order).unwrap();
     lane(order, program.run(&Packet { payload, ifindex, random: 0 }))
 }
@@ -91,14 +108,29 @@ fn tcp_draining_lane_gets_nothing_from_any_nic() {
 }
 
 #[test]
-fn rx_packet_goes_to_its_owner_through_the_owners_nics_and_through_shared_ones() {
+fn rx_packet_of_a_client_goes_to_the_silo_of_its_nic_and_through_shared_ones_where_its_ids_lead() {
+    let silos = steering();
+    for order in [order(&[0, 1, 2, 3, 4]), order(&[3, 1, 4, 0, 2])] {
+        for cid in (0..400u32).map(|n| n << 2) {
+            for kind in [OF_CLIENT, VERSION_ANSWER, [2, 0x21]] {
+                let lane = |nic| rx_lane_of(kind, &order, nic, 0xa5a5_0001, cid | 3).unwrap();
+                let [a, b] = [0, 1].map(|n| silo_lane(0xa5a5_0001, cid, &silos.silos()[n].lanes, 5));
+                assert_eq!((lane(NIC_A), lane(NIC_B), lane(NIC_B_VLAN)), (a, b, b));
+                assert!(a < 2 && b >= 2);
+                assert_eq!(lane(NIC_SHARED), owner_lane(0xa5a5_0001, cid, 5));
+            }
+        }
+    }
+}
+
+#[test]
+fn rx_packet_of_a_connection_that_a_lane_opened_comes_back_to_it_through_every_nic() {
     for order in [order(&[0, 1, 2, 3, 4]), order(&[3, 1, 4, 0, 2])] {
         for k in 0..5 {
-            let nics: &[u32] = if k < 2 { &[NIC_A, NIC_SHARED] } else { &[NIC_B, NIC_B_VLAN, NIC_SHARED] };
             let mut ids = LaneConnectionIds::new(0xa5a5_0001, k, 5, 1000);
             for cid in (0..50).map(|_| ids.next_id()) {
-                for &nic in nics {
-                    assert_eq!(rx_lane(&order, nic, 0xa5a5_0001, cid | 3), Some(k));
+                for nic in [NIC_A, NIC_B, NIC_B_VLAN, NIC_SHARED] {
+                    assert_eq!(rx_lane_of(OF_SERVER, &order, nic, 0xa5a5_0001, cid | 3), Some(k));
                 }
             }
         }
@@ -106,7 +138,7 @@ fn rx_packet_goes_to_its_owner_through_the_owners_nics_and_through_shared_ones()
 }
 
 #[test]
-fn rx_packet_through_another_silos_nic_goes_to_one_fixed_lane_there_in_equal_shares() {
+fn rx_lanes_of_a_silo_get_equal_shares_and_a_connection_one_of_them() {
     let order = order(&[0, 1, 2, 3, 4]);
     let mut shares = BTreeMap::new();
     for cid in (0..15_000u32).map(|n| n << 2) {
@@ -124,10 +156,10 @@ fn rx_packet_through_another_silos_nic_goes_to_one_fixed_lane_there_in_equal_sha
 }
 
 #[test]
-fn rx_packet_too_short_for_a_connection_id_goes_to_lane_0() {
+fn rx_packet_too_short_for_a_header_goes_to_lane_0() {
     let order = order(&[3, 1, 4, 0, 2]);
     let program = rx(&steering(), &order).unwrap();
-    for length in 0..8 {
+    for length in 0..28 {
         let packet = Packet { payload: vec![0xff; length], ifindex: NIC_B, random: 0 };
         assert_eq!(lane(&order, program.run(&packet)), Some(0));
     }
@@ -184,7 +216,7 @@ fn table_of_any_permutation_is_looked_up_right_at_the_largest_size() {
         let order = order(&lanes);
         let program = rx(&steering, &order).unwrap();
         for cid in 0..LANES_MAX as u32 {
-            let payload = [0u32.to_be_bytes(), (cid << 2).to_be_bytes()].concat();
+            let payload = rx_payload(OF_CLIENT, 0, cid << 2);
             let position = program.run(&Packet { payload, ..Packet::default() });
             assert_eq!(lane(&order, position), Some(cid as usize));
         }
