@@ -36,5 +36,7 @@ fn as_json(finding: &Finding) -> serde_json::Value {
         "wanted": finding.wanted,
         "verdict": finding.verdict.to_string(),
         "advice": finding.advice,
+        "commands": finding.commands,
+        "config": finding.config,
     })
 }

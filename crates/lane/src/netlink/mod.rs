@@ -32,6 +32,10 @@ impl Netlink {
         Ok(Self { socket: open(Some(netlink::GENERIC))?, sequence: 0 })
     }
 
+    pub(crate) fn route() -> io::Result<Self> {
+        Ok(Self { socket: open(ROUTE)?, sequence: 0 })
+    }
+
     /// Sends a question, whose `body` is the family's header and attributes, and shows the body of every message of
     /// the answer to `each`, until the kernel says that the answer is complete.
     ///
@@ -157,6 +161,8 @@ fn padded(length: usize) -> usize {
     length.next_multiple_of(4)
 }
 
+/// NETLINK_ROUTE is number 0.
+const ROUTE: Option<Protocol> = None;
 // linux/netlink.h
 pub(crate) const NLM_F_ACK: u16 = 4;
 pub(crate) const NLM_F_DUMP: u16 = 0x300;

@@ -3,11 +3,15 @@
 //! Findings from files take the root of `/proc` and `/sys` as parameter; findings from system calls ask the
 //! running kernel. Nothing here changes a setting.
 
+mod bond;
 mod files;
 mod kernel;
 mod limits;
 mod memory;
+mod network;
 mod nic;
+mod qdisc;
+mod replies;
 mod sockets;
 mod sysctl;
 mod uring;
@@ -15,6 +19,7 @@ mod uring;
 use std::fmt;
 use std::path::Path;
 
+pub use network::{Address, DefaultRoute, Network, Qdisc, Redirect, SourceRule};
 pub use uring::RingRefusal;
 
 use crate::topology::table::Table;
@@ -35,6 +40,10 @@ pub struct Finding {
     pub verdict: Verdict,
     /// What to change, as commands where possible; `None` when nothing is to be done.
     pub advice: Option<String>,
+    /// Lines for a root shell that do what is advised; empty where words have to do.
+    pub commands: Vec<String>,
+    /// Lines for the configuration file that belong to the commands.
+    pub config: Option<String>,
 }
 
 /// Subject of a finding.
@@ -75,7 +84,10 @@ pub enum Verdict {
 pub fn examine_machine() -> Vec<Finding> {
     let mut findings = examine_kernel(Path::new("/"));
     match Topology::of_this_machine() {
-        Ok(topology) => findings.extend(examine_files(Path::new("/"), &topology)),
+        Ok(topology) => {
+            findings.extend(examine_files(Path::new("/"), &topology));
+            findings.extend(examine_network(Path::new("/"), &topology, &Network::of_this_machine()));
+        }
         Err(error) => findings.push(unreadable(&error)),
     }
     findings.sort_by_key(|finding| finding.area);
@@ -91,7 +103,16 @@ pub fn examine_files(root: &Path, topology: &Topology) -> Vec<Finding> {
     findings.extend(files::watches(&tree));
     findings.extend(kernel::cpu_clock(&tree, topology));
     findings.extend(kernel::cpu_quota(&tree, topology));
-    findings.extend(nic::all(topology));
+    findings.extend(nic::all(&tree, topology));
+    findings
+}
+
+/// What addresses, routes, queueing disciplines and bonds make of what the NICs send. `root` is where a bond's
+/// settings are.
+pub fn examine_network(root: &Path, topology: &Topology, network: &Network) -> Vec<Finding> {
+    let mut findings = bond::all(&Tree::new(root), topology, network);
+    findings.extend(replies::all(topology, network));
+    findings.extend(qdisc::all(topology, network));
     findings
 }
 
@@ -113,7 +134,16 @@ pub fn report(findings: &[Finding]) -> impl fmt::Display {
 impl Finding {
     fn new(area: Area, name: impl Into<String>, found: impl Into<String>, wanted: impl Into<String>) -> Self {
         let (name, found, wanted) = (name.into(), found.into(), wanted.into());
-        Self { area, name, found, wanted, verdict: Verdict::Good, advice: None }
+        Self {
+            area,
+            name,
+            found,
+            wanted,
+            verdict: Verdict::Good,
+            advice: None,
+            commands: Vec::new(),
+            config: None,
+        }
     }
 
     /// Leaves it good when `holds`, else gives the verdict and the advice.
@@ -122,6 +152,20 @@ impl Finding {
             self.verdict = verdict;
             self.advice = Some(advice.into());
         }
+        self
+    }
+
+    /// The commands of its advice, if it has one.
+    fn with_commands(mut self, commands: Vec<String>) -> Self {
+        if self.advice.is_some() {
+            self.commands = commands;
+        }
+        self
+    }
+
+    /// The lines of the configuration that its advice needs, if it has one.
+    fn with_config(mut self, config: String) -> Self {
+        self.config = self.advice.is_some().then_some(config);
         self
     }
 }
@@ -167,6 +211,13 @@ impl fmt::Display for Report {
         for (at, finding) in advised.iter().enumerate() {
             let advice = finding.advice.as_deref().unwrap_or_default();
             write!(f, "\n{}. [{}] {}: {advice}", at + 1, finding.verdict, finding.name)?;
+            for command in &finding.commands {
+                write!(f, "\n       {command}")?;
+            }
+            if let Some(config) = &finding.config {
+                write!(f, "\n   and in the configuration:")?;
+                config.lines().try_for_each(|line| write!(f, "\n       {line}"))?;
+            }
         }
         if advised.is_empty() { Ok(()) } else { writeln!(f) }
     }

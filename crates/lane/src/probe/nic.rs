@@ -1,34 +1,45 @@
 //! NICs: whether their node is known, and whether their interrupts and queues stay on it.
 
 use super::{Area, Finding, Verdict};
+use crate::layout::{Layout, Wishes};
 use crate::topology::table::speed;
-use crate::topology::{CpuSet, Nic, NicKind, Topology};
+use crate::topology::{CpuSet, Nic, NicKind, Topology, Tree};
 
 /// Findings about every NIC with a link that stands for hardware.
-pub(super) fn all(topology: &Topology) -> Vec<Finding> {
+pub(super) fn all(tree: &Tree, topology: &Topology) -> Vec<Finding> {
+    // As the server lays its silos out when it is not told otherwise.
+    let layout = Layout::new(topology, &Wishes::default()).ok();
     let nics = topology.nics.iter().filter(|nic| nic.up && nic.kind != NicKind::Virtual);
-    nics.flat_map(|nic| of_nic(topology, nic)).collect()
+    nics.flat_map(|nic| of_nic(tree, topology, layout.as_ref(), nic)).collect()
 }
 
-fn of_nic(topology: &Topology, nic: &Nic) -> Vec<Finding> {
-    let mut findings = vec![place(topology, nic)];
+fn of_nic(tree: &Tree, topology: &Topology, layout: Option<&Layout>, nic: &Nic) -> Vec<Finding> {
+    let mut findings = vec![place(tree, topology, layout, nic)];
     if nic.kind == NicKind::Device {
         findings.push(queues(topology, nic));
         findings.extend(interrupts(topology, nic));
+        findings.extend(receive_steering(topology, nic));
         findings.extend(transmit_steering(topology, nic));
     }
     findings
 }
 
-fn place(topology: &Topology, nic: &Nic) -> Finding {
+fn place(tree: &Tree, topology: &Topology, layout: Option<&Layout>, nic: &Nic) -> Finding {
     let node = nic.node.map_or_else(|| "node unknown".to_owned(), |node| format!("node {node}"));
-    let found = format!("{node}, {}", speed(nic.speed_mbps).replace('-', "speed unknown"));
+    let silo = match layout.and_then(|layout| layout.silo_of_nic(nic.ifindex)) {
+        Some(silo) => format!("silo {silo}"),
+        None => "no silo's".to_owned(),
+    };
+    let mut found = format!("{node}, {silo}, {}", speed(nic.speed_mbps).replace('-', "speed unknown"));
+    if let Some(driver) = driver(tree, nic) {
+        found += &format!(", {driver}");
+    }
     let several_nodes = topology.nodes.len() > 1;
     let (wanted, advice) = if !several_nodes {
         ("any, there is one node", "")
     } else if nic.kind == NicKind::Stacked {
-        let advice = "give each NIC an address of its own: the kernel does not tell through which of the bond's NICs \
-                      a connection came, so connections are spread over all silos";
+        let advice = "give each NIC an address of its own: then the kernel itself brings every connection to the silo \
+                      of its NIC, and replies leave by it";
         ("NICs of one node", advice)
     } else {
         (
@@ -78,6 +89,21 @@ fn interrupts(topology: &Topology, nic: &Nic) -> Option<Finding> {
     })
 }
 
+/// Steering to CPUs of another node undoes what the NIC's own interrupts do right.
+fn receive_steering(topology: &Topology, nic: &Nic) -> Option<Finding> {
+    let node = nic.node.filter(|_| topology.nodes.len() > 1)?;
+    let near = near_cpus(topology, nic);
+    let steered: CpuSet = nic.rx_queues.iter().flat_map(|queue| queue.rps_cpus.iter()).collect();
+    let strays = nic.rx_queues.iter().filter(|queue| !queue.rps_cpus.is_subset(&near));
+    let commands = strays
+        .map(|queue| format!("echo 0 > /sys/class/net/{}/queues/rx-{}/rps_cpus", nic.name, queue.index));
+    let found = if steered.is_empty() { "off".to_owned() } else { format!("to CPUs {steered}") };
+    let name = format!("{} receive steering", nic.name);
+    let finding = Finding::new(Area::Nic, name, found, format!("off, or on CPUs {near} of node {node}"));
+    let advice = "packets are taken to CPUs of another node before the server sees them";
+    Some(finding.unless(steered.is_subset(&near), Verdict::Warn, advice).with_commands(commands.collect()))
+}
+
 /// A queue that serves CPUs of another node draws that node's packets to this NIC's interrupts.
 fn transmit_steering(topology: &Topology, nic: &Nic) -> Option<Finding> {
     let node = nic.node.filter(|_| topology.nodes.len() > 1)?;
@@ -90,6 +116,9 @@ fn transmit_steering(topology: &Topology, nic: &Nic) -> Option<Finding> {
         .map(|queue| format!("tx-{}", queue.index))
         .collect();
     let steered = nic.tx_queues.iter().any(|queue| !queue.xps_cpus.is_empty());
+    if !steered && nic.tx_queues.len() > 1 {
+        return Some(no_transmit_steering(nic, &near));
+    }
     let found = if strays.is_empty() { "apart".to_owned() } else { format!("mixed in {}", strays.join(" ")) };
     let advice = format!("write masks of one node to /sys/class/net/{}/queues/tx-*/xps_cpus", nic.name);
     let name = format!("{} transmit steering", nic.name);
@@ -97,6 +126,28 @@ fn transmit_steering(topology: &Topology, nic: &Nic) -> Option<Finding> {
     steered.then(|| {
         Finding::new(Area::Nic, name, found, wanted).unless(strays.is_empty(), Verdict::Warn, advice)
     })
+}
+
+/// Deals the queues out to the CPUs of the NIC's node.
+fn no_transmit_steering(nic: &Nic, near: &CpuSet) -> Finding {
+    let queues = nic.tx_queues.len();
+    let mut commands = Vec::new();
+    for (at, queue) in nic.tx_queues.iter().enumerate().take(near.len()) {
+        let cpus: CpuSet =
+            near.iter().enumerate().filter(|(cpu, _)| cpu % queues == at).map(|(_, cpu)| cpu).collect();
+        let path = format!("/sys/class/net/{}/queues/tx-{}/xps_cpus", nic.name, queue.index);
+        commands.push(format!("echo {} > {path}", cpus.to_mask()));
+    }
+    let advice = "lanes share queues and their locks at random";
+    Finding::new(Area::Nic, format!("{} transmit steering", nic.name), "off", "queues for CPUs of its node")
+        .unless(false, Verdict::Warn, advice)
+        .with_commands(commands)
+}
+
+/// The kernel's name of what drives it.
+fn driver(tree: &Tree, nic: &Nic) -> Option<String> {
+    let link = tree.path(&format!("sys/class/net/{}/device/driver", nic.name));
+    Some(std::fs::read_link(link).ok()?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// CPUs of the NIC's node; all where it is unknown or has none.

@@ -41,6 +41,17 @@ impl CpuSet {
         Ok(set)
     }
 
+    /// The mask notation, as [`CpuSet::parse_mask`] reads it.
+    pub fn to_mask(&self) -> String {
+        let words = self.0.last().map_or(1, |last| last / 32 + 1);
+        let word = |index: u32| {
+            let bits =
+                self.iter().filter(|id| id / 32 == index).fold(0_u32, |bits, id| bits | 1 << (id % 32));
+            if index + 1 == words { format!("{bits:x}") } else { format!("{bits:08x}") }
+        };
+        (0..words).rev().map(word).collect::<Vec<_>>().join(",")
+    }
+
     /// Adds one id; false when it was there.
     pub fn insert(&mut self, id: u32) -> bool {
         self.0.insert(id)
@@ -161,6 +172,13 @@ mod tests {
             assert_eq!(text.parse::<CpuSet>().unwrap().to_string(), text);
         }
         assert_eq!(" 3 , 1-2\n".parse::<CpuSet>().unwrap().to_string(), "1-3");
+    }
+
+    #[test]
+    fn masks_are_written_as_they_are_read() {
+        for mask in ["0", "1", "c", "ff", "1,00000000", "80000001,0000000f,ffffffff"] {
+            assert_eq!(CpuSet::parse_mask(mask).unwrap().to_mask(), mask);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod fixture;
 mod layout;
+mod network;
 mod origin;
 mod probe;
 
