@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep_until};
 pub(crate) type Marks = BTreeMap<String, u32>;
 
 /// What a lane's packets carry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
     /// Nothing: none is configured for its silo.
     #[default]
@@ -77,15 +77,22 @@ impl Egress {
     }
 
     /// Looks at the links, and gives every lane whose mark has changed the new one by `tell`, which says whether the lane took it; otherwise
-    /// it is tried again at the next change.
-    pub(crate) fn follow(&mut self, layout: &Layout, mut tell: impl FnMut(usize, Mark) -> bool) {
+    /// it is tried again at the next look. The lanes that took a new one are given by marks.
+    pub(crate) fn follow(
+        &mut self,
+        layout: &Layout,
+        mut tell: impl FnMut(usize, Mark) -> bool,
+    ) -> BTreeMap<Mark, Vec<usize>> {
         self.next_look = Instant::now() + LOOK_PERIOD;
         let now = marks_of_lanes(&self.marks, layout, works);
+        let mut changed: BTreeMap<Mark, Vec<usize>> = BTreeMap::new();
         for (lane, (old, new)) in self.lanes.iter_mut().zip(now).enumerate() {
             if *old != new && tell(lane, new) {
                 *old = new;
+                changed.entry(new).or_default().push(lane);
             }
         }
+        changed
     }
 }
 

@@ -80,16 +80,16 @@ impl Serving {
     /// Takes marks away from lanes whose NICs have lost their links, and gives them back.
     pub(super) fn follow_links(&mut self) {
         let Self { egress, layout, controls, .. } = self;
-        egress.follow(layout, |lane, mark| {
+        let changed = egress.follow(layout, |lane, mark| controls[lane].send(Control::Mark(mark)).is_ok());
+        for (mark, lanes) in changed {
             match mark {
                 Mark::LinkLost => {
-                    tracing::warn!(lane, "no marked NIC of its silo has a link: nothing is marked")
+                    tracing::warn!(?lanes, "no marked NIC of the silo has a link: nothing is marked")
                 }
-                Mark::None => tracing::info!(lane, "packets carry no mark"),
-                Mark::Of(mark) => tracing::info!(lane, mark, "packets are marked"),
+                Mark::None => tracing::info!(?lanes, "packets carry no mark"),
+                Mark::Of(mark) => tracing::info!(?lanes, mark, "packets are marked"),
             }
-            controls[lane].send(Control::Mark(mark)).is_ok()
-        });
+        }
     }
 
     /// Follows what has changed outside: links that came and went, interrupts that were moved.
