@@ -8,6 +8,7 @@ use anyhow::bail;
 use super::guest::Guest;
 use super::machine::Machine;
 
+mod egress;
 mod ktls;
 mod long_link;
 mod numa_listeners;
@@ -18,6 +19,7 @@ mod pacing;
 pub(crate) const ALL: &[&dyn Scenario] = &[
     &numa_listeners::NumaListeners,
     &numa_memory::NumaMemory,
+    &egress::Egress,
     &ktls::Ktls,
     &long_link::LongLink,
     &pacing::Pacing,
