@@ -389,7 +389,25 @@ impl LimitsSection {
                 ));
             }
         }
-        Ok(())
+        self.check_rates()
+    }
+
+    /// A client can take no more than the server sends.
+    fn check_rates(&self) -> Result<(), ConfigError> {
+        let refuse = |bound: &str, rate: u64| {
+            let problem = format!(
+                "{} is not below limits.{bound}, which is {rate}: the server would cut off every client as too \
+                 slow that it slows down itself; lower the one or raise the other",
+                self.send_rate_min
+            );
+            Err(invalid("limits.send_rate_min", problem))
+        };
+        match (self.pacing_bytes_per_second, self.total_bytes_per_second) {
+            // A paced connection comes close to its rate and never goes beyond.
+            (Some(rate), _) if self.send_rate_min >= rate => refuse("pacing_bytes_per_second", rate),
+            (_, Some(rate)) if self.send_rate_min >= rate => refuse("total_bytes_per_second", rate),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -555,6 +573,27 @@ mod tests {
         ] {
             let error = load(text).unwrap_err();
             assert!(error.starts_with(&format!("{key}: ")), "{text:?} gave {error}");
+        }
+    }
+
+    #[test]
+    fn a_floor_that_the_servers_own_rates_do_not_reach_is_refused() {
+        for (limits, bound) in [
+            ("send_rate_min = 2000\npacing_bytes_per_second = 1000", Some("limits.pacing_bytes_per_second")),
+            ("send_rate_min = 1000\npacing_bytes_per_second = 1000", Some("limits.pacing_bytes_per_second")),
+            ("send_rate_min = 2000\ntotal_bytes_per_second = 1500", Some("limits.total_bytes_per_second")),
+            ("send_rate_min = 999\npacing_bytes_per_second = 1000\ntotal_bytes_per_second = 1000", None),
+            ("send_rate_min = 2000", None),
+            ("pacing_bytes_per_second = 1\ntotal_bytes_per_second = 1", None),
+        ] {
+            let loaded = load(&format!("[limits]\n{limits}\n{VOLUME}"));
+            match bound {
+                None => assert!(loaded.is_ok(), "{limits}: {loaded:?}"),
+                Some(bound) => {
+                    let error = loaded.unwrap_err();
+                    assert!(error.starts_with("limits.send_rate_min: ") && error.contains(bound), "{error}");
+                }
+            }
         }
     }
 

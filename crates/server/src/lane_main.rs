@@ -42,7 +42,7 @@ pub(crate) enum Control {
     Reload { site: Box<SiteSpec>, listeners: Vec<LaneListener>, close: Vec<ListenerId> },
     /// Listen at these too; a listener with the same id is replaced.
     Listen(Vec<LaneListener>),
-    /// Take what waits at the listeners, which get nothing new, then close them. What was accepted is served on.
+    /// Take what waits at the listeners, which get nothing new, then close them. Connections end as they become idle.
     StopListening,
     /// Judge by this where connections belong.
     Place(Arc<Placement>),

@@ -73,16 +73,20 @@ impl Listening {
         self.gauge();
     }
 
-    /// Closes what is open now, after the time in which handshakes that had begun come to their end. Listeners that
-    /// are added meanwhile stay.
+    /// Closes what is open now, after the time in which handshakes that had begun come to their end, and asks
+    /// connections to leave as they become idle. Listeners that are added meanwhile stay, and connections then too.
     pub(crate) async fn stop(self: Rc<Self>) {
         let until = self.added.get();
         time::sleep(HANDSHAKE_MAX).await;
         let tasks = self.tasks.take().into_iter();
         let (old, new): (HashMap<_, _>, HashMap<_, _>) = tasks.partition(|(_, task)| task.number < until);
+        let returned = !new.is_empty();
         self.tasks.replace(new);
         drop(old);
         self.gauge();
+        if !returned {
+            self.service.dismiss();
+        }
         tell(&self.news, News::StoppedListening { lane: self.lane });
     }
 

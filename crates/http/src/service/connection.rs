@@ -12,7 +12,7 @@ use super::counters::Open;
 use super::dispatch::dispatch;
 use super::http2::serve_http2;
 use super::inbox::Inbox;
-use super::listener::{Role, Service};
+use super::listener::{Cohort, Entry, Role, Service};
 use super::refuse::refuse;
 use super::reply::{Body, Reply};
 use super::send_reply::send_reply;
@@ -27,22 +27,24 @@ use crate::response::{Answer, Persistence};
 use crate::tls::{Alpn, TlsError};
 
 /// Serves a connection to its end.
-pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, role: Role) {
+pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, entry: Entry) {
     let site = service.site();
     let mut wire = Wire::new(stream, service.ticket(), &site.limits);
     let mut inbox = Inbox::default();
     let mut _counted = None;
-    if role == Role::Tls {
+    if entry.role == Role::Tls {
         // What a connection is not doing while it is idle lies on the heap while it does it: the task of an
         // idle connection is no larger than its wait.
         match Box::pin(handshake(service, &site, &mut wire, &mut inbox)).await {
-            Ok((Some(Alpn::H2), _open)) => return Box::pin(serve_http2(service, wire, inbox)).await,
+            Ok((Some(Alpn::H2), _open)) => {
+                return Box::pin(serve_http2(service, wire, inbox, entry.cohort)).await;
+            }
             Ok((_, open)) => _counted = Some(open),
             Err(abort) => return Box::pin(end_failed_handshake(service, &site, wire, inbox, abort)).await,
         }
     }
     drop(site);
-    match serve_http1(service, &mut wire, &mut inbox, role).await {
+    match serve_http1(service, &mut wire, &mut inbox, entry).await {
         Ok(()) => Box::pin(wire.close(&mut inbox)).await,
         Err(abort) => {
             service.counters.abort(&abort);
@@ -66,11 +68,16 @@ enum Next {
     Close,
 }
 
-async fn serve_http1(service: &Service, wire: &mut Wire, inbox: &mut Inbox, role: Role) -> Result<(), Abort> {
+async fn serve_http1(
+    service: &Service,
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+    entry: Entry,
+) -> Result<(), Abort> {
     let mut served = 0u64;
     loop {
         let site = service.site();
-        if serve_request(service, &site, wire, inbox, role, served).await? == Next::Close {
+        if serve_request(service, &site, wire, inbox, entry, served).await? == Next::Close {
             return Ok(());
         }
         served += 1;
@@ -87,7 +94,7 @@ async fn serve_request(
     site: &Site,
     wire: &mut Wire,
     inbox: &mut Inbox,
-    role: Role,
+    entry: Entry,
     served: u64,
 ) -> Result<Next, Abort> {
     let mut deadline = now() + site.limits.idle_timeout;
@@ -101,7 +108,7 @@ async fn serve_request(
                 Ok(Some((head, len))) => {
                     // A reload counts from the next request on, even where that was long awaited.
                     let site = &service.site();
-                    let next = Box::pin(exchange(service, site, wire, &head, role, served)).await?;
+                    let next = Box::pin(exchange(service, site, wire, &head, entry, served)).await?;
                     let body = head.body;
                     inbox.consume(len);
                     if next == Next::Request && body != BodyLength::None {
@@ -115,7 +122,7 @@ async fn serve_request(
                 }
             }
         }
-        match wait(service, wire, inbox, deadline, begun).await {
+        match wait(service, wire, inbox, deadline, begun, entry.cohort).await {
             Ok(Some(Received::Bytes)) if !begun => deadline = now() + site.limits.header_timeout,
             Ok(Some(Received::Bytes)) => {}
             Ok(Some(Received::End)) => return Ok(Next::Close),
@@ -136,20 +143,21 @@ async fn serve_request(
     }
 }
 
-/// Waits for bytes; `None` when the lane shuts down and no request has begun.
+/// Waits for bytes; `None` when the connection is to leave and no request has begun.
 async fn wait(
     service: &Service,
     wire: &mut Wire,
     inbox: &mut Inbox,
     deadline: Instant,
     begun: bool,
+    cohort: Cohort,
 ) -> Result<Option<Received>, Abort> {
     // What is owed to the client goes out whatever happens while waiting for more.
     wire.flush(false).await?;
     if begun {
         return wire.receive(inbox, deadline).await.map(Some);
     }
-    service.unless_drained(wire.receive(inbox, deadline)).await.transpose()
+    service.unless_leaving(cohort, wire.receive(inbox, deadline)).await.transpose()
 }
 
 /// Answers one request.
@@ -158,12 +166,12 @@ async fn exchange(
     site: &Site,
     wire: &mut Wire,
     head: &Head<'_>,
-    role: Role,
+    entry: Entry,
     served: u64,
 ) -> Result<Next, Abort> {
     let started = now();
     let body = BodyDiscard::new(head.body, site.limits.body_discard_bytes_max);
-    let reply = match (&body, role) {
+    let reply = match (&body, entry.role) {
         (Err(refusal), _) => refuse(service, *refusal, &head.fields),
         (Ok(_), Role::Redirect { https_port }) => redirect_to_https(service, head, https_port),
         (Ok(_), Role::Plain | Role::Tls) => dispatch(service, site, head).await,
@@ -174,8 +182,11 @@ async fn exchange(
     }
     // Told that its body is not wanted, a client that waits for 100 may or may not send it: only
     // closing makes clear where the next request begins (RFC 9110 10.1.1).
-    let keep =
-        head.keep_alive && body.is_ok() && !head.expect_continue && !at_limit && !service.is_draining();
+    let keep = head.keep_alive
+        && body.is_ok()
+        && !head.expect_continue
+        && !at_limit
+        && !service.is_leaving(entry.cohort);
     let key_lasts = wire.key_lasts();
     if keep && !key_lasts {
         service.counters.closed_key_limit.increment();

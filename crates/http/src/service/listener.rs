@@ -50,10 +50,23 @@ pub struct Service {
     drain: Drain,
 }
 
+/// Connections that were taken between two calls of [`Service::dismiss`]: they leave together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Cohort(u64);
+
+/// How a connection came in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) role: Role,
+    pub(super) cohort: Cohort,
+}
+
 /// Shutdown: whether it was asked for, who must hear of it, who is left.
 #[derive(Default)]
 struct Drain {
     asked: Cell<bool>,
+    /// Cohorts that were asked to leave though the service goes on.
+    dismissed: Cell<u64>,
     waiting: RefCell<Slab<Waker>>,
     all_gone: RefCell<Option<Waker>>,
 }
@@ -155,6 +168,14 @@ impl Service {
         self.connections.len()
     }
 
+    /// Asks the connections there are to leave, as [`Service::drain`] does, and goes on serving those to come:
+    /// idle ones close, a request under way is answered and its connection closed then.
+    pub fn dismiss(&self) {
+        self.drain.dismissed.update(|cohorts| cohorts + 1);
+        // They stay in the list: listeners wait there too, and wait on.
+        self.drain.waiting.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
+    }
+
     /// Hands over what the access log has collected.
     pub fn flush_log(&self) {
         if let Some(log) = &self.log {
@@ -179,19 +200,34 @@ impl Service {
         Rc::clone(&self.site.borrow())
     }
 
-    pub(super) fn is_draining(&self) -> bool {
-        self.drain.asked.get()
+    /// The cohort of connections that are taken now.
+    fn cohort(&self) -> Cohort {
+        Cohort(self.drain.dismissed.get())
+    }
+
+    /// Whether connections of this cohort are to leave.
+    pub(super) fn is_leaving(&self, cohort: Cohort) -> bool {
+        self.drain.asked.get() || cohort < self.cohort()
+    }
+
+    /// `future`'s output, or `None` once connections of this cohort are to leave.
+    pub(super) async fn unless_leaving<F: Future>(&self, cohort: Cohort, future: F) -> Option<F::Output> {
+        self.unless(|| self.is_leaving(cohort), future).await
     }
 
     /// `future`'s output, or `None` once shutdown is asked for.
-    pub(super) async fn unless_drained<F: Future>(&self, future: F) -> Option<F::Output> {
+    async fn unless_drained<F: Future>(&self, future: F) -> Option<F::Output> {
+        self.unless(|| self.drain.asked.get(), future).await
+    }
+
+    async fn unless<F: Future>(&self, over: impl Fn() -> bool, future: F) -> Option<F::Output> {
         let mut future = std::pin::pin!(future);
         let mut place = WaitingPlace { drain: &self.drain, key: None };
         std::future::poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(Some(output));
             }
-            if self.drain.asked.get() {
+            if over() {
                 return Poll::Ready(None);
             }
             place.take(cx.waker());
@@ -246,8 +282,8 @@ impl Service {
         // It only tunes: a connection without it works.
         let _ = stream.set_option(SocketOption::NoDelay(true));
         let stream = Rc::new(stream);
-        let open = Open::new(Rc::clone(self), &stream);
-        lane::spawn(async move { serve_connection(&open.service, stream, role).await }).detach();
+        let (open, entry) = (Open::new(Rc::clone(self), &stream), Entry { role, cohort: self.cohort() });
+        lane::spawn(async move { serve_connection(&open.service, stream, entry).await }).detach();
     }
 }
 

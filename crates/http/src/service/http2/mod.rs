@@ -20,7 +20,7 @@ use self::progress::{Progress, Verdict};
 use super::alarm::Alarm;
 use super::dispatch::dispatch;
 use super::inbox::Inbox;
-use super::listener::Service;
+use super::listener::{Cohort, Service};
 use super::refuse::refuse;
 use super::reply::Reply;
 use super::site::Site;
@@ -31,7 +31,7 @@ use crate::request::{BodyLength, Fields, Head, Method, Target, Version};
 use crate::response::SERVER;
 
 /// Serves a connection on which the client chose `h2`, to its end.
-pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox) {
+pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox, cohort: Cohort) {
     let peer = wire.peer_ip();
     let limits = service.site().limits.clone();
     let (stream, ticket, tls) = wire.into_parts();
@@ -52,7 +52,8 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox)
     let mut shutting_down = false;
     loop {
         let served = alarm.race(progress.next_look(&limits), connection.as_mut());
-        let outcome = if shutting_down { Some(served.await) } else { service.unless_drained(served).await };
+        let outcome =
+            if shutting_down { Some(served.await) } else { service.unless_leaving(cohort, served).await };
         match outcome {
             // What hyper could not do is the client's doing; the streams it cost were counted.
             Some(Ok(_)) => return,
