@@ -5,7 +5,7 @@ mod server;
 mod transmit;
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use smallvec::SmallVec;
 
@@ -465,5 +465,3 @@ pub(crate) fn abort_code(payload: &[u8]) -> i32 {
 const HELD_UNPROVED: u32 = 32;
 /// Control packets waiting on one connection.
 const CONTROL_MAX: usize = 8;
-/// Time between reachability probes, and between challenges (OpenAFS).
-pub(crate) const PROOF_RETRY: Duration = Duration::from_secs(2);

@@ -224,9 +224,12 @@ impl Recovery {
         self.backoff
     }
 
-    /// The retransmission timeout with its back-off applied.
+    /// The retransmission timeout with its back-off applied. To a peer that has never answered the first few
+    /// are not doubled, as TCP's are for a SYN (Linux, `tcp_syn_linear_timeouts`): each puts one packet on the
+    /// path, and until the server has our address proved each brings it the bytes for one more probe.
     pub(crate) fn rto(&self, rtt: &RttEstimator) -> Duration {
-        (rtt.rto() * (1 << self.backoff)).min(RTO_MAX.max(rtt.rto()))
+        let free = if rtt.has_sample() { 0 } else { UNDOUBLED_TIMEOUTS };
+        (rtt.rto() * (1 << self.backoff.saturating_sub(free))).min(RTO_MAX.max(rtt.rto()))
     }
 
     /// A probe helps only where the peer knows the call: a server ignores pings for calls of which it has seen
@@ -251,6 +254,8 @@ const REORDER_WINDOW_MIN: Duration = Duration::from_millis(1);
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
 /// How long a peer may hold back an ACK that nobody asked for, with the margin.
 const PEER_ACK_DELAY: Duration = Duration::from_millis(110);
+/// Timeouts without doubling towards a peer that has never answered.
+const UNDOUBLED_TIMEOUTS: u32 = 3;
 /// Doublings of the retransmission timeout.
 const BACKOFF_MAX: u32 = 6;
 /// Upper bound of the backed-off timeout.
@@ -298,6 +303,25 @@ mod tests {
         assert_eq!(recovery.on_timeout(now + 220 * MS, &window, &rtt), Timeout::Resend);
         assert!(recovery.on_rto(now + 220 * MS, &mut window));
         assert_eq!(recovery.deadline(&window, &rtt), Some(now + 660 * MS));
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn first_timeouts_to_a_peer_never_heard_are_not_doubled() {
+        let (mut pool, mut now, rtt) = (PacketPool::new(8, 10), Instant::now(), RttEstimator::new());
+        let mut recovery = Recovery::new(false);
+        let mut window = sent(&mut recovery, &mut pool, now, 1, false);
+        let mut waits = Vec::new();
+        for serial in 2..9 {
+            let at = recovery.deadline(&window, &rtt).expect("armed");
+            assert_eq!(recovery.on_timeout(at, &window, &rtt), Timeout::Resend);
+            assert!(recovery.on_rto(at, &mut window));
+            window.sent(1, serial, at);
+            recovery.on_sent(at, serial, true, false, true);
+            waits.push((at - now).as_secs());
+            now = at;
+        }
+        assert_eq!(waits, [1, 1, 1, 1, 2, 4, 8]);
         window.clear(&mut pool);
     }
 

@@ -4,9 +4,9 @@
 //! sends it no more bytes than it sent us, and (with `check_reach`) delivers none of its calls.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use super::{Channel, Connection, Control, Due, PROOF_RETRY};
+use super::{Channel, Connection, Control, Due};
 use crate::abort;
 use crate::ack::{Ack, AckReason};
 use crate::call::{Call, Delivery};
@@ -30,6 +30,8 @@ pub(crate) struct Proof {
     /// Call number of our VERSION probe, which the answer repeats.
     pub(crate) nonce: u32,
     pub(crate) probe_at: Option<Instant>,
+    /// Probes sent to this address.
+    pub(crate) probes: u32,
     pub(crate) challenge_at: Option<Instant>,
     pub(crate) challenges: u32,
 }
@@ -44,6 +46,7 @@ impl Proof {
             serial_floor,
             nonce: 0,
             probe_at: None,
+            probes: 0,
             challenge_at: None,
             challenges: 0,
         }
@@ -244,18 +247,22 @@ impl Connection {
 
     /// Queues the probes and challenges that are due.
     pub(super) fn on_proof_timer(&mut self, now: Instant, shared: &mut Shared) {
+        let peer = &shared.peers[self.core.peer].rtt;
+        let first_retry = if peer.has_sample() { peer.rto() } else { PROOF_RETRY_UNMEASURED };
+        let retry = |times: u32| (first_retry * (1 << times.min(PROOF_DOUBLINGS_MAX))).min(PROOF_RETRY_MAX);
         let proof = &mut self.core.proof;
         if proof.wanted && proof.probe_at.is_none_or(|at| now >= at) {
             // Without the bytes for a probe, the next packet that brings some pays for it before anything else.
-            let affordable = proof.budget >= VERSION_PROBE_LEN;
-            proof.probe_at = affordable.then(|| now + PROOF_RETRY);
+            let affordable = proof.budget >= HEADER_LEN as u64;
+            proof.probe_at = affordable.then(|| now + retry(proof.probes));
             if affordable {
+                proof.probes += 1;
                 self.queue_control(Control::ReachProbe, shared);
             }
         }
         let proof = &mut self.core.proof;
         if proof.challenge_at.is_some_and(|at| now >= at) {
-            proof.challenge_at = Some(now + PROOF_RETRY);
+            proof.challenge_at = Some(now + retry(proof.challenges));
             proof.challenges += 1;
             if proof.challenges > CHALLENGES_MAX {
                 self.fail(abort::CALL_DEAD, shared);
@@ -294,6 +301,7 @@ impl Connection {
         self.core.proof.budget = 0;
         self.core.proof.wanted = !self.core.proof.reached;
         self.core.proof.probe_at = None;
+        self.core.proof.probes = 0;
         shared.stats.connections_rebound += 1;
         true
     }
@@ -307,7 +315,11 @@ impl Call {
 
 /// Highest sequence number that may begin a call: a peer cannot know a larger window yet.
 pub(crate) const NEW_CALL_SEQ_MAX: u32 = 64;
-/// A VERSION request: header and one byte.
-const VERSION_PROBE_LEN: u64 = HEADER_LEN as u64 + 1;
+/// Time to the first repetition of a probe or challenge where no round trip is known, and the longest time, which
+/// is what OpenAFS always waits.
+const PROOF_RETRY_UNMEASURED: Duration = Duration::from_millis(250);
+const PROOF_RETRY_MAX: Duration = Duration::from_secs(2);
+/// More doublings than it takes to get from the one to the other.
+const PROOF_DOUBLINGS_MAX: u32 = 4;
 /// Unanswered challenges before the connection is given up (OpenAFS).
 const CHALLENGES_MAX: u32 = 50;

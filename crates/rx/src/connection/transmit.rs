@@ -182,8 +182,9 @@ impl Connection {
         })
     }
 
-    /// Asks the client's address for a sign of life: a PING ACK if it has sent us as many bytes as that takes,
-    /// else a VERSION request, one byte longer than a header, whose answer repeats our nonce.
+    /// Asks the client's address for a sign of life with the best packet that the bytes it has sent pay for: a
+    /// PING ACK, or a VERSION request, whose answer repeats our nonce. Linux answers one of those only if it has
+    /// a byte of payload; a request too short for that came from something else.
     fn reach_probe(&mut self, out: &mut Vec<u8>, shared: &mut Shared) -> Option<Header> {
         if self.core.proof.reached {
             return None;
@@ -198,7 +199,9 @@ impl Connection {
         if self.core.proof.nonce == 0 {
             self.core.proof.nonce = shared.rng.random_range(1..u32::MAX);
         }
-        out.push(0);
+        if self.core.proof.budget > HEADER_LEN as u64 {
+            out.push(0);
+        }
         let mut header = self.header(0, self.core.proof.nonce, PacketType::Version, flags::CLIENT_INITIATED);
         header.security = 0;
         Some(header)

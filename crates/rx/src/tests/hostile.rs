@@ -179,6 +179,50 @@ fn honest_client_is_served_after_one_reach_probe_even_for_the_smallest_request()
 }
 
 #[test]
+fn reach_probe_is_repeated_after_a_quarter_second_and_then_ever_later_while_it_is_paid_for() {
+    let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
+    let from = pair.client_address;
+    pair.keep_trace = true;
+    let start = pair.now;
+    let mut request = data_packet(EPOCH, 4, 1, 1, 1, true);
+    request.resize(HEADER_LEN + 1_000, 0);
+    pair.inject(from, &request);
+    pair.settle();
+    let mut seen = vec![Duration::ZERO];
+    while pair.now < start + Duration::from_secs(9) {
+        let before = pair.trace.len();
+        pair.run_for(Duration::from_millis(10));
+        let asks = pair.trace[before..].iter().filter(|wire| wire.header().wants_ack());
+        seen.extend(asks.map(|_| pair.now - start));
+    }
+    let wanted = [0, 250, 750, 1_750, 3_750, 5_750, 7_750, 9_750].map(Duration::from_millis);
+    assert_eq!(seen.len(), wanted.len(), "{seen:?}");
+    assert!(
+        seen.iter().zip(wanted).all(|(at, wanted)| at.abs_diff(wanted) <= Duration::from_millis(10)),
+        "{seen:?}"
+    );
+    let sent: usize = pair.trace.iter().map(|wire| wire.bytes.len()).sum();
+    assert!(sent <= request.len(), "{sent} bytes sent to an address that has not answered");
+}
+
+#[test]
+fn request_without_a_byte_is_probed_with_no_more_than_a_header() {
+    let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
+    let from = pair.client_address;
+    pair.keep_trace = true;
+    let request = packet(&Header::parse(&data_packet(EPOCH, 4, 1, 1, 1, true)).expect("valid").0, &[]);
+    assert_eq!(request.len(), HEADER_LEN);
+    pair.inject(from, &request);
+    pair.settle();
+    let probe = pair.trace.last().expect("the server asks at once");
+    assert_eq!((probe.bytes.len(), probe.header().kind), (HEADER_LEN, PacketType::Version));
+    let answer = packet(&Header { flags: 0, ..probe.header() }, &[0; 65]);
+    pair.inject(from, &answer);
+    pair.settle();
+    assert_eq!(pair.served.len(), 1, "the answer proves the address");
+}
+
+#[test]
 fn unproved_client_gets_no_more_bytes_than_it_sent_even_without_the_reach_check() {
     let mut pair = Pair::new();
     pair.keep_trace = true;

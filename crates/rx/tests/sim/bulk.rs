@@ -126,15 +126,12 @@ pub(crate) fn shallow_path(congestion: Algorithm, queue: ShallowQueue) -> Shallo
 
 /// A client that fetches `reply_len` bytes in one call.
 pub(crate) fn fetch(link: &Link, config: EndpointConfig, reply_len: u32, seed: u64) -> World<Host> {
-    let plan = CallPlan {
-        at: Duration::ZERO,
-        connection: 0,
-        request_len: 0,
-        reply_len,
-        abort_after: None,
-        pattern: seed,
-    };
-    fetch_all(link, config, &[plan], seed)
+    fetch_all(link, config, &[plan(Duration::ZERO, reply_len, seed)], seed)
+}
+
+/// A call at `at` that asks for `reply_len` bytes on the client's first connection.
+pub(crate) fn plan(at: Duration, reply_len: u32, pattern: u64) -> CallPlan {
+    CallPlan { at, connection: 0, request_len: 0, reply_len, abort_after: None, pattern }
 }
 
 /// A client that makes `calls` on one connection.

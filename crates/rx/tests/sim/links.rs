@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use rx::EndpointConfig;
 use rx::congestion::Algorithm;
 
-use crate::bulk::{SHALLOW_QUEUES, fetch, fetch_all, goodput, lossy_path, ms, shallow_path, wide_path};
+use crate::bulk::{SHALLOW_QUEUES, fetch, fetch_all, goodput, lossy_path, ms, plan, shallow_path, wide_path};
 use crate::host::{Client, Host};
 use crate::network::{Link, Network};
 use crate::scenario::{CLIENT, CallPlan, SERVER, client_address, server_address};
@@ -86,16 +86,8 @@ fn shallow_queue_is_filled_as_far_as_the_controller_can() {
 fn reply_after_a_pause_is_paced_into_a_shallow_queue() {
     let queue_bytes = 50_000;
     let link = Link { bits_per_second: Some(100_000_000), queue_bytes, ..Link::clean(ms(10)) };
-    let plan = |at, reply_len| CallPlan {
-        at: ms(at),
-        connection: 0,
-        request_len: 0,
-        reply_len,
-        abort_after: None,
-        pattern: at,
-    };
     // The first reply opens the window to more than the queue holds, and ends before it overflows.
-    let calls = [plan(0, 250_000), plan(2_000, 150_000), plan(4_000, 150_000)];
+    let calls = [plan(ms(0), 250_000, 1), plan(ms(2_000), 150_000, 2), plan(ms(4_000), 150_000, 3)];
     let mut world = fetch_all(&link, EndpointConfig::default(), &calls, 11);
     assert!(world.run_until(Duration::from_secs(10), |hosts| hosts.iter().all(Host::is_idle)));
     let window = 250_000 / 1416;
@@ -177,3 +169,35 @@ fn peer_that_vanishes_mid_call_leaves_nothing_behind() {
         }
     }
 }
+
+/// How long the first call of a client takes over a path of 20 ms that loses every fifth packet, shortest first.
+fn first_call_latencies(request_len: u32) -> Vec<Duration> {
+    let link = Link { loss: 0.2, ..Link::clean(ms(10)) };
+    let config = EndpointConfig { packets: 500, ..EndpointConfig::default() };
+    let mut all: Vec<_> = (0..FIRST_CALLS)
+        .map(|seed| {
+            let call = CallPlan { request_len, ..plan(Duration::ZERO, 100, seed) };
+            let mut world = fetch_all(&link, config.clone(), &[call], seed);
+            let done = world.run_until(Duration::from_secs(60), |hosts| hosts[CLIENT].is_idle());
+            assert!(done && world.nodes[CLIENT].failures().is_empty(), "seed {seed}");
+            world.elapsed()
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+/// A small request pays for one probe, so there the client's own timeouts set the pace.
+#[test]
+fn first_call_of_an_unproved_client_survives_lost_probes() {
+    for (request_len, nine_of_ten_max) in [(0, ms(3_100)), (1_000, ms(2_000)), (20_000, ms(2_000))] {
+        let all = first_call_latencies(request_len);
+        let at = |share: f64| all[(share * (all.len() - 1) as f64) as usize];
+        let [median, nine_of_ten, most, worst] = [0.5, 0.9, 0.99, 1.0].map(at);
+        println!("{request_len} bytes: {median:?} median, {nine_of_ten:?} 90 %, {most:?} 99 %, {worst:?}");
+        assert!(nine_of_ten <= nine_of_ten_max, "{request_len} bytes: {nine_of_ten:?}");
+        assert!(most <= ms(7_000), "{request_len} bytes: {most:?}");
+    }
+}
+
+const FIRST_CALLS: u64 = 1_000;
