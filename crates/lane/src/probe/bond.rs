@@ -125,8 +125,8 @@ impl Bond<'_> {
     }
 }
 
-/// `balance-xor 2`
-fn mode(tree: &Tree, nic: &Nic) -> Option<String> {
+/// `balance-xor` of `balance-xor 2`; `None` for what is no bond.
+pub(super) fn mode(tree: &Tree, nic: &Nic) -> Option<String> {
     let mode = tree.text(&format!("sys/class/net/{}/bonding/mode", nic.name))?;
     mode.split_whitespace().next().map(str::to_owned)
 }

@@ -1,6 +1,6 @@
 //! NICs: whether their node is known, and whether their interrupts and queues stay on it.
 
-use super::{Area, Finding, Verdict};
+use super::{Area, Finding, Verdict, bond};
 use crate::layout::{Layout, Wishes};
 use crate::topology::table::speed;
 use crate::topology::{CpuSet, Nic, NicKind, Topology, Tree};
@@ -37,6 +37,8 @@ fn place(tree: &Tree, topology: &Topology, layout: Option<&Layout>, nic: &Nic) -
     let several_nodes = topology.nodes.len() > 1;
     let (wanted, advice) = if !several_nodes {
         ("any, there is one node", "")
+    } else if bond::mode(tree, nic).is_some() {
+        ("any, the bond's own findings tell", "")
     } else if nic.kind == NicKind::Stacked {
         let advice = "give each NIC an address of its own: then the kernel itself brings every connection to the silo \
                       of its NIC, and replies leave by it";
@@ -47,7 +49,7 @@ fn place(tree: &Tree, topology: &Topology, layout: Option<&Layout>, nic: &Nic) -
             "connections through it are spread over all silos; check the slot in the firmware's tables",
         )
     };
-    let holds = nic.node.is_some() || !several_nodes;
+    let holds = nic.node.is_some() || advice.is_empty();
     Finding::new(Area::Nic, nic.name.clone(), found, wanted).unless(holds, Verdict::Warn, advice)
 }
 
