@@ -2,7 +2,7 @@
 //! pulled cable stops no transfer.
 
 use std::process::{Child, Command};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
 use serde_json::Value;
@@ -116,7 +116,9 @@ fn a_cable_is_pulled(guest: &mut Guest, clients: Namespace, marks: &str) -> anyh
     for card in ["n0", "c0"] {
         guest.set_carrier(card, false)?;
     }
+    let lost = Instant::now();
     wait_for("the mark to go with the link", || (egress_mark(&server, 0).ok()? == 0.0).then_some(()))?;
+    guest.figure("bond, cable out: no marks after", lost.elapsed().as_secs_f64(), "s")?;
     ensure!(running(&mut transfers)? == transfers.len(), "transfers ended before the cable was out");
     // A new one goes the other way as well.
     let share = share_by(1, || fetch(clients, BONDED, &[], 2))?;
