@@ -1,6 +1,7 @@
 //! Anonymous memory mappings: page aligned, huge pages asked for, placed by first touch.
 
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -12,20 +13,35 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `len` bytes, at least one page.
+    /// Maps `len` bytes, at least one page. One that is long enough for huge pages is made of whole ones: the kernel
+    /// joins mappings that happen to be neighbours, and a huge page across the border of two lanes would lie on the
+    /// node of the one that touches it first.
     pub(crate) fn new(len: usize) -> io::Result<Self> {
-        let len = len.max(1).next_multiple_of(4096);
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh anonymous mapping at an address the kernel chooses aliases nothing.
-        let base =
-            unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)? };
-        if len >= HUGE_PAGE {
-            // Best effort: without transparent huge pages the mapping works as it is.
-            // SAFETY: the range is the mapping just made; the advice changes no content.
-            let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
+        if len < HUGE_PAGE {
+            let len = len.max(1).next_multiple_of(4096);
+            return Ok(Self { base: map(len)?, len });
         }
-        let base = NonNull::new(base.cast()).expect("mmap never returns null");
-        Ok(Self { base, len })
+        let len = len.next_multiple_of(HUGE_PAGE);
+        let roomy = Self { base: map(len + HUGE_PAGE)?, len: len + HUGE_PAGE };
+        let mapping = roomy.trim(len);
+        // Best effort: without transparent huge pages the mapping works as it is.
+        // SAFETY: the range is the mapping just made; the advice changes no content.
+        let _ = unsafe { madvise(mapping.base.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        Ok(mapping)
+    }
+
+    /// The first `len` bytes that start at a huge page; the rest is given back.
+    fn trim(self, len: usize) -> Self {
+        let all = ManuallyDrop::new(self);
+        let before = all.base.as_ptr().align_offset(HUGE_PAGE);
+        let after = all.len.checked_sub(before + len).expect("there is room for one huge page more");
+        // SAFETY: both offsets are within the mapping.
+        let (base, end) = unsafe { (all.base.byte_add(before), all.base.byte_add(before + len)) };
+        for (start, len) in [(all.base, before), (end, after)].into_iter().filter(|(_, len)| *len > 0) {
+            // SAFETY: this part is ours, nothing refers to it, and what is kept does not overlap it.
+            let _ = unsafe { munmap(start.as_ptr().cast(), len) };
+        }
+        Self { base, len }
     }
 
     /// The start, aligned to a page.
@@ -64,5 +80,36 @@ impl Drop for Mapping {
     }
 }
 
+fn map(len: usize) -> io::Result<NonNull<u8>> {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a fresh anonymous mapping at an address the kernel chooses aliases nothing.
+    let base =
+        unsafe { mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)? };
+    Ok(NonNull::new(base.cast()).expect("mmap never returns null"))
+}
+
 /// Below this huge pages only waste memory.
 const HUGE_PAGE: usize = 2 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_huge_page_belongs_to_two_mappings() {
+        let mappings: Vec<Mapping> =
+            [HUGE_PAGE, 5_000_000, HUGE_PAGE + 1].map(|len| Mapping::new(len).unwrap()).into();
+        for (mapping, wanted) in mappings.iter().zip([1, 3, 2]) {
+            let addresses = mapping.addresses();
+            assert!(
+                addresses.start % HUGE_PAGE == 0 && addresses.len() == wanted * HUGE_PAGE,
+                "{addresses:?}"
+            );
+            // SAFETY: the only references into it, one after the other.
+            unsafe {
+                mapping.slice_mut(0, 1)[0] = 1;
+                mapping.slice_mut(addresses.len() - 1, 1)[0] = 1;
+            }
+        }
+    }
+}
