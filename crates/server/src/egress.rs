@@ -73,7 +73,12 @@ impl Egress {
     /// Waits until links are worth another look; for ever where there are no marks. Nothing is lost when the future
     /// is dropped.
     pub(crate) async fn next_look(&self) {
-        if self.marks.is_empty() { std::future::pending().await } else { sleep_until(self.next_look).await }
+        if self.is_at_rest() { std::future::pending().await } else { sleep_until(self.next_look).await }
+    }
+
+    /// Whether there is nothing to look for: no marks, and no lane that has one still.
+    fn is_at_rest(&self) -> bool {
+        self.marks.is_empty() && self.lanes.iter().all(|mark| *mark == Mark::None)
     }
 
     /// Looks at the links, and gives every lane whose mark has changed the new one by `tell`, which says whether the lane took it; otherwise
@@ -205,6 +210,12 @@ mod tests {
             });
         }
         assert_eq!(told, [(0, 7), (1, 7), (0, 7)]);
+
+        egress.set_marks(&Marks::new());
+        egress.follow(&layout, |lane, _| lane != 0);
+        assert!(!egress.is_at_rest(), "lane 0 still has its mark");
+        egress.follow(&layout, |_, _| true);
+        assert!(egress.is_at_rest());
     }
 
     #[test]
