@@ -35,6 +35,8 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links) {
         if pass.send_out(lane::time::now()) == Sent::Blocked {
             // An error shows again, and is counted, at the next send.
             let _ = pass.shared.socket.writable().await;
+            // What it refused goes out now, whether or not anything else happens.
+            pass.shared.kick();
         }
         pass.publish();
     }

@@ -86,3 +86,6 @@ impl Endpoint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

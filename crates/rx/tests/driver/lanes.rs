@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::UdpSocket as StdSocket;
 use std::time::Duration;
 
-use lane::socket::reuseport::{Steering, owner_lane};
+use lane::socket::reuseport::{SteeredSilo, Steering, owner_lane};
 use rx::driver::Anonymous;
 
 use super::two_lanes::TwoLanes;
@@ -14,11 +14,9 @@ fn two_lanes() -> Option<TwoLanes> {
     TwoLanes::start(Steering::single_silo(2).unwrap(), config(), |driver| driver.serve(SERVICE, echo))
 }
 
-#[test]
-fn packets_that_land_on_another_lane_are_handed_to_their_owner() {
-    let Some(server) = two_lanes() else { return };
-    let address = server.address;
-    // Bursts of several connections share a coalesced buffer, which the kernel steers by its first packet.
+/// Makes 160 calls on eight connections, whose ids lead to both lanes. Bursts of several connections share a coalesced
+/// buffer, which the kernel steers by its first packet.
+fn call_in_mixed_bursts(address: std::net::SocketAddr) {
     run(async move {
         let client = bind(config());
         let connections: Vec<_> =
@@ -45,12 +43,31 @@ fn packets_that_land_on_another_lane_are_handed_to_their_owner() {
             }
         }
     });
+}
+
+#[test]
+fn packets_that_land_on_another_lane_are_handed_to_their_owner() {
+    let Some(server) = two_lanes() else { return };
+    call_in_mixed_bursts(server.address);
     let [zero, one] = &server.counters[..] else { panic!("two lanes") };
     assert_eq!(server.sum(|lane| lane.calls_accepted.get()), 160);
     assert_eq!((zero.connections_made.get(), one.connections_made.get()), (4, 4), "each served by its owner");
     assert_eq!(server.sum(|lane| lane.handed_over.get()), server.sum(|lane| lane.handed_in.get()));
     assert!(server.sum(|lane| lane.handed_over.get()) > 0, "mixed bursts make strays");
     assert_eq!(server.sum(|lane| lane.handover_full.get()), 0);
+}
+
+#[test]
+fn connection_is_served_by_the_silo_that_took_it_up_whichever_gets_its_packets() {
+    let silo = |n: usize| SteeredSilo { ifindexes: Vec::new(), lanes: n..n + 1 };
+    let silos = Steering::new(vec![silo(0), silo(1)]).unwrap();
+    let Some(server) = TwoLanes::start(silos, config(), |driver| driver.serve(SERVICE, echo)) else { return };
+    call_in_mixed_bursts(server.address);
+    assert_eq!(server.sum(|lane| lane.calls_accepted.get()), 160);
+    assert_eq!(server.sum(|lane| lane.connections_made.get()), 8, "one owner for each");
+    assert_eq!(server.sum(|lane| lane.handed_across.get()), server.sum(|lane| lane.handed_in.get()));
+    let lost = |lane: &rx::driver::RxCounters| lane.handover_full.get() + lane.handover_lost.get();
+    assert_eq!(server.sum(lost), 0);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rx::driver::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
 use rx::perf::{self, Outbound, Reply, Request, Work};
 
 mod lanes;
+mod moving;
 mod path_mtu;
 mod two_lanes;
 

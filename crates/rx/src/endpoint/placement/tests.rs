@@ -1,0 +1,221 @@
+use std::time::{Duration, Instant};
+
+use lane::socket::reuseport::{LaneConnectionIds, SteeredSilo, Steering, silo_lane};
+
+use super::*;
+use crate::endpoint::Service;
+use crate::header::flags;
+use crate::tests::{ECHO, data_packet, packet, small_config};
+
+const EPOCH: u32 = 0x8765_4321;
+
+/// Lanes 0 and 1 of one silo, 2 and 3 of another.
+struct Lanes {
+    now: Instant,
+    roster: Arc<Roster>,
+    endpoints: Vec<Endpoint>,
+}
+
+impl Lanes {
+    fn new() -> Self {
+        let silo = |lanes| SteeredSilo { ifindexes: Vec::new(), lanes };
+        let steering = Steering::new(vec![silo(0..2), silo(2..4)]).unwrap();
+        let (now, roster) = (Instant::now(), Arc::new(Roster::of(&steering)));
+        let endpoint = |lane: u8| {
+            let config = crate::EndpointConfig { unproved_max: 50, ..small_config() };
+            let mut endpoint = Endpoint::new(now, config, [lane; 32]);
+            endpoint.add_service(ECHO, Service::default());
+            endpoint.join(Arc::clone(&roster), lane.into());
+            endpoint
+        };
+        Self { now, endpoints: (0..4).map(endpoint).collect(), roster }
+    }
+
+    /// A datagram comes to a lane; where it has to go instead, if not taken.
+    fn arrive(&mut self, lane: usize, arrival: Arrival, from: SocketAddr, datagram: &[u8]) -> Option<usize> {
+        let endpoint = &mut self.endpoints[lane];
+        let elsewhere = endpoint.owner_elsewhere(from, datagram, arrival);
+        if elsewhere.is_none() {
+            endpoint.handle_datagram(self.now, from, None, datagram);
+        }
+        elsewhere
+    }
+
+    fn steer(&mut self, lane: usize, datagram: &[u8]) -> Option<usize> {
+        self.arrive(lane, Arrival::Steered, client(1), datagram)
+    }
+
+    fn counts(&self) -> [usize; 4] {
+        std::array::from_fn(|lane| self.endpoints[lane].connection_count())
+    }
+
+    fn written_down(&self) -> usize {
+        self.roster.directory().expect("two silos have one").len()
+    }
+}
+
+fn client(n: u16) -> SocketAddr {
+    ([192, 0, 2, 7], n).into()
+}
+
+fn first_data(cid: u32) -> Vec<u8> {
+    data_packet(EPOCH, cid, 1, 1, 1, false)
+}
+
+/// A packet like `like` of another kind.
+fn of_kind(like: &[u8], kind: PacketType, flags: u8) -> Vec<u8> {
+    let (header, _) = Header::parse(like).unwrap();
+    packet(&Header { kind, flags, ..header }, &[0; 30])
+}
+
+#[test]
+fn lane_that_gets_the_first_packet_owns_the_connection_and_every_other_hands_over() {
+    let mut lanes = Lanes::new();
+    assert_eq!(lanes.steer(3, &first_data(8)), None);
+    for lane in 0..3 {
+        assert_eq!(lanes.steer(lane, &first_data(8)), Some(3), "the same packet on two lanes");
+        assert_eq!(lanes.steer(lane, &data_packet(EPOCH, 9, 1, 2, 2, false)), Some(3), "another channel");
+        let ack = of_kind(&first_data(8), PacketType::Ack, flags::CLIENT_INITIATED);
+        assert_eq!(lanes.steer(lane, &ack), Some(3));
+        let version_answer = of_kind(&first_data(8), PacketType::Version, 0);
+        assert_eq!(lanes.steer(lane, &version_answer), Some(3), "the proof of the address goes there too");
+    }
+    assert_eq!(lanes.arrive(3, Arrival::Handed, client(1), &data_packet(EPOCH, 8, 1, 2, 2, false)), None);
+    assert_eq!((lanes.counts(), lanes.written_down()), ([0, 0, 0, 1], 1));
+}
+
+#[test]
+fn packet_that_cannot_begin_a_connection_claims_none() {
+    let mut lanes = Lanes::new();
+    let ack = of_kind(&first_data(8), PacketType::Ack, flags::CLIENT_INITIATED);
+    assert_eq!(lanes.steer(0, &ack), None);
+    assert_eq!(lanes.steer(0, &data_packet(EPOCH, 8, 1, 500, 1, false)), None, "far into a stream");
+    let mut unknown_service = first_data(8);
+    unknown_service[26..28].copy_from_slice(&999u16.to_be_bytes());
+    assert_eq!(lanes.steer(0, &unknown_service), None);
+    assert_eq!((lanes.counts(), lanes.written_down()), ([0; 4], 0));
+    assert_eq!(lanes.endpoints[0].stats().unknown_services, 1);
+    assert_eq!(lanes.steer(2, &first_data(8)), None, "free for the lane that gets a true beginning");
+    assert_eq!(lanes.counts(), [0, 0, 1, 0]);
+}
+
+#[test]
+fn questions_are_answered_where_they_come() {
+    let mut lanes = Lanes::new();
+    for kind in [PacketType::Version, PacketType::Debug] {
+        let question = of_kind(&first_data(8), kind, flags::CLIENT_INITIATED);
+        assert!((0..4).all(|lane| lanes.steer(lane, &question).is_none()));
+    }
+}
+
+#[test]
+fn new_connection_behind_others_in_a_buffer_goes_where_its_next_packets_will() {
+    let mut lanes = Lanes::new();
+    for cid in (0..40).map(|n| n << 2) {
+        let steered = silo_lane(EPOCH, cid, &(2..4), 4);
+        let elsewhere = lanes.arrive(2, Arrival::Coalesced, client(1), &first_data(cid));
+        assert_eq!(elsewhere, (steered != 2).then_some(steered));
+        if elsewhere.is_some() {
+            assert_eq!(lanes.arrive(steered, Arrival::Handed, client(1), &first_data(cid)), None);
+        }
+    }
+    let counts = lanes.counts();
+    assert!(counts[2] > 0 && counts[3] > 0 && counts[2] + counts[3] == 40, "{counts:?}");
+    assert_eq!(lanes.arrive(3, Arrival::Handed, client(1), &first_data(1000)), None);
+    assert_eq!(
+        lanes.arrive(2, Arrival::Coalesced, client(1), &first_data(1000)),
+        Some(3),
+        "a known one to its owner"
+    );
+}
+
+#[test]
+fn connection_that_ended_may_begin_again_anywhere() {
+    let mut lanes = Lanes::new();
+    assert_eq!(lanes.steer(1, &first_data(8)), None);
+    let endpoint = &mut lanes.endpoints[1];
+    // Its call dies first, then it is reaped.
+    while endpoint.connection_count() > 0 {
+        lanes.now += Duration::from_secs(1000);
+        endpoint.handle_timeout(lanes.now);
+        while let Some(transmit) = endpoint.poll_transmit(lanes.now) {
+            endpoint.transmit_done(transmit);
+        }
+    }
+    assert_eq!((lanes.counts(), lanes.written_down()), ([0; 4], 0));
+    assert_eq!(
+        lanes.arrive(1, Arrival::Handed, client(1), &first_data(8)),
+        None,
+        "a packet that was on its way"
+    );
+    assert_eq!(lanes.counts(), [0, 1, 0, 0]);
+}
+
+#[test]
+fn flood_of_spoofed_connections_leaves_no_more_entries_than_connections() {
+    let mut lanes = Lanes::new();
+    for n in 0..5000u32 {
+        let lane = n as usize % 4;
+        lanes.arrive(lane, Arrival::Steered, client(n as u16), &first_data(n << 2));
+    }
+    assert_eq!(lanes.counts(), [50; 4]);
+    assert_eq!(lanes.written_down(), 200);
+}
+
+#[test]
+fn connections_of_a_lane_that_left_are_taken_up_by_others() {
+    let mut lanes = Lanes::new();
+    assert_eq!(lanes.steer(3, &first_data(8)), None);
+    lanes.roster.leave(3);
+    assert_eq!(lanes.steer(0, &first_data(8)), None);
+    for cid in (0..40).map(|n| 1000 + (n << 2)) {
+        assert_eq!(
+            lanes.arrive(2, Arrival::Coalesced, client(1), &first_data(cid)),
+            None,
+            "lane 2 stands in for 3"
+        );
+    }
+    assert_eq!(lanes.counts()[..3], [1, 0, 40]);
+}
+
+#[test]
+fn answers_on_connections_opened_here_go_by_their_ids_alone() {
+    let mut lanes = Lanes::new();
+    for lane in 0..4 {
+        let cid = LaneConnectionIds::new(EPOCH, lane, 4, 7).next_id();
+        let answer = of_kind(&first_data(cid), PacketType::Data, 0);
+        for at in 0..4 {
+            assert_eq!(lanes.steer(at, &answer), (at != lane).then_some(lane));
+        }
+    }
+    assert_eq!(lanes.written_down(), 0);
+}
+
+#[test]
+fn where_the_address_counts_two_clients_with_one_id_are_two_connections() {
+    let mut lanes = Lanes::new();
+    let old_epoch = data_packet(EPOCH & !(1 << 31), 8, 1, 1, 1, false);
+    assert_eq!(lanes.arrive(0, Arrival::Steered, client(1), &old_epoch), None);
+    assert_eq!(lanes.arrive(3, Arrival::Steered, client(2), &old_epoch), None);
+    assert_eq!(lanes.arrive(3, Arrival::Steered, client(1), &old_epoch), Some(0));
+    assert_eq!((lanes.counts(), lanes.written_down()), ([1, 0, 0, 1], 2));
+}
+
+#[test]
+fn lanes_of_one_silo_write_nothing_down() {
+    let roster = Arc::new(Roster::one_silo(3));
+    let mut endpoint = Endpoint::new(Instant::now(), small_config(), [9; 32]);
+    endpoint.join(Arc::clone(&roster), 1);
+    assert!(roster.directory().is_none());
+    for cid in (0..30).map(|n| n << 2) {
+        let owner = lane::socket::reuseport::owner_lane(EPOCH, cid, 3);
+        let elsewhere = endpoint.owner_elsewhere(client(1), &first_data(cid), Arrival::Steered);
+        assert_eq!(elsewhere, (owner != 1).then_some(owner));
+        assert_eq!(endpoint.owner_elsewhere(client(1), &first_data(cid), Arrival::Handed), None);
+    }
+    roster.leave(2);
+    let strays = (0..30)
+        .map(|n| n << 2)
+        .filter_map(|cid| endpoint.owner_elsewhere(client(1), &first_data(cid), Arrival::Steered));
+    assert!(strays.collect::<Vec<_>>().iter().all(|&lane| lane == 0), "lane 0 stands in for lane 2");
+}
