@@ -112,8 +112,8 @@ fn http_is_served_on(
     Ok(())
 }
 
-/// Packets land on the card's node; the owner of an Rx connection may be a lane of the other one, which gets them
-/// handed over (docs/rx.md), so the share is shown and not asserted.
+/// An Rx connection is owned by a lane of the node of the card that it came in by (docs/rx.md), and none of its packets
+/// is handed to the other node.
 fn rx_is_served(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
     let mut server = guest.linerate();
     server.args(["bench", "rx-server", "--listen", "0.0.0.0:7009", "--admin", "127.0.0.1:8091"]);
@@ -142,11 +142,11 @@ fn rx_is_served(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
         let after = Scrape::of(admin)?;
         let growth = Growth { before: &before, after: &after, counter: RX_CALLS, label: "" };
         let (here, all) = growth.on(client.node)?;
-        guest.figure(
-            &format!("Rx calls by n{node}: on node {node}", node = client.node),
-            100.0 * here / all,
-            "%",
-        )?;
+        let what = format!("Rx calls by n{node}: on node {node}", node = client.node);
+        guest.figure(&what, 100.0 * here / all, "%")?;
+        ensure!(all > 0.0 && here == all, "{what}: {here} of {all}");
+        let across = after.grown(&before, RX_HANDED_OVER, &["to=\"other_silo\""])?;
+        ensure!(across == 0.0, "{across} packets by n{} were handed to the other node", client.node);
     }
     Ok(())
 }
@@ -211,6 +211,7 @@ fn lie_about(card: &str, node: u32) -> anyhow::Result<()> {
 
 const CONNECTIONS: usize = 40;
 const RX_CALLS: &str = "linerate_rx_calls_accepted";
+const RX_HANDED_OVER: &str = "linerate_rx_handed_over";
 const ACCEPTED: &str = "linerate_http_connections_accepted";
 const CONFIG: &str = r#"
 [[volume]]
