@@ -10,7 +10,23 @@ pub(super) fn all(tree: &Tree, topology: &Topology, network: &Network) -> Vec<Fi
     let nics =
         topology.nics.iter().filter(|nic| nic.up && nic.kind == NicKind::Stacked && nic.node.is_none());
     let bonds = nics.filter_map(|nic| Some(Bond { nic, mode: mode(tree, nic)?, topology }));
-    bonds.flat_map(|bond| bond.findings(tree, network)).collect()
+    let mut findings: Vec<Finding> = bonds.flat_map(|bond| bond.findings(tree, network)).collect();
+    if !findings.is_empty() {
+        findings.push(marks(network));
+    }
+    findings
+}
+
+/// This process stands for the server: a service may have fewer rights than the shell that asks.
+fn marks(network: &Network) -> Finding {
+    let found = if network.may_mark { "allowed" } else { "refused" };
+    let advice = "the server needs CAP_NET_ADMIN to mark what it sends by a bond's NICs: AmbientCapabilities=CAP_NET_ADMIN \
+                  in the service file, --cap-add NET_ADMIN for docker";
+    Finding::new(Area::Network, "packet marks", found, "allowed").unless(
+        network.may_mark,
+        Verdict::Warn,
+        advice,
+    )
 }
 
 struct Bond<'a> {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::IpAddr;
 
 use crate::netlink::{Attributes, NLM_F_DUMP, Netlink, u32_of};
+use crate::socket::options::can_mark;
 use crate::topology::{Napi, napis};
 
 /// The network of a machine at one moment.
@@ -22,6 +23,8 @@ pub struct Network {
     pub qdiscs: Vec<Qdisc>,
     /// Filters that send marked packets out by another interface.
     pub redirects: Vec<Redirect>,
+    /// Whether this process may mark packets.
+    pub may_mark: bool,
 }
 
 /// An address of an interface.
@@ -82,7 +85,8 @@ pub struct Redirect {
 impl Network {
     /// That of this network namespace. What the kernel does not tell is left empty.
     pub fn of_this_machine() -> Self {
-        let mut network = Self { napis: napis().unwrap_or_default(), ..Self::default() };
+        let may_mark = can_mark().is_ok();
+        let mut network = Self { napis: napis().unwrap_or_default(), may_mark, ..Self::default() };
         // Some sandboxes forbid netlink; then there is nothing to say about the network.
         let _ = network.ask();
         network

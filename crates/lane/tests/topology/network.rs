@@ -102,6 +102,15 @@ fn what_tells_a_connections_nic_behind_a_bond_is_said() {
 }
 
 #[test]
+fn right_to_mark_is_asked_for_where_a_bond_needs_it() {
+    let machine = bonded("balance-xor 2\n");
+    let refused = finding(&machine, &Network::default(), "packet marks");
+    assert!(refused.advice.unwrap().contains("CAP_NET_ADMIN"));
+    let allowed = Network { may_mark: true, ..Network::default() };
+    assert_eq!(finding(&machine, &allowed, "packet marks").verdict, Verdict::Good);
+}
+
+#[test]
 fn bond_of_one_nodes_nics_needs_nothing() {
     let machine = Machine::new(&format!("{TWO_NODES}\n stacked bond0 index=4 lower=eth0"));
     machine.write("sys/class/net/bond0/bonding/mode", "balance-xor 2\n");
