@@ -14,6 +14,7 @@ use rx::driver::{Anonymous, CallError, Connection, Driver, DriverConfig};
 use rx::perf::{Outbound, Plan, Reply, Request, SERVICE, Work};
 use serde::Serialize;
 
+use super::start::StartLine;
 use crate::latency::{Latencies, Percentiles};
 
 /// What to do.
@@ -49,6 +50,9 @@ pub struct Progress {
 pub struct Report {
     /// Connections.
     pub connections: usize,
+    /// Seconds before that: a first call made alone, every lane's packet buffers, and a small call on every
+    /// connection, so that it stands.
+    pub startup_seconds: f64,
     /// Seconds from the first call to the last.
     pub seconds: f64,
     /// Calls that ended well.
@@ -107,17 +111,21 @@ pub enum CallFailure {
 /// # Errors
 /// [`LoadError`]; failures after the first call are counted in the report instead.
 pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Result<Report, LoadError> {
+    let started = Instant::now();
     let plan = options.work.plan()?;
     first(options, plan)?;
     let lanes = layout.lane_count();
     let results = Arc::new(Mutex::new(Vec::new()));
     let (shared, sink, progress) = (options.clone(), Arc::clone(&results), Arc::clone(progress));
+    let line = StartLine::new(lanes);
+    let common = Arc::clone(&line);
     let runtime = Runtime::start(layout, RuntimeOptions::default(), move |spec| {
         // The first lanes take the connections that do not share out evenly.
         let mine = shared.connections / lanes + usize::from(spec.id < shared.connections % lanes);
         let (options, progress, sink) = (shared.clone(), Arc::clone(&progress), Arc::clone(&sink));
+        let line = Arc::clone(&common);
         async move {
-            let tally = run_lane(options, plan, progress, mine).await;
+            let tally = run_lane(options, plan, progress, mine, &line).await;
             sink.lock().expect("no lane panics while it reports").push(tally);
         }
     })?;
@@ -126,7 +134,8 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
     for tally in results.lock().expect("all lanes have ended").drain(..) {
         total.merge(tally?);
     }
-    Ok(total.report(options, plan))
+    let startup = line.began().map_or_else(|| started.elapsed(), |began| began - started);
+    Ok(total.report(options, plan, startup))
 }
 
 /// One call, to fail early and clearly.
@@ -165,41 +174,71 @@ async fn run_lane(
     plan: Plan,
     progress: Arc<Progress>,
     connections: usize,
+    line: &Arc<StartLine>,
 ) -> Result<Tally, LoadError> {
+    let arrival = line.arrival();
     let driver = bind(&options)?;
-    let began = lane::time::now();
+    let tally = Rc::new(RefCell::new(Tally::default()));
+    let connections = connect(&driver, options.server, connections, &tally).await?;
+    drop(arrival);
+    let began = line.wait().await;
+    let sent_again = |driver: &Driver| {
+        let endpoint = driver.endpoint();
+        (endpoint.stats().resends, endpoint.stats().resends_spurious)
+    };
+    let (resends, spurious) = sent_again(&driver);
     let end = began + options.duration;
-    let (options, tally) = (Rc::new(options), Rc::new(RefCell::new(Tally::default())));
+    let load = Rc::new(LaneLoad { options, plan, progress, tally });
     let mut tasks = Vec::new();
-    for _ in 0..connections {
-        let connection = driver
-            .connect(options.server, SERVICE, &Anonymous)
-            .map_err(|full| LoadError::First(options.server, full.into()))?;
-        for _ in 0..options.calls {
-            let lane = LaneLoad {
-                options: Rc::clone(&options),
-                plan,
-                progress: Arc::clone(&progress),
-                tally: Rc::clone(&tally),
-            };
-            let connection = connection.clone();
-            tasks.push(lane::spawn(async move { lane.calls(&connection, end).await }));
+    for connection in connections {
+        for _ in 0..load.options.calls {
+            let (load, connection) = (Rc::clone(&load), connection.clone());
+            tasks.push(lane::spawn(async move { load.calls(&connection, end).await }));
         }
     }
     for task in tasks {
         task.await;
     }
-    let mut tally = tally.take();
+    let mut tally = load.tally.take();
     tally.elapsed = lane::time::now() - began;
-    let endpoint = driver.endpoint();
-    tally.resends = endpoint.stats().resends;
-    tally.resends_spurious = endpoint.stats().resends_spurious;
+    let (resends_after, spurious_after) = sent_again(&driver);
+    tally.resends = resends_after - resends;
+    tally.resends_spurious = spurious_after - spurious;
     Ok(tally)
+}
+
+/// Opens connections and lets each make a call as small as can be: the server knows it then, and has its client's
+/// address proved. One that fails is counted, and tried again by the load.
+async fn connect(
+    driver: &Driver,
+    server: SocketAddr,
+    connections: usize,
+    tally: &Rc<RefCell<Tally>>,
+) -> Result<Vec<Connection>, LoadError> {
+    let plan = SMALL_WORK.plan()?;
+    let mut all = Vec::with_capacity(connections);
+    let mut tasks = Vec::with_capacity(connections);
+    for _ in 0..connections {
+        let connection = driver
+            .connect(server, SERVICE, &Anonymous)
+            .map_err(|full| LoadError::First(server, full.into()))?;
+        all.push(connection.clone());
+        let tally = Rc::clone(tally);
+        tasks.push(lane::spawn(async move {
+            if let Err(failure) = call(&connection, &SMALL_WORK, plan).await {
+                tally.borrow_mut().count_error(&failure);
+            }
+        }));
+    }
+    for task in tasks {
+        task.await;
+    }
+    Ok(all)
 }
 
 /// What the calls of one lane share.
 struct LaneLoad {
-    options: Rc<Options>,
+    options: Options,
     plan: Plan,
     progress: Arc<Progress>,
     tally: Rc<RefCell<Tally>>,
@@ -224,7 +263,7 @@ impl LaneLoad {
                 }
                 Err(failure) => {
                     self.progress.errors.fetch_add(1, Ordering::Relaxed);
-                    *self.tally.borrow_mut().errors.entry(failure.to_string()).or_default() += 1;
+                    self.tally.borrow_mut().count_error(&failure);
                     // A server that is down must not be hammered.
                     lane::time::sleep(RETRY_DELAY).await;
                 }
@@ -255,6 +294,10 @@ async fn call(connection: &Connection, work: &Work, plan: Plan) -> Result<(), Ca
 }
 
 impl Tally {
+    fn count_error(&mut self, failure: &CallFailure) {
+        *self.errors.entry(failure.to_string()).or_default() += 1;
+    }
+
     fn merge(&mut self, other: Self) {
         self.calls += other.calls;
         for (reason, count) in other.errors {
@@ -266,11 +309,12 @@ impl Tally {
         self.elapsed = self.elapsed.max(other.elapsed);
     }
 
-    fn report(self, options: &Options, plan: Plan) -> Report {
+    fn report(self, options: &Options, plan: Plan, startup: Duration) -> Report {
         let seconds = self.elapsed.as_secs_f64().max(1e-6);
         let (bytes_sent, bytes_received) = (self.calls * plan.from_client, self.calls * plan.to_client);
         Report {
             connections: options.connections,
+            startup_seconds: startup.as_secs_f64(),
             seconds,
             calls: self.calls,
             calls_per_second: self.calls as f64 / seconds,
@@ -286,3 +330,5 @@ impl Tally {
 }
 
 const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// What a connection's first call does.
+const SMALL_WORK: Work = Work::Rpc { send: 1, receive: 1 };

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// Threads: lanes to run the clients on; without it, one for each core
     #[arg(short, long, visible_alias = "lanes")]
     threads: Option<u32>,
-    /// How long, in seconds
+    /// How long, in seconds, from when all connections stand
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     seconds: u32,
     #[command(flatten)]

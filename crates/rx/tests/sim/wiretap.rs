@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::ops::Sub;
 
-use rx::header::{Header, PacketType};
+use rx::header::{HEADER_LEN, Header, PacketType, flags};
+use rx::jumbo::{JUMBO_PAYLOAD, SubPackets};
 
 /// Watches every datagram sent and knows which of them the network let through.
 #[derive(Debug, Default)]
@@ -48,15 +49,24 @@ impl Sub for Counts {
 }
 
 impl Wiretap {
-    /// A datagram has been sent; `arrives` tells whether the network will deliver it.
+    /// A datagram has been sent; `arrives` tells whether the network will deliver it. The parts of a jumbogram
+    /// share its fate and count one by one.
     pub(crate) fn observe(&mut self, datagram: &[u8], arrives: bool) {
-        let (header, _) = Header::parse(datagram).expect("a node sent something that is not an Rx packet");
+        let (header, payload) =
+            Header::parse(datagram).expect("a node sent something that is not an Rx packet");
         if header.kind != PacketType::Data {
             self.counts.control_sent += 1;
             return;
         }
+        for part in SubPackets::new(header, payload) {
+            let (part, _) = part.expect("a node sent a jumbogram that lies about its parts");
+            self.observe_data(&part, arrives);
+        }
+    }
+
+    fn observe_data(&mut self, header: &Header, arrives: bool) {
         let from_client = header.from_client();
-        let Header { epoch, cid, call, seq, .. } = header;
+        let Header { epoch, cid, call, seq, .. } = *header;
         self.counts.data_sent += 1;
         let key = Key { epoch, cid, call, seq, from_client };
         match self.packets.get_mut(&key) {
@@ -70,4 +80,42 @@ impl Wiretap {
             }
         }
     }
+}
+
+/// A DATA datagram of packets from `first` on, as a jumbogram if there are several.
+fn data_datagram(first: u32, packets: u32) -> Vec<u8> {
+    let header = Header {
+        epoch: 1,
+        cid: 4,
+        call: 1,
+        seq: first,
+        serial: first,
+        kind: PacketType::Data,
+        flags: if packets > 1 { flags::JUMBO } else { 0 },
+        user_status: 0,
+        security: 0,
+        checksum: 0,
+        service: 7,
+    };
+    let mut datagram = vec![0; HEADER_LEN];
+    header.encode(datagram.first_chunk_mut().expect("room for a header"));
+    for left in (0..packets).rev() {
+        datagram.extend_from_slice(&[0; JUMBO_PAYLOAD]);
+        if left > 0 {
+            datagram.extend_from_slice(&[if left > 1 { flags::JUMBO } else { 0 }, 0, 0, 0]);
+        }
+    }
+    datagram
+}
+
+#[test]
+fn parts_of_a_jumbogram_are_witnessed_one_by_one() {
+    let mut wiretap = Wiretap::default();
+    wiretap.observe(&data_datagram(1, 3), false);
+    wiretap.observe(&data_datagram(4, 2), true);
+    assert_eq!(wiretap.counts, Counts { data_sent: 5, ..Counts::default() });
+    wiretap.observe(&data_datagram(2, 1), true);
+    assert_eq!((wiretap.counts.resent, wiretap.counts.spurious), (1, 0), "the jumbogram with it was lost");
+    wiretap.observe(&data_datagram(3, 3), true);
+    assert_eq!(wiretap.counts, Counts { data_sent: 9, resent: 4, spurious: 2, control_sent: 0 });
 }

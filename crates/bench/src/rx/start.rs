@@ -1,0 +1,70 @@
+//! Where the lanes of a load wait for one another, so that all of them measure the same stretch of time.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// Opens once every lane has arrived; then is when the clock starts.
+#[derive(Debug)]
+pub(super) struct StartLine {
+    missing: AtomicUsize,
+    began: OnceLock<Instant>,
+}
+
+/// A lane on its way; it arrives when this is dropped, so that one that fails holds nobody up.
+#[derive(Debug)]
+pub(super) struct Arrival(Arc<StartLine>);
+
+impl StartLine {
+    /// A line for so many lanes, at least one.
+    pub(super) fn new(lanes: usize) -> Arc<Self> {
+        Arc::new(Self { missing: AtomicUsize::new(lanes), began: OnceLock::new() })
+    }
+
+    /// To be asked for once by each lane.
+    pub(super) fn arrival(self: &Arc<Self>) -> Arrival {
+        Arrival(Arc::clone(self))
+    }
+
+    /// Waits for the other lanes and says when the last one came.
+    pub(super) async fn wait(&self) -> Instant {
+        loop {
+            if let Some(began) = self.began() {
+                return began;
+            }
+            lane::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// When the last lane came, if all have.
+    pub(super) fn began(&self) -> Option<Instant> {
+        self.began.get().copied()
+    }
+}
+
+impl Drop for Arrival {
+    fn drop(&mut self) {
+        if self.0.missing.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.began.get_or_init(Instant::now);
+        }
+    }
+}
+
+/// Short beside the seconds that a load runs.
+const LOOK_INTERVAL: Duration = Duration::from_micros(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_starts_with_the_last_lane_even_if_it_failed() {
+        let line = StartLine::new(2);
+        let (first, second) = (line.arrival(), line.arrival());
+        drop(first);
+        assert_eq!(line.began(), None);
+        let failed: Result<(), Arrival> = Err(second);
+        drop(failed);
+        assert!(line.began().is_some());
+    }
+}
