@@ -57,6 +57,7 @@ fn load_of_every_mode_ends_without_errors() {
         assert_eq!(report["bytes_received"], calls * received);
         assert_eq!(report["errors"], serde_json::json!({}));
         assert!(report["latency"]["p50_us"].as_u64().unwrap() > 0);
+        assert!(report["startup_seconds"].as_f64() > Some(0.0) && report["seconds"].as_f64() > Some(0.9));
     }
 }
 
