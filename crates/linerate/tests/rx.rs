@@ -1,5 +1,6 @@
 //! interop: the rxperf service, the load generator and `linerate rxdebug` as programs.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
@@ -80,6 +81,31 @@ fn rxdebug_tells_version_packets_connections_and_peers() {
     let text = linerate().args(["rxdebug", "127.0.0.1", server.port(), "-a", "-p"]).output().unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.contains("4 connections") && text.contains("peers") && text.contains("of 2000"), "{text}");
+}
+
+#[test]
+fn rxdebug_tells_of_all_lanes_of_a_server() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        eprintln!("skipped: one CPU has no two lanes");
+        return;
+    }
+    let server = Server::start(&["--lanes", "2", "--packets", "2000"]);
+    let load =
+        json(linerate().args(["bench", "rx", &server.address, "--json", "-s", "1", "-c", "150", "-t", "1"]));
+    let mut command = linerate();
+    command.args(["rxdebug", "127.0.0.1", server.port(), "--json", "--all", "--peers", "--rxstats"]);
+    let found = json(&mut command);
+    assert_eq!(found["stats"]["packets"], 4000);
+    let connections = found["connections"].as_array().unwrap();
+    let ids: BTreeSet<_> =
+        connections.iter().map(|known| (known["epoch"].as_u64(), known["cid"].as_u64())).collect();
+    assert_eq!((connections.len(), ids.len()), (151, 151), "one to try and those of the load, each once");
+    assert_eq!(found["counters"]["server_connections"], 151);
+    assert!(found["stats"]["calls_executed"].as_u64() > load["calls"].as_u64(), "{found}");
+    let peers = found["peers"].as_array().unwrap();
+    let ports: BTreeSet<_> = connections.iter().map(|known| known["port"].as_u64()).collect();
+    assert_eq!(peers.iter().map(|peer| peer["port"].as_u64()).collect::<BTreeSet<_>>(), ports);
+    assert_eq!(peers.len(), ports.len(), "each address once");
 }
 
 #[test]
