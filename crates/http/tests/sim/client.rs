@@ -4,9 +4,12 @@ use std::io::{self, IoSlice};
 
 use lane::net::TcpStream;
 
+use crate::tls_client::TlsClient;
+
 /// A connection to the server.
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
+    tls: Option<Box<TlsClient>>,
     inbox: Vec<u8>,
 }
 
@@ -22,7 +25,9 @@ pub(crate) struct Response {
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The connection ended after this many bytes of it.
-    Closed(#[expect(dead_code, reason = "shown when a test fails")] usize),
+    Closed(usize),
+    /// A TLS connection ended without close_notify.
+    Cut,
     /// The connection was reset, or never was.
     Reset(#[expect(dead_code, reason = "shown when a test fails")] io::Error),
 }
@@ -30,11 +35,42 @@ pub(crate) enum Failure {
 impl Client {
     pub(crate) async fn connect(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address.parse().unwrap()).await?;
-        Ok(Self { stream, inbox: Vec::new() })
+        Ok(Self { stream, tls: None, inbox: Vec::new() })
+    }
+
+    /// Connects and shakes hands.
+    pub(crate) async fn connect_tls(address: &str, tls: TlsClient) -> io::Result<Self> {
+        let mut client = Self::connect(address).await?;
+        client.tls = Some(Box::new(tls));
+        while client.tls().is_handshaking() {
+            let bytes = client.tls().output();
+            client.send_raw(&bytes).await?;
+            if client.tls().is_handshaking() {
+                client.fill().await.map_err(|failure| io::Error::other(format!("{failure:?}")))?;
+            }
+        }
+        Ok(client)
+    }
+
+    /// The TLS session.
+    pub(crate) fn tls(&mut self) -> &mut TlsClient {
+        self.tls.as_mut().expect("a TLS client")
+    }
+
+    /// Sends plaintext on a TLS connection, and what waits before it.
+    pub(crate) async fn send_sealed(&mut self, plain: impl AsRef<[u8]>) -> io::Result<()> {
+        self.tls().write(plain.as_ref());
+        let bytes = self.tls().output();
+        self.send_raw(&bytes).await
     }
 
     pub(crate) async fn send(&self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
-        let mut rest = bytes.as_ref();
+        assert!(self.tls.is_none(), "plaintext on a TLS connection");
+        self.send_raw(bytes.as_ref()).await
+    }
+
+    async fn send_raw(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
         while !rest.is_empty() {
             match self.stream.try_send(&[IoSlice::new(rest)], false)? {
                 Some(sent) => rest = &rest[sent..],
@@ -46,7 +82,12 @@ impl Client {
 
     /// Sends a GET of `path` with these header lines, and takes the response.
     pub(crate) async fn get(&mut self, path: &str, lines: &str) -> Result<Response, Failure> {
-        self.send(request("GET", path, lines)).await.map_err(Failure::Reset)?;
+        let request = request("GET", path, lines);
+        match self.tls {
+            Some(_) => self.send_sealed(request).await,
+            None => self.send(request).await,
+        }
+        .map_err(Failure::Reset)?;
         self.response().await
     }
 
@@ -81,6 +122,15 @@ impl Client {
         Ok(response)
     }
 
+    /// Takes all that comes until the connection ends; gives how it ended, and the bytes.
+    pub(crate) async fn end(mut self) -> (Failure, Vec<u8>) {
+        loop {
+            if let Err(failure) = self.fill().await {
+                return (failure, self.inbox);
+            }
+        }
+    }
+
     /// Asserts that the server ends the connection without another byte.
     pub(crate) async fn expect_end(mut self) {
         match self.fill().await {
@@ -91,11 +141,19 @@ impl Client {
 
     async fn fill(&mut self) -> Result<(), Failure> {
         let bytes = self.stream.recv().await.map_err(Failure::Reset)?;
-        if bytes.is_empty() {
-            return Err(Failure::Closed(self.inbox.len()));
+        let Some(tls) = &mut self.tls else {
+            if bytes.is_empty() {
+                return Err(Failure::Closed(self.inbox.len()));
+            }
+            self.inbox.extend_from_slice(&bytes);
+            return Ok(());
+        };
+        tls.read(&bytes, &mut self.inbox);
+        match (bytes.is_empty(), tls.peer_has_closed()) {
+            (false, _) => Ok(()),
+            (true, true) => Err(Failure::Closed(self.inbox.len())),
+            (true, false) => Err(Failure::Cut),
         }
-        self.inbox.extend_from_slice(&bytes);
-        Ok(())
     }
 }
 

@@ -4,10 +4,13 @@
 mod client;
 mod connections;
 mod content;
+#[path = "../../src/tls/tests/fake_kernel.rs"]
+mod fake_kernel;
 mod hostile;
-mod rates;
+mod kernel_tls;
 mod server;
 mod shutdown;
+mod tls_client;
 
 /// Seeds that each rule is tried with.
 const SEEDS: u64 = 200;

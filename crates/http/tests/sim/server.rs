@@ -2,15 +2,16 @@
 
 use std::cell::RefCell;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::limits::Limits;
-use http::service::{HttpCounters, Mount, RateShare, Role, Service, Site};
-use http::tls::KtlsPolicy;
+use http::service::{HttpCounters, Mount, Role, Service, Site};
+use http::tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use lane::backend::ListenOptions;
 use lane::backend::sim::{Config, Host, World};
 use lane::net::TcpListener;
+use rustls::ServerConfig;
 use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
 
 /// Where the server listens.
@@ -22,8 +23,6 @@ pub(crate) struct Pair {
     pub(crate) server: Host,
     pub(crate) client: Host,
     pub(crate) counters: Arc<HttpCounters>,
-    /// What all connections together may send.
-    pub(crate) share: Arc<RateShare>,
     /// Weak: what a service owns must end on its lane.
     service: Rc<RefCell<Weak<Service>>>,
 }
@@ -31,6 +30,15 @@ pub(crate) struct Pair {
 impl Pair {
     /// Starts a server of these files with these limits.
     pub(crate) fn new(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])]) -> Self {
+        Self::with_role(seed, config, limits, files, Role::Plain)
+    }
+
+    /// The same over TLS, with kernel TLS where the world has it.
+    pub(crate) fn tls(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])]) -> Self {
+        Self::with_role(seed, config, limits, files, Role::Tls)
+    }
+
+    fn with_role(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])], role: Role) -> Self {
         let world = World::new(seed, config);
         let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
         server.fs().create_dir_all("/srv").unwrap();
@@ -41,19 +49,21 @@ impl Pair {
         world.run_for(Duration::from_secs(1));
         let counters = Arc::new(HttpCounters::default());
         let service: Rc<RefCell<Weak<Service>>> = Rc::default();
-        let share: Arc<RateShare> = Arc::default();
-        let (their_counters, their_share, slot) =
-            (Arc::clone(&counters), Arc::clone(&share), Rc::clone(&service));
+        let (their_counters, slot) = (Arc::clone(&counters), Rc::clone(&service));
         server.spawn(async move {
-            let mut site = site();
+            let cache = Cache::new(CacheOptions::default());
+            let spec = VolumeSpec::new("sim".parse().unwrap(), "/srv", VolumeOptions::default());
+            let volume = Volume::open(&cache, &spec).unwrap();
+            let mut site = Site::new(vec![Mount::new("/", volume, true)]);
             site.limits = limits;
-            let service = Service::new(site, their_counters, None, KtlsPolicy::Off, their_share, 1);
+            site.tls = (role == Role::Tls).then(|| Arc::clone(&TLS));
+            let service = Service::new(site, their_counters, None, KtlsPolicy::Auto, Arc::default(), 1);
             *slot.borrow_mut() = Rc::downgrade(&service);
             let listener = TcpListener::bind(ADDRESS.parse().unwrap(), &ListenOptions::default()).unwrap();
-            service.listen(listener, Role::Plain).await;
+            service.listen(listener, role).await;
         });
         world.run_for(Duration::from_millis(100));
-        Self { world, server, client, counters, share, service }
+        Self { world, server, client, counters, service }
     }
 
     /// The running service.
@@ -72,14 +82,6 @@ impl Pair {
     }
 }
 
-/// What the server serves; to be made on its lane.
-pub(crate) fn site() -> Site {
-    let cache = Cache::new(CacheOptions::default());
-    let spec = VolumeSpec::new("sim".parse().unwrap(), "/srv", VolumeOptions::default());
-    let volume = Volume::open(&cache, &spec).unwrap();
-    Site::new(vec![Mount::new("/", volume, true)])
-}
-
 /// Bytes that differ at every place and for every seed.
 pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -92,3 +94,9 @@ pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
         })
         .collect()
 }
+
+/// The certificate is made once and shared.
+static TLS: LazyLock<Arc<ServerConfig>> = LazyLock::new(|| {
+    let state = tempfile::tempdir().unwrap();
+    TlsConfig::new(state.path()).load(Arc::new(TicketKeys::new().unwrap())).unwrap().config
+});

@@ -1,80 +1,11 @@
-//! Kernel TLS with a stand-in for the kernel: it reads the same bytes that setsockopt gets and seals as
-//! Linux' software TLS does.
+//! Kernel TLS with a stand-in for the kernel.
 
-use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
-
+use super::fake_kernel::FakeKernel;
 use super::*;
 
-/// The sending half of a TLS_TX socket (Linux, tls_sw): one record per call of at most 16 KiB.
-struct FakeKernel {
-    key: LessSafeKey,
-    /// Salt and IV, the nonce's starting point.
-    iv: [u8; 12],
-    seq: u64,
-    tls12_gcm: bool,
-    tls13: bool,
-}
-
-impl FakeKernel {
-    fn set_tx(info: &CryptoInfo) -> Self {
-        let bytes = info.as_bytes();
-        let number = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
-        let (algorithm, key_len, iv_len) = match number(2) {
-            51 => (&AES_128_GCM, 16, 8),
-            52 => (&AES_256_GCM, 32, 8),
-            54 => (&CHACHA20_POLY1305, 32, 12),
-            other => panic!("cipher {other}"),
-        };
-        let (tail, rest) = bytes[4..].split_at(iv_len);
-        let (key, rest) = rest.split_at(key_len);
-        let (salt, seq) = rest.split_at(12 - iv_len);
-        let tls13 = number(0) == 0x0304;
-        Self {
-            key: LessSafeKey::new(UnboundKey::new(algorithm, key).unwrap()),
-            iv: [salt, tail].concat().try_into().unwrap(),
-            seq: u64::from_be_bytes(seq.try_into().unwrap()),
-            tls12_gcm: !tls13 && iv_len == 8,
-            tls13,
-        }
-    }
-
-    fn send(&mut self, content_type: u8, plain: &[u8]) -> Vec<u8> {
-        plain.chunks(PLAINTEXT_MAX).flat_map(|plain| self.record(content_type, plain)).collect()
-    }
-
-    fn record(&mut self, content_type: u8, plain: &[u8]) -> Vec<u8> {
-        let mut nonce = self.iv;
-        let mut text = plain.to_vec();
-        let mut explicit = Vec::new();
-        if self.tls12_gcm {
-            explicit = nonce[4..].to_vec();
-            let tail = u64::from_be_bytes(nonce[4..].try_into().unwrap()).wrapping_add(1);
-            self.iv[4..].copy_from_slice(&tail.to_be_bytes());
-        } else {
-            nonce[4..].iter_mut().zip(self.seq.to_be_bytes()).for_each(|(byte, seq)| *byte ^= seq);
-        }
-        if self.tls13 {
-            text.push(content_type);
-        }
-        let wire_type = if self.tls13 { 23 } else { content_type };
-        let wire_len = ((explicit.len() + text.len() + 16) as u16).to_be_bytes();
-        let header = [&[wire_type, 3, 3][..], &wire_len].concat();
-        let plain_len = (plain.len() as u16).to_be_bytes();
-        let aad = if self.tls13 {
-            header.clone()
-        } else {
-            [&self.seq.to_be_bytes()[..], &[content_type, 3, 3], &plain_len].concat()
-        };
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = self.key.seal_in_place_separate_tag(nonce, Aad::from(aad), &mut text).unwrap();
-        self.seq += 1;
-        [header, explicit, text, tag.as_ref().to_vec()].concat()
-    }
-}
-
 fn into_kernel(pair: &mut Pair, can_rekey: bool) -> FakeKernel {
-    let kernel =
-        FakeKernel::set_tx(&CryptoInfo::new(pair.server.kernel_tx_keys(0, can_rekey).unwrap()).unwrap());
+    let info = CryptoInfo::new(pair.server.kernel_tx_keys(0, can_rekey).unwrap()).unwrap();
+    let kernel = FakeKernel::set_tx(info.as_bytes());
     pair.server.use_kernel_tx(can_rekey);
     kernel
 }
@@ -85,7 +16,7 @@ fn send_control(pair: &mut Pair, kernel: &mut FakeKernel) {
         let bytes = kernel.send(control.record_type, &control.payload);
         pair.deliver_to_client(&bytes).unwrap();
         if let Some(info) = control.then_rekey {
-            *kernel = FakeKernel::set_tx(&info);
+            *kernel = FakeKernel::set_tx(info.as_bytes());
         }
     }
 }

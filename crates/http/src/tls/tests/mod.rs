@@ -3,6 +3,7 @@
 mod adversary;
 mod certificates;
 mod exchange;
+mod fake_kernel;
 mod fuzz;
 mod kernel;
 mod lifecycle;
