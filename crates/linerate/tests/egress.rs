@@ -12,7 +12,7 @@ mod support;
 /// As `ss` shows the server's end of a connection from `client`.
 fn socket_of(client: &TcpStream) -> String {
     let filter = format!("dst {}", client.local_addr().unwrap());
-    String::from_utf8(output(tool("ss", "iproute2").args(["-tneH", &filter]))).unwrap()
+    String::from_utf8(output(tool("ss", "iproute2").args(["-tnaeH", &filter]))).unwrap()
 }
 
 #[test]
@@ -46,6 +46,26 @@ fn open_connections_follow_marks_that_a_reload_brings_changes_and_takes() {
     }
     assert_eq!(server.counted("linerate_http_marks_failed", ""), 0);
     assert!(server.counted("linerate_http_connections_remarked", "") >= 3);
+}
+
+#[test]
+fn what_the_kernel_still_holds_of_a_closed_connection_has_no_mark() {
+    if let Err(problem) = can_mark() {
+        return eprintln!("skipped: this process may not mark packets: {problem}");
+    }
+    let body = support::patterned(400_000);
+    let site = Site::new(&[("f", &body)], "[server]\negress_marks = { lo = 17 }");
+    let server = site.start();
+    let mut client = TcpStream::connect(server.http[0]).unwrap();
+    write!(client, "GET /f HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+    // More than the window has room for, less than the server's end can hold: it closes with the rest unsent.
+    for marked in [true, false] {
+        support::wait_for("the server to close, and to let go", || {
+            let socket = socket_of(&client);
+            (socket.starts_with("FIN-WAIT-1") && socket.contains("fwmark:0x11") == marked).then_some(())
+        });
+    }
+    assert_eq!(raw::read_response(&mut client).body, body, "the rest arrives");
 }
 
 #[test]
