@@ -240,3 +240,6 @@ fn ipv4(address: SocketAddr) -> Ipv4Addr {
         IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED,
     }
 }
+
+#[cfg(test)]
+mod tests;

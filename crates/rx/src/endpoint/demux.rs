@@ -4,6 +4,7 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
+use lane::socket::reuseport::owner_lane;
 use rand::Rng;
 
 use super::{Endpoint, Loose};
@@ -34,10 +35,10 @@ impl Route {
         })
     }
 
-    /// The lane among `lanes` that owns the connection: `((cid >> 2) XOR epoch) mod lanes`, which the kernel's
-    /// selector of listener groups computes too.
+    /// The lane among `lanes` that the connection's ids lead to: the rule of [`owner_lane`], by which the kernel's
+    /// selector of listener groups goes.
     pub fn lane(&self, lanes: u32) -> u32 {
-        ((self.cid >> 2) ^ self.epoch) % lanes.max(1)
+        owner_lane(self.epoch, self.cid, lanes.max(1) as usize) as u32
     }
 }
 

@@ -39,12 +39,23 @@ fn steering() -> Steering {
     Steering::new(vec![silo(0), silo(1)]).unwrap()
 }
 
-/// The NIC that each client's packets come by, and how often that changes.
+/// The NIC that each client's packets come by.
 struct Paths {
     rng: StdRng,
     nics: HashMap<(u32, u32), usize>,
-    move_rate: f64,
+    changes: Changes,
+    seen: usize,
 }
+
+#[derive(Clone, Copy)]
+struct Changes {
+    /// How likely a client comes by the other NIC from its next packet on.
+    move_rate: f64,
+    /// Packets of clients after which the second node's lanes get nothing more.
+    drained_after: usize,
+}
+
+const NO_CHANGES: Changes = Changes { move_rate: 0.0, drained_after: usize::MAX };
 
 impl Paths {
     /// What the kernel's selector answers.
@@ -54,17 +65,19 @@ impl Paths {
             return Some(owner_lane(route.epoch, route.cid, 4));
         }
         let nic = self.nics.entry((route.epoch, route.cid)).or_insert_with(|| self.rng.random_range(0..2));
-        if self.rng.random_bool(self.move_rate) {
+        if self.rng.random_bool(self.changes.move_rate) {
             *nic ^= 1;
         }
-        Some(silo_lane(route.epoch, route.cid, &SILOS[*nic], 4))
+        self.seen += 1;
+        let silo = if self.seen > self.changes.drained_after { 0 } else { *nic };
+        Some(silo_lane(route.epoch, route.cid, &SILOS[silo], 4))
     }
 }
 
 /// Starts four lanes on one address; returns their counters.
-fn serve(world: &World, server: &Host, move_rate: f64) -> Vec<Arc<RxCounters>> {
+fn serve(world: &World, server: &Host, changes: Changes) -> Vec<Arc<RxCounters>> {
     let rng = StdRng::seed_from_u64(world.seed());
-    let mut paths = Paths { rng, nics: HashMap::new(), move_rate };
+    let mut paths = Paths { rng, nics: HashMap::new(), changes, seen: 0 };
     world.net().steer_udp(server, PORT, move |packet| paths.lane(packet.payload));
     let counters = Rc::new(RefCell::new(Vec::new()));
     for _ in 1..SILOS[1].end {
@@ -87,14 +100,19 @@ fn serve(world: &World, server: &Host, move_rate: f64) -> Vec<Arc<RxCounters>> {
 
 /// Has clients make calls of random sizes at once and compares what comes back.
 fn call_from_everywhere(world: &World) {
-    let driver = world.host("10.0.1.0");
-    let hosts: Vec<Host> = (1..=CLIENTS).map(|n| world.host(&format!("10.0.1.{n}"))).collect();
+    call_from(world, 1);
+}
+
+/// As [`call_from_everywhere`], from hosts of a network of their own.
+fn call_from(world: &World, net: u8) {
+    let driver = world.host(&format!("10.0.{net}.0"));
+    let hosts: Vec<Host> = (1..=CLIENTS).map(|n| world.host(&format!("10.0.{net}.{n}"))).collect();
     let tasks: Vec<_> = hosts
         .iter()
         .enumerate()
         .map(|(n, host)| {
-            let seed = world.seed() * 10 + n as u64;
-            let ip = [10, 0, 1, n as u8 + 1];
+            let seed = world.seed() * 100 + u64::from(net) * 10 + n as u64;
+            let ip = [10, 0, net, n as u8 + 1];
             host.start_on(0, async move { make_calls(ip, seed).await })
         })
         .collect();
@@ -150,7 +168,7 @@ fn connection_that_moves_between_nics_is_served_by_one_lane_and_loses_nothing() 
         let server = world.host("10.0.0.1");
         // From clients that settle down to such whose every packet may come by another NIC.
         let move_rate = [0.01, 0.2, 0.5][seed as usize % 3];
-        let lanes = serve(&world, &server, move_rate);
+        let lanes = serve(&world, &server, Changes { move_rate, ..NO_CHANGES });
         call_from_everywhere(&world);
         // A client that has gone leaves a reply unacknowledged if its last ACK was lost.
         world.run_for(Duration::from_secs(30));
@@ -173,6 +191,29 @@ fn connection_that_moves_between_nics_is_served_by_one_lane_and_loses_nothing() 
     });
 }
 
+#[test]
+fn connections_of_a_drained_node_stay_with_its_lanes_and_new_ones_begin_elsewhere() {
+    seeds(20, |seed| {
+        let world = World::new(seed, Config::default());
+        let server = world.host("10.0.0.1");
+        let lanes = serve(&world, &server, Changes { drained_after: 40, ..NO_CHANGES });
+        call_from_everywhere(&world);
+        let calls = (CLIENTS * CONNECTIONS * CALLS) as u64;
+        assert_eq!(sum(&lanes, |lane| lane.calls_accepted.get()), calls, "each call is run once");
+        let before = [&lanes[..2], &lanes[2..]].map(|silo| sum(silo, |lane| lane.connections_made.get()));
+        assert_eq!(before[0] + before[1], (CLIENTS * CONNECTIONS) as u64, "one owner for each");
+        let across = sum(&lanes[..2], |lane| lane.handed_across.get());
+        assert_eq!(
+            across > 0,
+            before[1] > 0,
+            "what the drained lanes own comes to them by way of the others"
+        );
+        call_from(&world, 2);
+        let after = [&lanes[..2], &lanes[2..]].map(|silo| sum(silo, |lane| lane.connections_made.get()));
+        assert_eq!(after, [before[0] + (CLIENTS * CONNECTIONS) as u64, before[1]]);
+    });
+}
+
 /// A socket's full queue (the device's, say) empties without a packet or a timer telling of it.
 #[test]
 fn bursts_that_the_socket_refused_go_out_as_soon_as_it_takes_again() {
@@ -181,7 +222,7 @@ fn bursts_that_the_socket_refused_go_out_as_soon_as_it_takes_again() {
         config.net.udp.would_block = 0.5;
         let world = World::new(seed, config);
         let server = world.host("10.0.0.1");
-        let lanes = serve(&world, &server, 0.0);
+        let lanes = serve(&world, &server, NO_CHANGES);
         call_from_everywhere(&world);
         assert!(world.now() < Duration::from_millis(500), "no retransmission timeout was waited for");
         assert!(sum(&lanes, |lane| lane.send_blocked.get()) > 0);
@@ -193,7 +234,7 @@ fn connections_that_stay_with_their_nic_are_never_handed_to_the_other_silo() {
     seeds(10, |seed| {
         let world = World::new(seed, Config::default());
         let server = world.host("10.0.0.1");
-        let lanes = serve(&world, &server, 0.0);
+        let lanes = serve(&world, &server, NO_CHANGES);
         call_from_everywhere(&world);
         assert_eq!(sum(&lanes, |lane| lane.connections_made.get()), (CLIENTS * CONNECTIONS) as u64);
         assert_eq!(sum(&lanes, |lane| lane.handed_across.get()), 0);
