@@ -14,6 +14,9 @@ use crate::lab::guest::server::{Background, Server};
 use crate::lab::guest::{Guest, wait_for};
 use crate::process;
 
+mod bond;
+mod killed;
+
 pub(crate) struct NumaListeners;
 
 impl Scenario for NumaListeners {
@@ -37,14 +40,20 @@ impl Scenario for NumaListeners {
         let clients = wire_up()?;
         std::fs::create_dir_all("/tmp/tree")?;
         std::fs::write("/tmp/tree/small", [b'x'; 100])?;
-        http_stays_on_its_node(guest, clients, "as the kernel set the cards up")?;
-        a_drained_node_is_stood_in_for(guest, clients)?;
+        let server = guest.serve(CONFIG)?;
+        http_stays_on_its_node(guest, &server, clients, "as the kernel set the cards up")?;
+        a_drained_node_is_stood_in_for(guest, &server, clients)?;
+        killed::listeners_are_replaced(guest, &server, clients)?;
+        drop(server);
         rx_is_served(guest, clients)?;
-        // Interrupts and transmit queues of each card are given to the other node.
+        // Of each card to the other node.
         for (card, other) in [("n0", 1), ("n1", 0)] {
-            lie_about(card, other)?;
+            direct_interrupts(card, other)?;
         }
-        http_stays_on_its_node(guest, clients, "with interrupts on the other node")
+        let server = guest.serve(CONFIG)?;
+        http_stays_on_its_node(guest, &server, clients, "with interrupts on the other node")?;
+        drop(server);
+        bond::connections_find_their_node(guest, clients)
     }
 }
 
@@ -69,22 +78,38 @@ pub(super) fn wire_up() -> anyhow::Result<[Client; 2]> {
     Ok([client(0)?, client(1)?])
 }
 
-fn http_stays_on_its_node(guest: &mut Guest, clients: [Client; 2], how: &str) -> anyhow::Result<()> {
-    let server = guest.serve(CONFIG)?;
-    clients.into_iter().try_for_each(|client| http_is_served_on(guest, &server, client, client.node, how))
+fn http_stays_on_its_node(
+    guest: &mut Guest,
+    server: &Server,
+    clients: [Client; 2],
+    how: &str,
+) -> anyhow::Result<()> {
+    clients.into_iter().try_for_each(|client| http_is_served_on(guest, server, client, client.node, how))
 }
 
 /// With the lanes of node 1 stopped its card's connections are served on node 0, those of node 0's card stay,
-/// and all is as before once the lanes return.
-fn a_drained_node_is_stood_in_for(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
-    let server = guest.serve(CONFIG)?;
+/// and all is as before once the lanes return. Connections that node 1 has kept open close.
+fn a_drained_node_is_stood_in_for(
+    guest: &mut Guest,
+    server: &Server,
+    clients: [Client; 2],
+) -> anyhow::Result<()> {
+    let kept_open: Vec<TcpStream> = clients
+        .into_iter()
+        .map(|client| client.namespace.within(|| keep_open(SocketAddr::new(client.server, 8080))))
+        .collect::<anyhow::Result<_>>()?;
     server.reload(&format!("{CONFIG}[server]\ndrained_nodes = [1]\n"))?;
     for client in clients {
-        http_is_served_on(guest, &server, client, 0, "node 1 drained")?;
+        http_is_served_on(guest, server, client, 0, "node 1 drained")?;
+    }
+    for (client, mut stream) in clients.into_iter().zip(kept_open) {
+        stream.set_read_timeout(Some(Duration::from_secs(if client.node == 1 { 30 } else { 1 })))?;
+        let closed = matches!(stream.read(&mut [0]), Ok(0));
+        ensure!(closed == (client.node == 1), "node 1 drained, connection to node {}: {closed}", client.node);
     }
     server.reload(CONFIG)?;
     for client in clients {
-        http_is_served_on(guest, &server, client, client.node, "node 1 back")?;
+        http_is_served_on(guest, server, client, client.node, "node 1 back")?;
     }
     Ok(())
 }
@@ -178,6 +203,21 @@ fn fetch(server: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A connection that has had one answer.
+fn keep_open(server: SocketAddr) -> anyhow::Result<TcpStream> {
+    let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(10)).context("connect")?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    write!(stream, "GET /small HTTP/1.1\r\nHost: lab\r\n\r\n")?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(&[b'x'; 100]) {
+        let mut bytes = [0; 1024];
+        let length = stream.read(&mut bytes)?;
+        ensure!(length > 0, "closed after {} bytes", answer.len());
+        answer.extend_from_slice(&bytes[..length]);
+    }
+    Ok(stream)
+}
+
 /// One curl, a connection for each request.
 fn fetch_sealed(client: Client) -> anyhow::Result<()> {
     let mut curl = vec!["--silent", "--show-error", "--fail", "--insecure", "--http1.1", "--max-time", "60"];
@@ -190,8 +230,8 @@ fn fetch_sealed(client: Client) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends a card's interrupts and its transmit queue to the CPUs of a node that is not its own.
-fn lie_about(card: &str, node: u32) -> anyhow::Result<()> {
+/// Sends a card's interrupts and its transmit queue to the CPUs of a node.
+fn direct_interrupts(card: &str, node: u32) -> anyhow::Result<()> {
     let cpus = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))?;
     let device = std::fs::canonicalize(format!("/sys/class/net/{card}/device"))?;
     // virtio's interrupts belong to the PCI function above it.

@@ -1,0 +1,69 @@
+//! Behind a bond the interface tells nothing: the kernel's hash chooses a lane, and the lane gives the connection to
+//! the node of the card that its packets came in by.
+
+use std::net::SocketAddr;
+
+use anyhow::ensure;
+
+use super::{ACCEPTED, CONFIG, CONNECTIONS, Client, direct_interrupts, fetch};
+use crate::lab::guest::Guest;
+use crate::lab::guest::net::{self, Namespace};
+
+/// Joins both cards, and the clients' cards at the other end of their wires.
+pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
+    for (client, card) in clients.into_iter().zip(["c0", "c1"]) {
+        client.namespace.ip(&format!("link set {card} netns 1"))?;
+    }
+    // Before Linux 6.8 only the CPU tells the card: each has to have its own.
+    for (card, node) in CARDS.into_iter().zip(0..) {
+        direct_interrupts(card, node)?;
+    }
+    net::bond("bond0", &["n1", "n0"], "10.74.0.1/24")?;
+    let behind = Namespace::new("behind")?;
+    behind.take_bond("clients", &["c0", "c1"], "10.74.0.2/24")?;
+    let server = guest.serve(CONFIG)?;
+    let to = SocketAddr::from(([10, 74, 0, 1], 8080));
+    // Neighbours are found before packets are counted.
+    behind.within(|| fetch(to))?;
+    let before = server.scrape()?;
+    let mut came = [0; 2];
+    for _ in 0..CONNECTIONS {
+        let packets = received()?;
+        behind.within(|| fetch(to))?;
+        let now = received()?;
+        let (by_n0, by_n1) = (now[0] - packets[0], now[1] - packets[1]);
+        ensure!(by_n0.abs_diff(by_n1) > 2, "one connection brought {by_n0} packets by n0 and {by_n1} by n1");
+        came[usize::from(by_n1 > by_n0)] += 1;
+    }
+    let after = server.scrape()?;
+    ensure!(came.iter().all(|&count| count > 0), "the client's bond sent all by one card: {came:?}");
+    let placed = |placement: &str| {
+        let label = format!("placement=\"{placement}\"");
+        after.grown(&before, "linerate_silo_accepts", &[&label])
+    };
+    let (local, handed, unknown) = (placed("local")?, placed("handed_off")?, placed("unknown")?);
+    guest.note(format!(
+        "bond: {came:?} came by n0 and n1; {local} were accepted there, {handed} handed over, {unknown} unknown"
+    ))?;
+    for (node, came) in came.into_iter().enumerate() {
+        let served = after.grown(&before, ACCEPTED, &[&format!("silo=\"{node}\"")])?;
+        guest.figure(&format!("bond, came by n{node}"), f64::from(came), "connections")?;
+        guest.figure(&format!("bond, served on node {node}"), served, "connections")?;
+        ensure!(served == f64::from(came), "{came} came by n{node}, node {node} served {served}");
+    }
+    ensure!(local + handed == CONNECTIONS as f64, "{local} local and {handed} handed over of {CONNECTIONS}");
+    ensure!(handed > 0.0, "the kernel's hash was right every time: nothing was shown");
+    let taken = after.grown(&before, "linerate_silo_taken_over", &[])?;
+    ensure!(taken == handed, "{handed} were handed over, {taken} taken");
+    Ok(())
+}
+
+fn received() -> anyhow::Result<[u64; 2]> {
+    let count = |card: &str| -> anyhow::Result<u64> {
+        let path = format!("/sys/class/net/{card}/statistics/rx_packets");
+        Ok(std::fs::read_to_string(path)?.trim().parse()?)
+    };
+    Ok([count(CARDS[0])?, count(CARDS[1])?])
+}
+
+const CARDS: [&str; 2] = ["n0", "n1"];

@@ -1,0 +1,73 @@
+//! Listeners that something else closes: the others' traffic stays where it was, and new ones take their place.
+
+use std::net::{Shutdown, TcpStream};
+
+use anyhow::{Context, ensure};
+use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
+
+use super::{Client, http_is_served_on};
+use crate::lab::guest::server::Server;
+use crate::lab::guest::{Guest, wait_for};
+use crate::process;
+
+/// One lane's listener, then every listener of an address.
+pub(super) fn listeners_are_replaced(
+    guest: &mut Guest,
+    server: &Server,
+    clients: [Client; 2],
+) -> anyhow::Result<()> {
+    let before = server.scrape()?;
+    let open = listening(HTTP_PORT)?;
+    let victim = *open.first().context("nobody listens")?;
+    shut_down(server, victim)?;
+    for client in clients {
+        http_is_served_on(guest, server, client, client.node, "one listener killed")?;
+    }
+    wait_for("a new listener", || {
+        let now = listening(HTTP_PORT).ok()?;
+        (now.len() == open.len() && !now.contains(&victim)).then_some(())
+    })?;
+    for client in clients {
+        http_is_served_on(guest, server, client, client.node, "its place taken")?;
+    }
+    let killed = listening(HTTPS_PORT)?;
+    process::output("ss", &["--kill", "--tcp", "state", "listening", &format!("sport = :{HTTPS_PORT}")])?;
+    wait_for("new listeners", || {
+        let now = listening(HTTPS_PORT).ok()?;
+        (now.len() == killed.len() && !now.iter().any(|inode| killed.contains(inode))).then_some(())
+    })?;
+    for client in clients {
+        http_is_served_on(guest, server, client, client.node, "all of HTTPS killed and replaced")?;
+    }
+    let died = server.scrape()?.grown(&before, "linerate_silo_listeners_died", &[])?;
+    ensure!(died == (1 + killed.len()) as f64, "{} were killed, {died} counted", 1 + killed.len());
+    Ok(())
+}
+
+/// Inodes of the sockets that listen at a port.
+fn listening(port: u16) -> anyhow::Result<Vec<u64>> {
+    let table = std::fs::read_to_string("/proc/net/tcp")?;
+    let at_port = format!(":{port:04X}");
+    let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let ours = lines.filter(|words| words.len() > 9 && words[3] == LISTEN && words[1].ends_with(&at_port));
+    ours.map(|words| words[9].parse().context("an inode")).collect()
+}
+
+/// Shuts a socket of the server down behind its back.
+fn shut_down(server: &Server, inode: u64) -> anyhow::Result<()> {
+    let wanted = format!("socket:[{inode}]");
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid()))?;
+    let mut descriptors = descriptors.filter_map(Result::ok);
+    let ours = descriptors
+        .find(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link.to_str() == Some(&wanted)));
+    let number = ours.context("the server has the socket")?.file_name().to_string_lossy().parse()?;
+    let pid = i32::try_from(server.pid()).ok().and_then(Pid::from_raw).context("a process")?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    let socket = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
+    TcpStream::from(socket).shutdown(Shutdown::Both).context("shut a listener down")
+}
+
+const HTTP_PORT: u16 = 8080;
+const HTTPS_PORT: u16 = 8443;
+/// As `/proc/net/tcp` calls the state.
+const LISTEN: &str = "0A";
