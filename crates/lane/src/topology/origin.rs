@@ -85,16 +85,21 @@ impl Origins {
         napi: impl FnOnce() -> Option<u32>,
         cpu: impl FnOnce() -> Option<u32>,
     ) -> Option<(u32, Evidence)> {
-        let below = match interface.map(|ifindex| self.place(ifindex)) {
+        let (below, is_hardware) = match interface.map(|ifindex| self.place(ifindex)) {
             Some(Some(Place::Node(node))) => return Some((*node, Evidence::Interface)),
             Some(Some(Place::Nowhere)) => return None,
-            Some(Some(Place::Below(below))) => below,
-            Some(None) | None => &self.anywhere,
+            Some(Some(Place::Below(below))) => (below, true),
+            Some(None) | None => (&self.anywhere, false),
         };
-        // Loopback and tunnels have no instance, so without one there is no NIC to find.
-        let napi = napi()?;
-        if let Ok(at) = self.napis.binary_search_by_key(&napi, |&(id, _)| id) {
+        let napi = napi();
+        let found = napi.and_then(|napi| self.napis.binary_search_by_key(&napi, |&(id, _)| id).ok());
+        if let Some(at) = found {
             return Some((self.napis[at].1, Evidence::Napi));
+        }
+        // Loopback and tunnels have no instance, so without one there may be no NIC to find. Of those that are there,
+        // some drivers tell none of packets that they have merged (LRO).
+        if napi.is_none() && !is_hardware {
+            return None;
         }
         let node = *below.node_of_cpu.get(usize::try_from(cpu()?).ok()?)?;
         Some((node?, Evidence::Cpu))

@@ -70,9 +70,11 @@ fn behind_a_bond_the_napi_instance_wins_over_the_cpu() {
 }
 
 #[test]
-fn without_a_napi_instance_no_nic_brought_it() {
+fn without_a_napi_instance_the_cpu_is_asked_only_where_nics_are_known_to_be_below() {
     let origins = origins(&machine([&[0], &[2]]));
-    assert_eq!(origins.node_of(Some(9), || None, || Some(0)), None);
+    assert_eq!(origins.node_of(Some(9), || None, || Some(0)), Some((0, Evidence::Cpu)));
+    assert_eq!(origins.node_of(Some(77), || None, || Some(0)), None, "it may be a tunnel");
+    assert_eq!(origins.node_of(None, || None, || Some(0)), None);
 }
 
 #[test]

@@ -60,11 +60,11 @@ impl Serving {
         (self.repaired, self.repair_at) = (Instant::now(), None);
         match self.listeners.repair() {
             Ok(new) => self.hand_out(new),
-            Err(problem) => later(&problem),
+            Err(problem) => self.retry(&problem),
         }
         let (new, problems) = self.listeners.steer_to(&self.taking);
         self.hand_out(new);
-        problems.iter().for_each(later);
+        problems.iter().for_each(|problem| self.retry(problem));
     }
 
     /// Marks packets by this from now on, those of open connections too.
@@ -90,6 +90,12 @@ impl Serving {
                 Mark::Of(mark) => tracing::info!(?lanes, mark, "packets are marked"),
             }
         }
+    }
+
+    /// Where every listener of an address died, its port is free only when the last lane has let go of its own.
+    fn retry(&mut self, problem: &ListenError) {
+        later(problem);
+        self.repair_at = Some(self.repaired + REPAIR_PAUSE);
     }
 
     /// Follows what has changed outside: links that came and went, interrupts that were moved.

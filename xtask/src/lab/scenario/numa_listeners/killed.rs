@@ -8,7 +8,6 @@ use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open}
 use super::{Client, http_is_served_on};
 use crate::lab::guest::server::Server;
 use crate::lab::guest::{Guest, wait_for};
-use crate::process;
 
 /// One lane's listener, then every listener of an address.
 pub(super) fn listeners_are_replaced(
@@ -31,7 +30,7 @@ pub(super) fn listeners_are_replaced(
         http_is_served_on(guest, server, client, client.node, "its place taken")?;
     }
     let killed = listening(HTTPS_PORT)?;
-    process::output("ss", &["--kill", "--tcp", "state", "listening", &format!("sport = :{HTTPS_PORT}")])?;
+    killed.iter().try_for_each(|&inode| shut_down(server, inode))?;
     wait_for("new listeners", || {
         let now = listening(HTTPS_PORT).ok()?;
         (now.len() == killed.len() && !now.iter().any(|inode| killed.contains(inode))).then_some(())
@@ -53,7 +52,8 @@ fn listening(port: u16) -> anyhow::Result<Vec<u64>> {
     ours.map(|words| words[9].parse().context("an inode")).collect()
 }
 
-/// Shuts a socket of the server down behind its back.
+/// Shuts a socket of the server down behind its back. (`ss --kill` cannot choose: the kernel looks a listener up by
+/// its address, and takes another of its group for the one that was meant.)
 fn shut_down(server: &Server, inode: u64) -> anyhow::Result<()> {
     let wanted = format!("socket:[{inode}]");
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid()))?;
