@@ -86,6 +86,9 @@ struct Part {
     bits_in_per_second: f64,
     bits_out_per_second: f64,
     connections: u64,
+    /// Of these, the TLS connections whose records the kernel seals, and those whose records user space seals.
+    kernel_tls_connections: u64,
+    user_tls_connections: u64,
     requests_per_second: f64,
     cpu_percent: f64,
     syscalls_per_second: f64,
@@ -127,6 +130,8 @@ impl Part {
             bits_in_per_second: per_second("lane", "bytes_in") * 8.0,
             bits_out_per_second: per_second("lane", "bytes_out") * 8.0,
             connections: now.counter("http", "connections"),
+            kernel_tls_connections: now.counter("http", "tls_connections{records=kernel}"),
+            user_tls_connections: now.counter("http", "tls_connections{records=user}"),
             requests_per_second: per_second("http", "requests"),
             cpu_percent: (now.cpu_seconds - before.cpu_seconds) / seconds * 100.0,
             syscalls_per_second: per_second("lane", "syscalls"),
@@ -140,6 +145,8 @@ impl Part {
         self.bits_in_per_second += other.bits_in_per_second;
         self.bits_out_per_second += other.bits_out_per_second;
         self.connections += other.connections;
+        self.kernel_tls_connections += other.kernel_tls_connections;
+        self.user_tls_connections += other.user_tls_connections;
         self.requests_per_second += other.requests_per_second;
         self.cpu_percent += other.cpu_percent;
         self.syscalls_per_second += other.syscalls_per_second;
@@ -149,10 +156,11 @@ impl Part {
 
     fn line(&self, name: &str) -> String {
         format!(
-            "{name:<8} {:>12} {:>12} {:>7} {:>9} {:>6.1} {:>10} {:>9} {:>8}",
+            "{name:<8} {:>12} {:>12} {:>7} {:>7} {:>9} {:>6.1} {:>10} {:>9} {:>8}",
             bit_rate(self.bits_in_per_second),
             bit_rate(self.bits_out_per_second),
             self.connections,
+            self.kernel_tls_connections,
             rate(self.requests_per_second),
             self.cpu_percent,
             rate(self.syscalls_per_second),
@@ -187,7 +195,7 @@ fn parse_interval(text: &str) -> Result<f64, String> {
 }
 
 const HEADER: &str =
-    "                   in          out   conns     req/s   cpu%  syscalls/s    ctxsw/s  refused/s";
+    "                   in          out   conns    ktls     req/s   cpu%  syscalls/s    ctxsw/s  refused/s";
 const HEADER_EVERY: u64 = 20;
 const TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_MAX: u64 = 64 << 20;

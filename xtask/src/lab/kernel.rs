@@ -15,6 +15,9 @@ pub(crate) enum Release {
     /// The backports suite's.
     #[value(name = "6.12")]
     Backports,
+    /// The newest that Debian builds for the release after stable, for what only new kernels do.
+    #[value(name = "newest")]
+    Newest,
 }
 
 /// An unpacked kernel.
@@ -70,12 +73,13 @@ fn unpack(apt: &Apt, package: &str, root: &Path) -> anyhow::Result<()> {
     let _ = std::fs::remove_dir_all(root);
     std::fs::create_dir_all(root)?;
     let download = tempfile::tempdir()?;
-    apt.download(package, download.path())?;
-    let deb = std::fs::read_dir(download.path())?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .context("apt-get has downloaded nothing")?;
-    process::output("dpkg-deb", &["--extract".as_ref(), deb.as_os_str(), root.as_os_str()])?;
+    for part in apt.parts(package)? {
+        apt.download(&part, download.path())?;
+    }
+    for deb in std::fs::read_dir(download.path())? {
+        let deb = deb?.path();
+        process::output("dpkg-deb", &["--extract".as_ref(), deb.as_os_str(), root.as_os_str()])?;
+    }
     let kernel = Kernel::in_root(root)?;
     let base = kernel.modules.parent().and_then(Path::parent).context("modules lie in a lib directory")?;
     process::output("/sbin/depmod", &["--basedir".as_ref(), base.as_os_str(), kernel.version.as_ref()])?;
@@ -87,6 +91,7 @@ fn directory(release: Release) -> PathBuf {
     super::directory().join(match release {
         Release::Stable => "kernel-stable",
         Release::Backports => "kernel-backports",
+        Release::Newest => "kernel-newest",
     })
 }
 
@@ -102,19 +107,21 @@ impl Apt {
     fn new(release: Release) -> anyhow::Result<Self> {
         let state = tempfile::tempdir()?;
         let mut apt = Self { options: Vec::new(), state };
-        if release == Release::Backports {
-            apt.look_into_backports()?;
+        match release {
+            Release::Stable => {}
+            Release::Backports => apt.look_into("bookworm-backports")?,
+            Release::Newest => apt.look_into("trixie-backports")?,
         }
         Ok(apt)
     }
 
     /// The mirror and the key are the machine's own; only the suite differs.
-    fn look_into_backports(&mut self) -> anyhow::Result<()> {
+    fn look_into(&mut self, suite: &str) -> anyhow::Result<()> {
         let state = self.state.path();
         let list = state.join("backports.list");
         let lists = state.join("lists");
         std::fs::create_dir_all(lists.join("partial"))?;
-        let line = format!("deb [signed-by={ARCHIVE_KEY}] {} bookworm-backports main\n", mirror()?);
+        let line = format!("deb [signed-by={ARCHIVE_KEY}] {} {suite} main\n", mirror()?);
         std::fs::write(&list, line)?;
         self.options = [
             format!("Dir::Etc::sourcelist={}", list.display()),
@@ -126,7 +133,8 @@ impl Apt {
         .into_iter()
         .flat_map(|option| ["-o".to_owned(), option])
         .collect();
-        self.call("apt-get", &["update", "-q"]).context("the backports suite cannot be had")?;
+        self.call("apt-get", &["update", "-q"])
+            .with_context(|| format!("the suite {suite} cannot be had"))?;
         Ok(())
     }
 
@@ -135,9 +143,16 @@ impl Apt {
         let show = || self.call("apt-cache", &["show", "--no-all-versions", "linux-image-amd64"]);
         // A machine that was never told of any package knows none before its first update.
         let shown = show().or_else(|_| self.call("apt-get", &["update", "-q"]).and_then(|_| show()))?;
-        let depends = shown.lines().find_map(|line| line.strip_prefix("Depends: "));
-        let package = depends.and_then(|list| list.split([' ', ',']).next());
+        let package = dependencies(&shown).find(|name| name.starts_with("linux-image-"));
         package.map(str::to_owned).context("the package index knows no linux-image-amd64")
+    }
+
+    /// The packages that hold the kernel's files: newer ones have the image and the modules apart.
+    fn parts(&self, package: &str) -> anyhow::Result<Vec<String>> {
+        let shown = self.call("apt-cache", &["show", "--no-all-versions", package])?;
+        let apart = |name: &&str| name.starts_with("linux-binary-") || name.starts_with("linux-modules-");
+        let parts: Vec<String> = dependencies(&shown).filter(apart).map(str::to_owned).collect();
+        Ok(if parts.is_empty() { vec![package.to_owned()] } else { parts })
     }
 
     fn download(&self, package: &str, into: &Path) -> anyhow::Result<()> {
@@ -157,6 +172,12 @@ impl Apt {
     }
 }
 
+/// The names that a package's Depends field begins with, as `apt-cache show` prints it.
+fn dependencies(shown: &str) -> impl Iterator<Item = &str> {
+    let list = shown.lines().find_map(|line| line.strip_prefix("Depends: ")).unwrap_or_default();
+    list.split(", ").filter_map(|one| one.split(' ').next()).filter(|name| !name.is_empty())
+}
+
 /// The mirror of Debian that this machine uses.
 fn mirror() -> anyhow::Result<String> {
     let sites = process::output("apt-get", &["indextargets", "--format", "$(SITE)"])?;
@@ -170,3 +191,17 @@ const ARCHIVE_KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 const COMPLETE: &str = ".complete";
 /// Names the package that was used last.
 const CURRENT: &str = "current";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_named_without_its_version() {
+        let shown =
+            "Package: linux-image-amd64\nDepends: linux-base-amd64 (= 7), linux-image-7-amd64 (= 7)\n";
+        let names: Vec<&str> = dependencies(shown).collect();
+        assert_eq!(names, ["linux-base-amd64", "linux-image-7-amd64"]);
+        assert_eq!(dependencies("Package: none\n").count(), 0);
+    }
+}

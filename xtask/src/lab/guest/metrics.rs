@@ -35,6 +35,12 @@ impl Scrape {
         Ok(values.fold(first, |sum, value| sum + value))
     }
 
+    /// All series of a counter that are not 0, for a person.
+    pub(crate) fn describe(&self, name: &str) -> String {
+        let series = self.samples.iter().filter(|(known, _, value)| known == name && *value != 0.0);
+        series.map(|(_, labels, value)| format!("{{{labels} {value}")).collect::<Vec<_>>().join(" ")
+    }
+
     /// By how much it has grown since `before`.
     pub(crate) fn grown(&self, before: &Self, name: &str, labels: &[&str]) -> anyhow::Result<f64> {
         Ok(self.sum(name, labels)? - before.sum(name, labels)?)

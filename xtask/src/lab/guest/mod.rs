@@ -13,6 +13,7 @@ use super::{machine::Machine, qemu};
 use crate::process;
 
 pub(crate) mod disk;
+pub(crate) mod https;
 pub(crate) mod metrics;
 pub(crate) mod net;
 pub(crate) mod server;
