@@ -63,7 +63,10 @@ impl Kernel {
         let modules = if modules.exists() { modules } else { root.join("lib/modules") };
         let version = std::fs::read_dir(&modules)?.next().context("the package has no modules")??;
         let version = version.file_name().to_string_lossy().into_owned();
-        let image = root.join("boot").join(format!("vmlinuz-{version}"));
+        // Newer packages have it beside the modules.
+        let images =
+            [root.join("boot").join(format!("vmlinuz-{version}")), modules.join(&version).join("vmlinuz")];
+        let image = images.into_iter().find(|image| image.exists()).context("the package has no image")?;
         Ok(Self { version, image, modules })
     }
 }
