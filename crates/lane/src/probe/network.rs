@@ -1,7 +1,6 @@
 //! What sysfs does not tell of the network: addresses, routes, rules, queueing disciplines and filters, asked of the
 //! kernel by rtnetlink(7).
 
-use std::io;
 use std::net::IpAddr;
 
 use crate::netlink::{Attributes, NLM_F_DUMP, Netlink, u32_of};
@@ -88,7 +87,9 @@ impl Network {
         let may_mark = can_mark().is_ok();
         let mut network = Self { napis: napis().unwrap_or_default(), may_mark, ..Self::default() };
         // Some sandboxes forbid netlink; then there is nothing to say about the network.
-        let _ = network.ask();
+        if let Ok(kernel) = Netlink::route() {
+            network.ask(kernel);
+        }
         network
     }
 
@@ -97,31 +98,30 @@ impl Network {
         self.addresses.iter().filter(move |address| address.ifindex == ifindex)
     }
 
-    fn ask(&mut self) -> io::Result<()> {
-        let mut kernel = Netlink::route()?;
-        kernel.ask(RTM_GETADDR, NLM_F_DUMP, &[0; IFADDR_BYTES], |answer| {
+    /// What one question gives does not depend on the others: kernels are built without rules, or without filters.
+    fn ask(&mut self, mut kernel: Netlink) {
+        let _ = kernel.ask(RTM_GETADDR, NLM_F_DUMP, &[0; IFADDR_BYTES], |answer| {
             self.addresses.extend(Address::parse(answer));
-        })?;
-        kernel.ask(RTM_GETROUTE, NLM_F_DUMP, &[0; RT_BYTES], |answer| {
+        });
+        let _ = kernel.ask(RTM_GETROUTE, NLM_F_DUMP, &[0; RT_BYTES], |answer| {
             self.default_routes.extend(DefaultRoute::parse(answer));
-        })?;
-        kernel.ask(RTM_GETRULE, NLM_F_DUMP, &[0; RT_BYTES], |answer| {
+        });
+        let _ = kernel.ask(RTM_GETRULE, NLM_F_DUMP, &[0; RT_BYTES], |answer| {
             self.source_rules.extend(SourceRule::parse(answer));
-        })?;
-        kernel.ask(RTM_GETQDISC, NLM_F_DUMP, &[0; TC_BYTES], |answer| {
+        });
+        let _ = kernel.ask(RTM_GETQDISC, NLM_F_DUMP, &[0; TC_BYTES], |answer| {
             self.qdiscs.extend(Qdisc::parse(answer));
-        })?;
+        });
         let hooked: Vec<u32> =
             self.qdiscs.iter().filter(|qdisc| qdisc.kind == "clsact").map(|qdisc| qdisc.ifindex).collect();
         for ifindex in hooked {
             let mut question = [0; TC_BYTES];
             question[4..8].copy_from_slice(&ifindex.to_ne_bytes());
             question[12..16].copy_from_slice(&CLSACT_EGRESS.to_ne_bytes());
-            kernel.ask(RTM_GETTFILTER, NLM_F_DUMP, &question, |answer| {
+            let _ = kernel.ask(RTM_GETTFILTER, NLM_F_DUMP, &question, |answer| {
                 self.redirects.extend(Redirect::parse(answer));
-            })?;
+            });
         }
-        Ok(())
     }
 }
 
