@@ -85,6 +85,14 @@ async fn assert_books_balance(driver: &Driver) {
         }
         lane::time::sleep(Duration::from_millis(20)).await;
     }
+    if driver.endpoint().pool().in_use() > 0 {
+        for c in driver.endpoint().connections() { for call in c.calls() { eprintln!("DBG {:x?} remote {} reached {} inflight {} held {} rx {} pk {} numbers {:?} {:?}", c.id(), c.remote(), c.is_reached(), call.in_flight(), call.send_held(), call.receive_held(), call.packets_held(), c.call_numbers(), call); } }
+        eprintln!("DBG stats {:?}", driver.endpoint().stats());
+        for _ in 0..80 {
+            lane::time::sleep(Duration::from_millis(250)).await;
+            if driver.endpoint().pool().in_use() == 0 { eprintln!("DBG empty again, dead {}", driver.endpoint().stats().calls_dead); break; }
+        }
+    }
     assert_eq!(driver.endpoint().pool().in_use(), 0, "a packet has leaked");
     assert_eq!(driver.endpoint().stats().calls_aborted + driver.endpoint().stats().calls_dead, 0);
 }
