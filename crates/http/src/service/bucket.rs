@@ -72,7 +72,7 @@ fn time_for(bytes: i64, bytes_per_second: u64) -> Duration {
 const BURST: Duration = Duration::from_millis(10);
 /// Time whose bytes may be made up for to those who waited: longer than a lane is kept from its work on a machine
 /// that has too much of it.
-const BURST_AWAITED: Duration = Duration::from_millis(100);
+pub(super) const BURST_AWAITED: Duration = Duration::from_millis(100);
 /// Room for a TLS record however small the rate.
 const BURST_BYTES_MIN: i64 = 16 * 1024;
 /// A connection's turn: this time of the lane's whole rate, within bounds between a TLS record and what one

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use lane::time::{Sleep, now, sleep_until};
 
-use super::bucket::Bucket;
+use super::bucket::{BURST_AWAITED, Bucket};
 
 lane::counter_block! {
     /// What a lane did under the server's rate.
@@ -68,6 +68,8 @@ pub(super) struct Pacer {
     next_place: Cell<u64>,
     /// Up to when waiting is counted.
     counted_until: Cell<Instant>,
+    /// Whoever waited and now sends will ask again soon: what the lane is late with is not lost to it either.
+    in_demand_until: Cell<Instant>,
 }
 
 /// A connection's claim to turns.
@@ -92,6 +94,7 @@ impl Pacer {
             queue: RefCell::default(),
             next_place: Cell::new(0),
             counted_until: Cell::new(now),
+            in_demand_until: Cell::new(now),
         })
     }
 
@@ -129,7 +132,7 @@ impl Ticket {
         let now = now();
         self.pacer.count_waiting(now);
         self.pacer.share.usage.share_bytes_per_second.set(rate);
-        let awaited = !self.pacer.queue.borrow().is_empty();
+        let awaited = !self.pacer.queue.borrow().is_empty() || now < self.pacer.in_demand_until.get();
         self.pacer.bucket.borrow_mut().refill(now, rate, awaited);
         let first = match (&self.waiting, self.pacer.queue.borrow().first_key_value()) {
             (_, None) => true,
@@ -187,7 +190,9 @@ impl Ticket {
     /// Makes way for the next.
     fn leave(&mut self) {
         let Some(waiting) = self.waiting.take() else { return };
-        self.pacer.count_waiting(now());
+        let now = now();
+        self.pacer.count_waiting(now);
+        self.pacer.in_demand_until.set(now + BURST_AWAITED);
         let left = {
             let mut queue = self.pacer.queue.borrow_mut();
             queue.remove(&waiting.place);

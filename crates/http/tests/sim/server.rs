@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::limits::Limits;
-use http::service::{HttpCounters, Mount, Role, Service, Site};
+use http::service::{HttpCounters, Mount, RateShare, Role, Service, Site};
 use http::tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use lane::backend::ListenOptions;
 use lane::backend::sim::{Config, Host, World};
@@ -23,6 +23,8 @@ pub(crate) struct Pair {
     pub(crate) server: Host,
     pub(crate) client: Host,
     pub(crate) counters: Arc<HttpCounters>,
+    /// What all connections together may send.
+    pub(crate) share: Arc<RateShare>,
     /// Weak: what a service owns must end on its lane.
     service: Rc<RefCell<Weak<Service>>>,
 }
@@ -49,21 +51,20 @@ impl Pair {
         world.run_for(Duration::from_secs(1));
         let counters = Arc::new(HttpCounters::default());
         let service: Rc<RefCell<Weak<Service>>> = Rc::default();
-        let (their_counters, slot) = (Arc::clone(&counters), Rc::clone(&service));
+        let share: Arc<RateShare> = Arc::default();
+        let (their_counters, their_share, slot) =
+            (Arc::clone(&counters), Arc::clone(&share), Rc::clone(&service));
         server.spawn(async move {
-            let cache = Cache::new(CacheOptions::default());
-            let spec = VolumeSpec::new("sim".parse().unwrap(), "/srv", VolumeOptions::default());
-            let volume = Volume::open(&cache, &spec).unwrap();
-            let mut site = Site::new(vec![Mount::new("/", volume, true)]);
+            let mut site = site();
             site.limits = limits;
             site.tls = (role == Role::Tls).then(|| Arc::clone(&TLS));
-            let service = Service::new(site, their_counters, None, KtlsPolicy::Auto, Arc::default(), 1);
+            let service = Service::new(site, their_counters, None, KtlsPolicy::Auto, their_share, 1);
             *slot.borrow_mut() = Rc::downgrade(&service);
             let listener = TcpListener::bind(ADDRESS.parse().unwrap(), &ListenOptions::default()).unwrap();
             service.listen(listener, role).await;
         });
         world.run_for(Duration::from_millis(100));
-        Self { world, server, client, counters, service }
+        Self { world, server, client, counters, share, service }
     }
 
     /// The running service.
@@ -80,6 +81,14 @@ impl Pair {
     pub(crate) fn end(self) {
         assert_eq!(self.world.end(), Default::default());
     }
+}
+
+/// What the server serves; to be made on its lane.
+pub(crate) fn site() -> Site {
+    let cache = Cache::new(CacheOptions::default());
+    let spec = VolumeSpec::new("sim".parse().unwrap(), "/srv", VolumeOptions::default());
+    let volume = Volume::open(&cache, &spec).unwrap();
+    Site::new(vec![Mount::new("/", volume, true)])
 }
 
 /// Bytes that differ at every place and for every seed.

@@ -185,5 +185,5 @@ fn receiving_cpus(nic: &Nic) -> CpuSet {
     cpus
 }
 
-/// Interrupts of virtio NICs that bring no packets.
-const NOT_RECEIVING: [&str; 2] = ["-output.", "-config"];
+/// Interrupts that bring no packets, by parts of their names: of virtio, vmxnet3, mlx5, and Intel's NICs.
+const NOT_RECEIVING: [&str; 5] = ["-output.", "-config", "-event-", "_async", ":misc"];

@@ -42,7 +42,6 @@ impl Scenario for Pacing {
         net::set_up(LINK, &format!("{SERVER}/24"))?;
         clients.take("client", "10.73.0.2/24")?;
         process::output("sh", &["-c", "mkdir -p /tmp/tree && truncate -s 4G /tmp/tree/big"])?;
-        all_connections_together_keep_the_servers_rate(guest, clients)?;
         // Without fq, TCP paces by itself.
         for (discipline, kernel_tls) in [("fq", true), ("fq", false), ("fq_codel", true), ("noqueue", false)]
         {

@@ -1,30 +1,38 @@
 //! Behind a bond the interface tells nothing: the kernel's hash chooses a lane, and the lane gives the connection to
 //! the node of the card that its packets came in by.
 
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use anyhow::ensure;
 
 use super::{ACCEPTED, CONFIG, CONNECTIONS, Client, direct_interrupts, fetch};
 use crate::lab::guest::Guest;
 use crate::lab::guest::net::{self, Namespace};
+use crate::process;
 
 /// Joins both cards, and the clients' cards at the other end of their wires.
 pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
     for (client, card) in clients.into_iter().zip(["c0", "c1"]) {
         client.namespace.ip(&format!("link set {card} netns 1"))?;
     }
+    net::bond("bond0", &["n1", "n0"], "10.74.0.1/24")?;
+    let behind = Namespace::new("behind")?;
+    behind.take_bond("clients", &["c0", "c1"], "10.74.0.2/24")?;
     // Before Linux 6.8 only the CPU tells the card: each has to have its own.
     for (card, node) in CARDS.into_iter().zip(0..) {
         direct_interrupts(card, node)?;
     }
-    net::bond("bond0", &["n1", "n0"], "10.74.0.1/24")?;
-    let behind = Namespace::new("behind")?;
-    behind.take_bond("clients", &["c0", "c1"], "10.74.0.2/24")?;
-    let server = guest.serve(CONFIG)?;
     let to = SocketAddr::from(([10, 74, 0, 1], 8080));
-    // Neighbours are found before packets are counted.
-    behind.within(|| fetch(to))?;
+    behind.within(|| {
+        // Neighbours are found before packets are counted, and an interrupt moves when it comes the next time.
+        for _ in 0..CONNECTIONS {
+            let refused = TcpStream::connect_timeout(&to, Duration::from_secs(10));
+            ensure!(refused.is_err(), "somebody listens already");
+        }
+        Ok(())
+    })?;
+    let server = guest.serve(CONFIG)?;
     let before = server.scrape()?;
     let mut came = [0; 2];
     for _ in 0..CONNECTIONS {
@@ -49,13 +57,26 @@ pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2
         let served = after.grown(&before, ACCEPTED, &[&format!("silo=\"{node}\"")])?;
         guest.figure(&format!("bond, came by n{node}"), f64::from(came), "connections")?;
         guest.figure(&format!("bond, served on node {node}"), served, "connections")?;
-        ensure!(served == f64::from(came), "{came} came by n{node}, node {node} served {served}");
+        ensure!(
+            served == f64::from(came),
+            "{came} came by n{node}, node {node} served {served}; interrupts: {}",
+            interrupts()?
+        );
     }
     ensure!(local + handed == CONNECTIONS as f64, "{local} local and {handed} handed over of {CONNECTIONS}");
     ensure!(handed > 0.0, "the kernel's hash was right every time: nothing was shown");
     let taken = after.grown(&before, "linerate_silo_taken_over", &[])?;
     ensure!(taken == handed, "{handed} were handed over, {taken} taken");
     Ok(())
+}
+
+/// Where they go, for whoever wonders.
+fn interrupts() -> anyhow::Result<String> {
+    let script = "for card in n0 n1; do f=$(realpath /sys/class/net/$card/device); [ -d $f/msi_irqs ] || f=$f/..; \
+        for i in $(ls $f/msi_irqs); do \
+        echo \"$card $i $(ls /proc/irq/$i | grep -e $card -e virtio) wanted $(cat /proc/irq/$i/smp_affinity_list) \
+        is $(cat /proc/irq/$i/effective_affinity_list);\"; done; done";
+    process::output("sh", &["-c", script])
 }
 
 fn received() -> anyhow::Result<[u64; 2]> {
