@@ -106,8 +106,9 @@ fn behind_a_bond(guest: &mut Guest, clients: Namespace) -> anyhow::Result<String
 
 /// Out comes the cable of the card that everything leaves by, and comes back.
 fn a_cable_is_pulled(guest: &mut Guest, clients: Namespace, marks: &str) -> anyhow::Result<()> {
-    // A transfer takes a quarter of a minute.
-    let slowly = format!("{}[limits]\npacing_bytes_per_second = {}\n", drained(1, marks), FILE_BYTES / 15);
+    let quickly = drained(1, marks);
+    // A transfer takes a minute, so that it is under way whatever else the machine does.
+    let slowly = format!("{quickly}[limits]\npacing_bytes_per_second = {}\n", FILE_BYTES / 60);
     let server = guest.serve(&slowly)?;
     let mark = egress_mark(&server, 0)?;
     ensure!(mark > 0.0, "node 0 marks nothing");
@@ -120,6 +121,7 @@ fn a_cable_is_pulled(guest: &mut Guest, clients: Namespace, marks: &str) -> anyh
     wait_for("the mark to go with the link", || (egress_mark(&server, 0).ok()? == 0.0).then_some(()))?;
     guest.figure("bond, cable out: no marks after", lost.elapsed().as_secs_f64(), "s")?;
     ensure!(running(&mut transfers)? == transfers.len(), "transfers ended before the cable was out");
+    server.reload(&quickly)?;
     // A new one goes the other way as well.
     let share = share_by(1, || fetch(clients, BONDED, &[], 2))?;
     ensure!(share >= RIGHT, "{share} leaves by n1 while n0 has no link");
@@ -129,11 +131,13 @@ fn a_cable_is_pulled(guest: &mut Guest, clients: Namespace, marks: &str) -> anyh
     ensure!(counters.sum("linerate_silo_marks_lost", &["silo=\"1\""])? == 0.0, "node 1 lost its mark too");
     guest.note("6 transfers whole after the cable of their card was pulled")?;
 
+    server.reload(&slowly)?;
     let transfers = start(clients, BONDED, &[], 4)?;
     for card in ["c0", "n0"] {
         guest.set_carrier(card, true)?;
     }
     wait_for("the mark to come back", || (egress_mark(&server, 0).ok()? == mark).then_some(()))?;
+    server.reload(&quickly)?;
     all_arrive(transfers)?;
     let share = share_by(0, || fetch(clients, BONDED, &[], 8))?;
     guest.figure("bond, cable back: node 0's by n0", 100.0 * share, "%")?;
