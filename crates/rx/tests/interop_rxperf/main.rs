@@ -12,6 +12,7 @@ use std::time::Duration;
 use lane::runtime::{RuntimeOptions, run_here};
 use rx::driver::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
 use rx::perf::{self, Inbound, Outbound, Plan, Reply, Request, Work};
+use rx::{DeadReason, EndpointConfig};
 
 /// Below, at and above what one packet holds, one less than a power of two, and more than any window.
 const SIZES: &[u32] =
@@ -59,7 +60,11 @@ async fn counted(mut call: ServerCall, moved: Rc<Moved>) -> Result<(), CallError
     let plan = inbound.request().expect("it is whole").work.plan().expect("it was taken");
     call.write_with(outbound.remaining(), |room| assert_eq!(outbound.fill(room), room.len())).await?;
     call.finish().await?;
-    call.closed().await?;
+    match call.closed().await {
+        // A stock client that ends as soon as it has read the reply takes its last ACK along now and then.
+        Ok(()) | Err(CallError::Dead(DeadReason::Silent)) => {}
+        Err(error) => return Err(error),
+    }
     moved.calls.set(moved.calls.get() + 1);
     moved.from_clients.set(moved.from_clients.get() + plan.from_client);
     moved.to_clients.set(moved.to_clients.get() + plan.to_client);
@@ -78,23 +83,17 @@ async fn stock_client(program: &Path, server: SocketAddr, flags: &[&str], headli
     assert!(out.starts_with(headline), "{flags:?}: {out}");
 }
 
-async fn assert_books_balance(driver: &Driver) {
-    for _ in 0..200 {
-        if driver.endpoint().pool().is_empty() {
-            break;
-        }
+/// Every packet is back and no call has failed, but for the last ones of up to `clients` that ended without an ACK.
+async fn assert_books_balance(driver: &Driver, clients: u64) {
+    let give_up = lane::time::now() + EndpointConfig::default().dead_time + Duration::from_secs(5);
+    while !driver.endpoint().pool().is_empty() && lane::time::now() < give_up {
         lane::time::sleep(Duration::from_millis(20)).await;
     }
-    if driver.endpoint().pool().in_use() > 0 {
-        for c in driver.endpoint().connections() { for call in c.calls() { eprintln!("DBG {:x?} remote {} reached {} inflight {} held {} rx {} pk {} numbers {:?} {:?}", c.id(), c.remote(), c.is_reached(), call.in_flight(), call.send_held(), call.receive_held(), call.packets_held(), c.call_numbers(), call); } }
-        eprintln!("DBG stats {:?}", driver.endpoint().stats());
-        for _ in 0..80 {
-            lane::time::sleep(Duration::from_millis(250)).await;
-            if driver.endpoint().pool().in_use() == 0 { eprintln!("DBG empty again, dead {}", driver.endpoint().stats().calls_dead); break; }
-        }
-    }
+    // The services hear of it.
+    lane::time::sleep(Duration::from_millis(20)).await;
     assert_eq!(driver.endpoint().pool().in_use(), 0, "a packet has leaked");
-    assert_eq!(driver.endpoint().stats().calls_aborted + driver.endpoint().stats().calls_dead, 0);
+    let (aborted, dead) = (driver.endpoint().stats().calls_aborted, driver.endpoint().stats().calls_dead);
+    assert!(aborted == 0 && dead <= clients, "{aborted} calls aborted, {dead} dead");
 }
 
 #[test]
@@ -121,7 +120,7 @@ fn stock_client_moves_every_size_in_every_mode() {
             up += 2 * times * u64::from(bytes);
             down += times * u64::from(bytes) + times * u64::from(bytes / 3 + 1);
         }
-        assert_books_balance(&server).await;
+        assert_books_balance(&server, 3 * SIZES.len() as u64).await;
         assert_eq!((moved.calls.get(), moved.from_clients.get(), moved.to_clients.get()), (calls, up, down));
         assert_eq!(server.endpoint().stats().calls_accepted, calls);
     });
@@ -140,7 +139,7 @@ fn stock_client_with_threads_small_windows_and_odd_chunks() {
             let flags = [&["-c", "rpc", "-S", "4321", "-R", "98765", "-t", "16", "-T", "20"], extra].concat();
             stock_client(rxperf, address, &flags, headline).await;
         }
-        assert_books_balance(&server).await;
+        assert_books_balance(&server, 6).await;
         let calls = 6 * 16 * 20;
         assert_eq!(
             (moved.calls.get(), moved.from_clients.get(), moved.to_clients.get()),
@@ -165,7 +164,7 @@ fn stock_client_follows_a_file() {
         for _ in 0..7 {
             stock_client(rxperf, address, &["-c", "file", "-f", path, "-T", "1"], &headline).await;
         }
-        assert_books_balance(&server).await;
+        assert_books_balance(&server, 7).await;
         let (up, down) = (4 * (1 + 0x200 + 0o17), 4 * (3 + 100_000));
         assert_eq!(
             (moved.calls.get(), moved.from_clients.get(), moved.to_clients.get()),
@@ -242,7 +241,7 @@ fn stock_server_answers_every_size_in_every_mode() {
             call(&connection, work).await;
         }
         drop(connection);
-        assert_books_balance(&client).await;
+        assert_books_balance(&client, 0).await;
         assert_eq!(client.endpoint().stats().calls_finished, works().len() as u64);
         stock.stop();
     });
@@ -270,7 +269,7 @@ fn stock_server_with_many_calls_at_once_small_windows_and_small_packets() {
             for task in tasks {
                 task.await;
             }
-            assert_books_balance(&client).await;
+            assert_books_balance(&client, 0).await;
             assert_eq!(client.endpoint().stats().calls_finished, 240);
             stock.stop();
         });
