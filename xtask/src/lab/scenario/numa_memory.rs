@@ -1,6 +1,7 @@
 //! Memory lies on the node that serves with it: the page cache a transfer fills, buffers, and the state of
 //! connections. Held against the server's own figures and against the kernel's.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -253,10 +254,12 @@ fn file_pages(directory: &Path) -> anyhow::Result<Vec<u64>> {
 /// Whatever touches memory for a silo may run on its CPUs alone: lanes, helpers, and the rings' own workers, of which
 /// there are some after cold reads.
 fn threads_keep_to_their_node(server: &Server) -> anyhow::Result<()> {
-    let nodes =
-        [0, 1].map(|node| std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist")));
-    let nodes = nodes.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut kept = std::collections::BTreeMap::<&str, usize>::new();
+    let mut nodes = Vec::new();
+    for node in 0..2 {
+        let list = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))?;
+        nodes.push(cpus(list.trim())?);
+    }
+    let mut kept = BTreeMap::<&str, usize>::new();
     for task in std::fs::read_dir(format!("/proc/{}/task", server.pid()))? {
         // Workers come and go.
         let Ok(status) = std::fs::read_to_string(task?.path().join("status")) else { continue };
@@ -265,13 +268,23 @@ fn threads_keep_to_their_node(server: &Server) -> anyhow::Result<()> {
         let Some(&kind) = ["lane", "helper", "iou-wrk"].iter().find(|kind| name.starts_with(*kind)) else {
             continue;
         };
-        let allowed = field("Cpus_allowed_list:").context("a thread has CPUs")?;
-        let on = |node: &String| node.trim() == allowed || (kind == "lane" && node.contains(allowed));
-        ensure!(nodes.iter().any(on), "{name} may run on CPUs {allowed}; the nodes' are {nodes:?}");
+        let allowed = cpus(field("Cpus_allowed_list:").context("a thread has CPUs")?)?;
+        let all_on_one = nodes.iter().any(|node| allowed.is_subset(node));
+        ensure!(all_on_one, "{name} may run on CPUs {allowed:?}; the nodes' are {nodes:?}");
         *kept.entry(kind).or_default() += 1;
     }
     ensure!(kept.get("lane") == Some(&4) && kept.get("helper") >= Some(&4), "{kept:?}");
     Ok(())
+}
+
+/// A list of CPUs as the kernel writes it: `0-3,8`.
+fn cpus(list: &str) -> anyhow::Result<BTreeSet<u32>> {
+    let mut cpus = BTreeSet::new();
+    for range in list.split(',') {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        cpus.extend(first.parse::<u32>()?..=last.parse()?);
+    }
+    Ok(cpus)
 }
 
 /// A person sees it: a line for each silo with shares, and the same as JSON.

@@ -72,6 +72,7 @@ pub(super) fn open(options: &RingOptions) -> Result<IoUring, RingError> {
 /// and pages lie on the node of the thread that reads them first.
 pub(super) fn pin_workers(ring: &IoUring, cpus: &[u32]) {
     let Some(set) = affinity::cpu_set(cpus) else { return };
+    // From 6.2 on the kernel narrows it to what the lane itself is pinned to: near enough, they stay on its CPU.
     // Kernels before 5.14 have no such call; their workers stay on the node of the thread that submits.
     let _ = ring.submitter().register_iowq_aff(&set);
 }
