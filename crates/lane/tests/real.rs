@@ -202,6 +202,23 @@ fn a_message_from_another_thread_ends_a_park() {
 }
 
 #[test]
+fn a_send_meets_the_reset_that_the_receive_beside_it_took() {
+    run(async {
+        let (client, server) = pair().await;
+        client.try_send(&[IoSlice::new(b"hello")], false).unwrap();
+        // The receive goes on beside whatever else happens, and is the first to learn.
+        assert_eq!(*server.recv().await.unwrap(), *b"hello");
+        client.reset();
+        time::sleep(Duration::from_millis(100)).await;
+        for _ in 0..2 {
+            let error = server.try_send(&[IoSlice::new(b"for nobody")], false).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+        }
+        assert_eq!(server.recv().await.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    });
+}
+
+#[test]
 fn a_reader_that_never_takes_its_bytes_starves_nobody() {
     run(async {
         let (flooder, hoarder) = pair().await;

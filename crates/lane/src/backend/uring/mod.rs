@@ -198,6 +198,7 @@ impl Backend for Uring {
 
     fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
         use rustix::net::{SendAncillaryBuffer, SendFlags, send, sendmsg};
+        self.sockets.borrow_mut().check_alive(socket.0)?;
         self.count_syscall();
         let mut flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         flags.set(SendFlags::MORE, more);
@@ -210,6 +211,7 @@ impl Backend for Uring {
     }
 
     fn try_send_file(&self, socket: Fd, file: Fd, offset: u64, len: usize) -> io::Result<Option<usize>> {
+        self.sockets.borrow_mut().check_alive(socket.0)?;
         self.count_syscall();
         let mut offset = offset;
         let sent = rustix::fs::sendfile(self.borrow_fd(socket), self.borrow_fd(file), Some(&mut offset), len);
@@ -286,6 +288,7 @@ impl Backend for Uring {
     }
 
     fn try_send_control(&self, stream: Fd, bytes: &[u8], control: &[u8]) -> io::Result<Option<usize>> {
+        self.sockets.borrow_mut().check_alive(stream.0)?;
         self.count_syscall();
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         match send_with_control(self.borrow_fd(stream), bytes, control, flags) {

@@ -92,6 +92,17 @@ impl Sockets {
         self.slots.get_mut(index as usize)?.as_deref_mut().filter(|s| s.generation == generation)
     }
 
+    /// Fails where the receive that runs beside has met an error. It takes a reset off the socket before a send can
+    /// see it, and a socket with kernel TLS (seen on Linux 6.1) then goes on taking bytes for nobody.
+    pub(super) fn check_alive(&mut self, fd: i32) -> io::Result<()> {
+        match self.get_mut(fd).and_then(|socket| socket.error.as_ref()) {
+            Some(error) => {
+                Err(error.raw_os_error().map_or(error.kind().into(), io::Error::from_raw_os_error))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Flags that make a ring send wait until all is sent. Kernel TLS refuses them (EOPNOTSUPP).
     pub(super) fn wait_all(&mut self, fd: i32) -> libc::c_int {
         let refused = self.get_mut(fd).is_some_and(|socket| socket.kernel_tls);
