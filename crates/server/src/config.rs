@@ -1,13 +1,18 @@
 //! The configuration: `linerate.toml`, checked as a whole before anything starts. Unknown keys are refused
 //! by name, and every refusal says where and what would do.
 
-use std::collections::{BTreeMap, HashSet};
+mod limits;
+mod server;
+
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use http::limits::{HEAD_BYTES_CAP, HEADERS_CAP, Limits};
 use serde::Deserialize;
+
+pub use self::limits::LimitsSection;
+pub use self::server::ServerSection;
 
 /// Everything an operator can say. `Config::default()` serves nothing until a volume is added.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -28,29 +33,6 @@ pub struct Config {
     pub log: LogSection,
     /// Metrics and health.
     pub admin: AdminSection,
-}
-
-/// `[server]`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub struct ServerSection {
-    /// How many lanes in all; absent: one for each core.
-    pub lanes: Option<usize>,
-    /// Lanes on exactly these CPUs, such as `"0-3,8"`; excludes `lanes`.
-    pub cpus: Option<String>,
-    /// One silo for each NUMA node.
-    pub silos: bool,
-    /// NUMA nodes whose lanes take no new connections; their NICs are served by the other nodes meanwhile.
-    pub drained_nodes: Vec<u32>,
-    /// Marks (SO_MARK) of the packets that leave a silo, by the name of its NIC; not 0, none twice. Needs
-    /// CAP_NET_ADMIN.
-    pub egress_marks: BTreeMap<String, u32>,
-    /// Whether two lanes may share a core (SMT siblings).
-    pub share_cores: bool,
-    /// Where the self-signed certificate is kept; absent: the user's state directory.
-    pub state_dir: Option<PathBuf>,
-    /// How long transfers may go on after a request to stop, seconds.
-    pub drain_seconds: u64,
 }
 
 /// `[[volume]]`
@@ -115,42 +97,6 @@ pub struct CertificateSection {
     pub cert: PathBuf,
     /// PEM file with the private key.
     pub key: PathBuf,
-}
-
-/// `[limits]`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub struct LimitsSection {
-    /// Open connections of each lane.
-    pub connections_per_lane: usize,
-    /// Bytes of a request's line and headers.
-    pub header_bytes: usize,
-    /// Header lines of a request.
-    pub headers: usize,
-    /// Bytes of a request body that is read and thrown away.
-    pub body_bytes: u64,
-    /// From the first byte of a request to the end of its headers, seconds.
-    pub header_seconds: u64,
-    /// For a request body, seconds.
-    pub body_seconds: u64,
-    /// Between two requests, seconds.
-    pub idle_seconds: u64,
-    /// Without the client taking a byte, seconds.
-    pub stall_seconds: u64,
-    /// Slowest average rate of taking a body, bytes per second, judged after `stall_seconds`; 0: no floor.
-    pub send_rate_min: u64,
-    /// For the TLS handshake, seconds.
-    pub handshake_seconds: u64,
-    /// Requests on one connection before it is closed; 0: no bound.
-    pub requests_per_connection: u64,
-    /// Ranges of one request; more are answered with the whole file.
-    pub ranges: usize,
-    /// Entries of a listed directory.
-    pub listing_entries: usize,
-    /// Sending rate of each connection, bytes per second; absent: no bound.
-    pub pacing_bytes_per_second: Option<u64>,
-    /// Sending rate of all connections together, bytes per second; absent: no bound.
-    pub total_bytes_per_second: Option<u64>,
 }
 
 /// `[log]`
@@ -345,116 +291,6 @@ impl Config {
     }
 }
 
-impl LimitsSection {
-    /// The limits as the HTTP service takes them.
-    pub fn to_http(&self) -> Limits {
-        Limits {
-            head_bytes_max: self.header_bytes,
-            headers_max: self.headers,
-            body_discard_bytes_max: self.body_bytes,
-            ranges_max: self.ranges,
-            listing_entries_max: self.listing_entries,
-            keep_alive_requests_max: self.requests_per_connection,
-            header_timeout: Duration::from_secs(self.header_seconds),
-            body_timeout: Duration::from_secs(self.body_seconds),
-            idle_timeout: Duration::from_secs(self.idle_seconds),
-            write_stall_timeout: Duration::from_secs(self.stall_seconds),
-            send_rate_min: self.send_rate_min,
-            handshake_timeout: Duration::from_secs(self.handshake_seconds),
-            connections_max: self.connections_per_lane,
-            ..Limits::default()
-        }
-    }
-
-    fn check(&self) -> Result<(), ConfigError> {
-        let bounds = [
-            ("connections_per_lane", self.connections_per_lane as u64, 1, 1 << 22),
-            ("header_bytes", self.header_bytes as u64, 1 << 10, HEAD_BYTES_CAP as u64),
-            ("headers", self.headers as u64, 8, HEADERS_CAP as u64),
-            ("header_seconds", self.header_seconds, 1, 3600),
-            ("body_seconds", self.body_seconds, 1, 86_400),
-            ("idle_seconds", self.idle_seconds, 1, 86_400),
-            ("stall_seconds", self.stall_seconds, 1, 86_400),
-            ("handshake_seconds", self.handshake_seconds, 1, 3600),
-            ("ranges", self.ranges as u64, 1, 1024),
-            ("listing_entries", self.listing_entries as u64, 1, 1 << 20),
-            ("pacing_bytes_per_second", self.pacing_bytes_per_second.unwrap_or(1), 1, u64::MAX),
-            ("total_bytes_per_second", self.total_bytes_per_second.unwrap_or(1), 1, u64::MAX / 4),
-        ];
-        for (key, value, least, most) in bounds {
-            if !(least..=most).contains(&value) {
-                return Err(invalid(
-                    &format!("limits.{key}"),
-                    format!("{value} is not within {least} to {most}"),
-                ));
-            }
-        }
-        self.check_rates()
-    }
-
-    /// A client can take no more than the server sends.
-    fn check_rates(&self) -> Result<(), ConfigError> {
-        let refuse = |bound: &str, rate: u64| {
-            let problem = format!(
-                "{} is not below limits.{bound}, which is {rate}: the server would cut off every client as too \
-                 slow that it slows down itself; lower the one or raise the other",
-                self.send_rate_min
-            );
-            Err(invalid("limits.send_rate_min", problem))
-        };
-        match (self.pacing_bytes_per_second, self.total_bytes_per_second) {
-            // A paced connection comes close to its rate and never goes beyond.
-            (Some(rate), _) if self.send_rate_min >= rate => refuse("pacing_bytes_per_second", rate),
-            (_, Some(rate)) if self.send_rate_min >= rate => refuse("total_bytes_per_second", rate),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl ServerSection {
-    fn check_marks(&self) -> Result<(), ConfigError> {
-        let problem = |problem: String| Err(invalid("server.egress_marks", problem));
-        let mut seen = HashSet::new();
-        for (nic, mark) in &self.egress_marks {
-            if nic.is_empty() || nic.len() > NIC_NAME_BYTES_MAX || nic.contains(['/', ' ']) {
-                return problem(format!("{nic:?} is no name of an interface, such as \"eth0\""));
-            }
-            if *mark == 0 {
-                return problem(format!("0 stands for no mark: give {nic} another number"));
-            }
-            if !seen.insert(mark) {
-                return problem(format!("{mark} is used twice: packets of two NICs could not be told apart"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a change to `now` takes effect only at the next start.
-    pub(crate) fn differs_for_restart(&self, now: &Self) -> bool {
-        let at_once = |section: &Self| Self {
-            drained_nodes: Vec::new(),
-            egress_marks: BTreeMap::new(),
-            ..section.clone()
-        };
-        at_once(self) != at_once(now)
-    }
-}
-
-impl Default for ServerSection {
-    fn default() -> Self {
-        Self {
-            lanes: None,
-            cpus: None,
-            silos: true,
-            drained_nodes: Vec::new(),
-            egress_marks: BTreeMap::new(),
-            share_cores: false,
-            state_dir: None,
-            drain_seconds: 30,
-        }
-    }
-}
-
 impl Default for HttpSection {
     fn default() -> Self {
         Self { listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080))], redirect_to_https: false }
@@ -470,29 +306,6 @@ impl Default for HttpsSection {
             http2: true,
             kernel_tls: true,
             certificates: Vec::new(),
-        }
-    }
-}
-
-impl Default for LimitsSection {
-    fn default() -> Self {
-        let limits = Limits::default();
-        Self {
-            connections_per_lane: limits.connections_max,
-            header_bytes: limits.head_bytes_max,
-            headers: limits.headers_max,
-            body_bytes: limits.body_discard_bytes_max,
-            header_seconds: limits.header_timeout.as_secs(),
-            body_seconds: limits.body_timeout.as_secs(),
-            idle_seconds: limits.idle_timeout.as_secs(),
-            stall_seconds: limits.write_stall_timeout.as_secs(),
-            send_rate_min: limits.send_rate_min,
-            handshake_seconds: limits.handshake_timeout.as_secs(),
-            requests_per_connection: limits.keep_alive_requests_max,
-            ranges: limits.ranges_max,
-            listing_entries: limits.listing_entries_max,
-            pacing_bytes_per_second: None,
-            total_bytes_per_second: None,
         }
     }
 }
@@ -514,9 +327,6 @@ fn root_mount() -> String {
 fn yes() -> bool {
     true
 }
-
-/// IFNAMSIZ, without the zero at the end.
-const NIC_NAME_BYTES_MAX: usize = 15;
 
 #[cfg(test)]
 mod tests {

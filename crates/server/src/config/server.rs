@@ -1,0 +1,78 @@
+//! `[server]`: lanes, silos, state and shutdown.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::{ConfigError, invalid};
+
+/// `[server]`
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerSection {
+    /// How many lanes in all; absent: one for each core.
+    pub lanes: Option<usize>,
+    /// Lanes on exactly these CPUs, such as `"0-3,8"`; excludes `lanes`.
+    pub cpus: Option<String>,
+    /// One silo for each NUMA node.
+    pub silos: bool,
+    /// NUMA nodes whose lanes take no new connections; their NICs are served by the other nodes meanwhile.
+    pub drained_nodes: Vec<u32>,
+    /// Marks (SO_MARK) of the packets that leave a silo, by the name of its NIC; not 0, none twice. Needs
+    /// CAP_NET_ADMIN.
+    pub egress_marks: BTreeMap<String, u32>,
+    /// Whether two lanes may share a core (SMT siblings).
+    pub share_cores: bool,
+    /// Where the self-signed certificate is kept; absent: the user's state directory.
+    pub state_dir: Option<PathBuf>,
+    /// How long transfers may go on after a request to stop, seconds.
+    pub drain_seconds: u64,
+}
+
+impl ServerSection {
+    pub(super) fn check_marks(&self) -> Result<(), ConfigError> {
+        let problem = |problem: String| Err(invalid("server.egress_marks", problem));
+        let mut seen = HashSet::new();
+        for (nic, mark) in &self.egress_marks {
+            if nic.is_empty() || nic.len() > NIC_NAME_BYTES_MAX || nic.contains(['/', ' ']) {
+                return problem(format!("{nic:?} is no name of an interface, such as \"eth0\""));
+            }
+            if *mark == 0 {
+                return problem(format!("0 stands for no mark: give {nic} another number"));
+            }
+            if !seen.insert(mark) {
+                return problem(format!("{mark} is used twice: packets of two NICs could not be told apart"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a change to `now` takes effect only at the next start.
+    pub(crate) fn differs_for_restart(&self, now: &Self) -> bool {
+        let at_once = |section: &Self| Self {
+            drained_nodes: Vec::new(),
+            egress_marks: BTreeMap::new(),
+            ..section.clone()
+        };
+        at_once(self) != at_once(now)
+    }
+}
+
+impl Default for ServerSection {
+    fn default() -> Self {
+        Self {
+            lanes: None,
+            cpus: None,
+            silos: true,
+            drained_nodes: Vec::new(),
+            egress_marks: BTreeMap::new(),
+            share_cores: false,
+            state_dir: None,
+            drain_seconds: 30,
+        }
+    }
+}
+
+/// IFNAMSIZ, without the zero at the end.
+const NIC_NAME_BYTES_MAX: usize = 15;
