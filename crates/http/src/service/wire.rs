@@ -341,6 +341,8 @@ impl Wire {
                 self.flush(true).await?;
                 transfer.sent = at - range.start;
                 self.check_rate(&transfer, self.client_time())?;
+                // A client that takes all at once must not keep the lane to itself.
+                lane::yield_now().await;
             }
         }
         // A small file was read in one step right after its attributes.
@@ -373,6 +375,9 @@ impl Wire {
             self.send_permitted_pages(file, part, transfer).await?;
             self.check_rate(transfer, self.client_time())?;
             at = part.end;
+            if at < range.end {
+                lane::yield_now().await;
+            }
         }
         Ok(())
     }

@@ -193,8 +193,9 @@ impl TcpStream {
                 Some(n) => {
                     sent += n as u64;
                     progress(n as u64);
-                    // Others of this lane get their turn between the parts of a long file.
-                    if n == part && sent < len {
+                    // Others of this lane get their turn between the parts of a long file. A part that was
+                    // cut short is no sign of a full socket: one that is sealed as it goes drains meanwhile.
+                    if sent < len {
                         crate::executor::yield_now().await;
                     }
                 }
