@@ -21,6 +21,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &numa_memory::NumaMemory,
     &egress::Egress,
     &ktls::Ktls,
+    &ktls::KtlsLarge,
     &ktls::KtlsPeer,
     &long_link::LongLink,
     &pacing::Pacing,

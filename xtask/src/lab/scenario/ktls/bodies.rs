@@ -1,7 +1,5 @@
 //! Bodies are right to the byte: of every suite, small and many, in parts, in turns, and long.
 
-use std::time::Instant;
-
 use anyhow::{Context, ensure};
 
 use super::content::{BIG_BYTES, SMALL_FILES, Tree, small_name};
@@ -99,15 +97,4 @@ fn several_ranges(client: &mut Https, mid: &[u8]) -> anyhow::Result<()> {
         rest = &rest[gap + 4 + part.len()..];
     }
     Ok(())
-}
-
-/// A gibibyte.
-pub(super) fn long_body(guest: &mut Guest, tree: &Tree) -> anyhow::Result<()> {
-    let mut client = Https::connect(ADDRESS, CHACHA)?;
-    let begun = Instant::now();
-    client.send(&request("/big", ""))?;
-    let head = client.head()?;
-    ensure!(head.length()? == BIG_BYTES, "big has {} bytes", head.length()?);
-    client.body(BIG_BYTES, |at, bytes| tree.is_big_at(at, bytes))?;
-    guest.note(format!("1 GiB in one body, in {:.0} s", begun.elapsed().as_secs_f64()))
 }
