@@ -1,5 +1,6 @@
 //! Listeners that something else closes: the others' traffic stays where it was, and new ones take their place.
 
+use std::io::ErrorKind;
 use std::net::{Shutdown, TcpStream};
 
 use anyhow::{Context, ensure};
@@ -18,7 +19,7 @@ pub(super) fn listeners_are_replaced(
     let before = server.scrape()?;
     let open = listening(HTTP_PORT)?;
     let victim = *open.first().context("nobody listens")?;
-    shut_down(server, victim)?;
+    ensure!(shut_down(&[open_again(server, victim)?])? == 1, "the listener listened no more");
     for client in clients {
         http_is_served_on(guest, server, client, client.node, "one listener killed")?;
     }
@@ -30,7 +31,10 @@ pub(super) fn listeners_are_replaced(
         http_is_served_on(guest, server, client, client.node, "its place taken")?;
     }
     let killed = listening(HTTPS_PORT)?;
-    killed.iter().try_for_each(|&inode| shut_down(server, inode))?;
+    let sockets: Vec<TcpStream> =
+        killed.iter().map(|&inode| open_again(server, inode)).collect::<anyhow::Result<_>>()?;
+    let by_us = shut_down(&sockets)?;
+    drop(sockets);
     wait_for("new listeners", || {
         let now = listening(HTTPS_PORT).ok()?;
         (now.len() == killed.len() && !now.iter().any(|inode| killed.contains(inode))).then_some(())
@@ -39,7 +43,13 @@ pub(super) fn listeners_are_replaced(
         http_is_served_on(guest, server, client, client.node, "all of HTTPS killed and replaced")?;
     }
     let died = server.scrape()?.grown(&before, "linerate_silo_listeners_died", &[])?;
-    ensure!(died == (1 + killed.len()) as f64, "{} were killed, {died} counted", 1 + killed.len());
+    // A server that notices before the last is dead replaces the rest itself, perhaps unseen by their lanes.
+    let least = if by_us == killed.len() { 1 + by_us } else { 2 };
+    ensure!(
+        (least as f64..=(1 + killed.len()) as f64).contains(&died),
+        "{by_us} of {} and one before were killed, {died} counted",
+        killed.len()
+    );
     Ok(())
 }
 
@@ -52,9 +62,8 @@ fn listening(port: u16) -> anyhow::Result<Vec<u64>> {
     ours.map(|words| words[9].parse().context("an inode")).collect()
 }
 
-/// Shuts a socket of the server down behind its back. (`ss --kill` cannot choose: the kernel looks a listener up by
-/// its address, and takes another of its group for the one that was meant.)
-fn shut_down(server: &Server, inode: u64) -> anyhow::Result<()> {
+/// A descriptor of ours of a socket of the server.
+fn open_again(server: &Server, inode: u64) -> anyhow::Result<TcpStream> {
     let wanted = format!("socket:[{inode}]");
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid()))?;
     let mut descriptors = descriptors.filter_map(Result::ok);
@@ -63,8 +72,21 @@ fn shut_down(server: &Server, inode: u64) -> anyhow::Result<()> {
     let number = ours.context("the server has the socket")?.file_name().to_string_lossy().parse()?;
     let pid = i32::try_from(server.pid()).ok().and_then(Pid::from_raw).context("a process")?;
     let process = pidfd_open(pid, PidfdFlags::empty())?;
-    let socket = pidfd_getfd(process, number, PidfdGetfdFlags::empty())?;
-    TcpStream::from(socket).shutdown(Shutdown::Both).context("shut a listener down")
+    Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?.into())
+}
+
+/// Shuts sockets of the server down behind its back; gives how many listened until then. (`ss --kill` cannot choose: the
+/// kernel looks a listener up by its address, and takes another of its group for the one that was meant.)
+fn shut_down(sockets: &[TcpStream]) -> anyhow::Result<usize> {
+    let mut count = 0;
+    for socket in sockets {
+        match socket.shutdown(Shutdown::Both) {
+            Ok(()) => count += 1,
+            Err(error) if error.kind() == ErrorKind::NotConnected => {}
+            Err(error) => return Err(error).context("shut a listener down"),
+        }
+    }
+    Ok(count)
 }
 
 const HTTP_PORT: u16 = 8080;
