@@ -215,7 +215,12 @@ impl Backend for Uring {
         self.count_syscall();
         let mut offset = offset;
         let sent = rustix::fs::sendfile(self.borrow_fd(socket), self.borrow_fd(file), Some(&mut offset), len);
-        self.counted_send(sent)
+        let sent = self.counted_send(sent)?;
+        if sent.is_some() && self.sockets.borrow_mut().has_kernel_tls(socket.0) {
+            self.count_syscall();
+            ktls::check_connected(self.borrow_fd(socket))?;
+        }
+        Ok(sent)
     }
 
     fn try_send_datagrams(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {

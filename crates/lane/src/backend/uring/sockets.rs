@@ -103,10 +103,13 @@ impl Sockets {
         }
     }
 
+    pub(super) fn has_kernel_tls(&mut self, fd: i32) -> bool {
+        self.get_mut(fd).is_some_and(|socket| socket.kernel_tls)
+    }
+
     /// Flags that make a ring send wait until all is sent. Kernel TLS refuses them (EOPNOTSUPP).
     pub(super) fn wait_all(&mut self, fd: i32) -> libc::c_int {
-        let refused = self.get_mut(fd).is_some_and(|socket| socket.kernel_tls);
-        if refused { 0 } else { libc::MSG_WAITALL }
+        if self.has_kernel_tls(fd) { 0 } else { libc::MSG_WAITALL }
     }
 
     pub(super) fn len(&self) -> usize {
