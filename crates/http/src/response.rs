@@ -41,6 +41,8 @@ pub struct Answer {
     pub cache_control: Option<&'static str>,
     /// Content-Security-Policy.
     pub content_security_policy: Option<&'static str>,
+    /// HTTP/1.1 sends the body in chunks (RFC 9112 7.1), since its length is not known.
+    pub chunked: bool,
     /// Seconds the client should wait.
     pub retry_after_s: Option<u32>,
 }
@@ -137,6 +139,9 @@ impl Answer {
         out.field("Server", SERVER.as_bytes());
         out.field("Date", date);
         self.each_field(|name, value| out.field(name, value));
+        if self.chunked {
+            out.put(b"Transfer-Encoding: chunked\r\n");
+        }
         out.put(extra);
         match persistence {
             Persistence::KeepAlive => {}
@@ -223,6 +228,15 @@ impl<'a> Writer<'a> {
         self.put(b"\r\n");
     }
 
+    /// Appends what stands before a chunk of so many bytes (RFC 9112 7.1), which are more than none.
+    pub fn chunk_head(&mut self, len: usize) {
+        let digits = (usize::BITS - len.leading_zeros()).div_ceil(4).max(1);
+        for digit in (0..digits).rev() {
+            self.put(&[b"0123456789abcdef"[len >> (4 * digit) & 15]]);
+        }
+        self.put(b"\r\n");
+    }
+
     /// Appends a Content-Range line.
     pub fn content_range(&mut self, range: ByteRange, size: u64) {
         self.put(b"Content-Range: ");
@@ -272,6 +286,12 @@ impl Decimal {
 
 /// Value of Server: the name alone, since a version helps nobody but an attacker.
 pub const SERVER: &str = "linerate";
+/// More than [`Writer::chunk_head`] appends.
+pub const CHUNK_HEAD_BYTES_MAX: usize = 18;
+/// What stands behind a chunk.
+pub const CHUNK_END: &[u8] = b"\r\n";
+/// What stands behind the last chunk.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 /// Value of Allow.
 pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
@@ -326,6 +346,16 @@ mod tests {
         out.put(b"f");
         assert_eq!(out.written(), b"abc");
         assert_eq!(out.finish(), None);
+    }
+
+    #[test]
+    fn chunk_heads_are_hexadecimal_without_leading_zeros() {
+        for len in [1, 15, 16, 255, 4096, 16_385, usize::MAX] {
+            let mut buffer = [0; CHUNK_HEAD_BYTES_MAX];
+            let mut out = Writer::new(&mut buffer);
+            out.chunk_head(len);
+            assert_eq!(out.written(), format!("{len:x}\r\n").as_bytes());
+        }
     }
 
     #[test]

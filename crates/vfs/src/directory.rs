@@ -8,6 +8,7 @@ use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
+use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
 
 /// A directory of a volume. Cloning it is cheap.
@@ -141,8 +142,9 @@ impl Directory {
                 entries.push(Entry { name: entry.name.into(), attributes, symlink });
             }
         }
-        entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-        entries.into()
+        let order = order_in_turns(&entries, |a: &Entry, b: &Entry| a.name.cmp(&b.name)).await;
+        let mut entries: Vec<_> = entries.into_iter().map(Some).collect();
+        order.into_iter().filter_map(|at| entries[at as usize].take()).collect()
     }
 
     async fn far_end(&self, link: RelPath<'_>) -> Option<Attributes> {

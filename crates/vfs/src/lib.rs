@@ -39,6 +39,7 @@ pub use file::OpenFile;
 pub use lane::fs::{FileKind, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
+pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
 pub use volume::{Resolved, Volume};
 
@@ -51,5 +52,6 @@ mod file;
 mod listing;
 mod name;
 mod root;
+mod sort;
 mod spec;
 mod volume;

@@ -1,6 +1,7 @@
 //! Listings: what a directory held at one moment, what it takes to believe it later, and who reads it now.
 
-use std::cell::{Cell, RefCell};
+use std::any::Any;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
@@ -35,6 +36,7 @@ pub(crate) struct CachedListing {
     /// The directory's own, from before the entries were read.
     token: ChangeToken,
     vantage: Vantage,
+    derived: OnceCell<Rc<dyn Any>>,
 }
 
 /// Who reads a directory now, so that a crowd asks the file system once.
@@ -58,6 +60,18 @@ impl Listing {
     pub(crate) fn within(self, max: usize) -> Result<Self, Error> {
         if self.cached.found > max { Err(Error::TooLarge { max }) } else { Ok(self) }
     }
+
+    /// What a service makes of this very listing (orders to show it in, say), begun empty, kept and shared for as
+    /// long as the listing is. A lane has one type of it; another gets one of its own each time.
+    pub fn derived<T: Default + 'static>(&self) -> Rc<T> {
+        let kept = self.cached.derived.get_or_init(|| Rc::new(T::default()));
+        Rc::clone(kept).downcast().unwrap_or_default()
+    }
+
+    /// Tells this listing of a directory from any other that is alive.
+    pub fn identity(&self) -> usize {
+        Rc::as_ptr(&self.cached).addr()
+    }
 }
 
 impl Deref for Listing {
@@ -70,7 +84,7 @@ impl Deref for Listing {
 
 impl CachedListing {
     pub(crate) fn new(entries: Box<[Entry]>, found: usize, token: ChangeToken, vantage: Vantage) -> Self {
-        Self { entries, found, token, vantage }
+        Self { entries, found, token, vantage, derived: OnceCell::new() }
     }
 
     /// Whether it is still to be believed of a directory whose token is `now`.

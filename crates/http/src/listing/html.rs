@@ -8,34 +8,67 @@ use std::sync::LazyLock;
 
 use aws_lc_rs::digest;
 
-use super::{Key, Listing, Order};
+use super::contents::{Listing, Row};
+use super::rendering::Totals;
+use super::{Key, Order};
 use crate::date::Civil;
 use crate::path;
 
-/// Writes the page.
-pub fn html(listing: &Listing<'_>, out: &mut Vec<u8>) {
-    let mut page = String::with_capacity(STYLE.len() + SCRIPT.len() + 2048 + listing.entries.len() * 320);
-    let title = if listing.path.is_empty() { b"/".to_vec() } else { [b"/", listing.path, b"/"].concat() };
+/// Writes what stands before the rows.
+pub(super) fn head(listing: &Listing, page: &mut String) {
+    let path = listing.path();
+    let title = if path.is_empty() { b"/".to_vec() } else { [b"/", path, b"/"].concat() };
     page.push_str(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>",
     );
-    escape(&title, &mut page);
+    escape(&title, page);
     page.push_str("</title>\n<style>");
     page.push_str(STYLE);
     page.push_str("</style>\n");
     page.push_str(SYMBOLS);
     page.push_str("<header>\n");
-    breadcrumb(listing.path, &mut page);
+    breadcrumb(path, page);
     page.push_str(FILTER_BOX);
     page.push_str("</header>\n<main>\n");
-    table(listing, &mut page);
-    summary(listing, &mut page);
+    table_head(listing, page);
+}
+
+/// Writes one row.
+pub(super) fn row(entry: Row<'_>, page: &mut String) {
+    let href = path::encode_segment(entry.name);
+    let (icon, slash) = if entry.directory { ("folder", "/") } else { (icon(entry.name), "") };
+    // `./` keeps a name with a colon from reading as a scheme.
+    let _ = write!(
+        page,
+        "<tr class=\"entry\"><td class=\"name\"><a href=\"./{href}{slash}\">\
+         <svg class=\"{icon}\" aria-hidden=\"true\"><use href=\"#{icon}\"/></svg><span>"
+    );
+    escape(entry.name, page);
+    let _ = write!(page, "{slash}</span></a></td><td class=\"size\"");
+    if entry.directory {
+        page.push_str(">–");
+    } else {
+        let _ = write!(page, " title=\"{} bytes\">", entry.size);
+        size(entry.size, page);
+    }
+    let at = Civil::from_unix(entry.modified_s);
+    let _ = writeln!(
+        page,
+        "</td><td class=\"date\"><time datetime=\"{0:04}-{1:02}-{2:02}T{3:02}:{4:02}:{5:02}Z\">\
+         {0:04}-{1:02}-{2:02} {3:02}:{4:02}</time></td></tr>",
+        at.year, at.month, at.day, at.hour, at.minute, at.second
+    );
+}
+
+/// Writes what stands behind the rows.
+pub(super) fn end(totals: Totals, page: &mut String) {
+    page.push_str("</tbody>\n</table>\n");
+    summary(totals, page);
     page.push_str("</main>\n<script>");
     page.push_str(SCRIPT);
     page.push_str("</script>\n</html>\n");
-    out.extend_from_slice(page.as_bytes());
 }
 
 /// Content-Security-Policy of the page: its own style, its own script by hash, nothing from anywhere.
@@ -71,21 +104,17 @@ fn breadcrumb(path: &[u8], page: &mut String) {
     page.push_str("</ol></nav>\n");
 }
 
-fn table(listing: &Listing<'_>, page: &mut String) {
+fn table_head(listing: &Listing, page: &mut String) {
     page.push_str("<table>\n<thead><tr>");
     for (key, label, class) in
         [(Key::Name, "Name", "name"), (Key::Size, "Size", "size"), (Key::Modified, "Modified", "date")]
     {
-        column_head(listing.order, key, label, class, page);
+        column_head(listing.order(), key, label, class, page);
     }
     page.push_str("</tr></thead>\n<tbody>\n");
-    if !listing.path.is_empty() {
+    if !listing.path().is_empty() {
         page.push_str(PARENT_ROW);
     }
-    for entry in listing.entries {
-        row(entry, page);
-    }
-    page.push_str("</tbody>\n</table>\n");
 }
 
 /// A head cell links to the order that clicking it should give, and says the present one to readers.
@@ -104,38 +133,10 @@ fn column_head(order: Order, key: Key, label: &str, class: &str, page: &mut Stri
     );
 }
 
-fn row(entry: &super::Entry, page: &mut String) {
-    let href = path::encode_segment(&entry.name);
-    let (icon, slash) = if entry.directory { ("folder", "/") } else { (icon(&entry.name), "") };
-    // `./` keeps a name with a colon from reading as a scheme.
-    let _ = write!(
-        page,
-        "<tr class=\"entry\"><td class=\"name\"><a href=\"./{href}{slash}\">\
-         <svg class=\"{icon}\" aria-hidden=\"true\"><use href=\"#{icon}\"/></svg><span>"
-    );
-    escape(&entry.name, page);
-    let _ = write!(page, "{slash}</span></a></td><td class=\"size\"");
-    if entry.directory {
-        page.push_str(">–");
-    } else {
-        let _ = write!(page, " title=\"{} bytes\">", entry.size);
-        size(entry.size, page);
-    }
-    let at = Civil::from_unix(entry.modified_s);
-    let _ = writeln!(
-        page,
-        "</td><td class=\"date\"><time datetime=\"{0:04}-{1:02}-{2:02}T{3:02}:{4:02}:{5:02}Z\">\
-         {0:04}-{1:02}-{2:02} {3:02}:{4:02}</time></td></tr>",
-        at.year, at.month, at.day, at.hour, at.minute, at.second
-    );
-}
-
-fn summary(listing: &Listing<'_>, page: &mut String) {
-    let directories = listing.entries.iter().filter(|entry| entry.directory).count();
-    let files = listing.entries.len() - directories;
-    let bytes = listing.entries.iter().fold(0u64, |sum, entry| sum.saturating_add(entry.size));
+fn summary(totals: Totals, page: &mut String) {
+    let Totals { directories, files, bytes } = totals;
     page.push_str("<p class=\"summary\" role=\"status\">");
-    if listing.entries.is_empty() {
+    if totals.entries() == 0 {
         page.push_str("This directory is empty.");
     } else {
         let _ = write!(

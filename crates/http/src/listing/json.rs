@@ -2,39 +2,43 @@
 
 use std::fmt::Write;
 
-use super::Listing;
+use super::contents::{Listing, Row};
 use crate::date::Civil;
 use crate::path;
 
-/// Writes the listing as one JSON object:
+/// Writes what stands before the entries of
 /// `{"path":"/a/","entries":[{"name","href","type","size","modified"},…]}`.
 ///
 /// Names are shown with U+FFFD for what is not UTF-8; `href` holds the exact bytes, percent-encoded.
 /// `modified` is RFC 3339 in UTC; `size` is absent for directories.
-pub fn json(listing: &Listing<'_>, out: &mut Vec<u8>) {
-    let mut text = String::with_capacity(64 + listing.entries.len() * 128);
+pub(super) fn head(listing: &Listing, text: &mut String) {
     text.push_str("{\"path\":");
-    put_string(&String::from_utf8_lossy(&absolute(listing.path)), &mut text);
+    put_string(&String::from_utf8_lossy(&absolute(listing.path())), text);
     text.push_str(",\"entries\":[");
-    for (index, entry) in listing.entries.iter().enumerate() {
-        text.push_str(if index == 0 { "{\"name\":" } else { ",\n{\"name\":" });
-        put_string(&String::from_utf8_lossy(&entry.name), &mut text);
-        let slash = if entry.directory { "/" } else { "" };
-        let _ = write!(text, ",\"href\":\"{}{slash}\",\"type\":", path::encode_segment(&entry.name));
-        if entry.directory {
-            text.push_str("\"directory\"");
-        } else {
-            let _ = write!(text, "\"file\",\"size\":{}", entry.size);
-        }
-        let at = Civil::from_unix(entry.modified_s);
-        let _ = write!(
-            text,
-            ",\"modified\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z\"}}",
-            at.year, at.month, at.day, at.hour, at.minute, at.second
-        );
+}
+
+/// Writes one entry.
+pub(super) fn row(row: Row<'_>, is_first: bool, text: &mut String) {
+    text.push_str(if is_first { "{\"name\":" } else { ",\n{\"name\":" });
+    put_string(&String::from_utf8_lossy(row.name), text);
+    let slash = if row.directory { "/" } else { "" };
+    let _ = write!(text, ",\"href\":\"{}{slash}\",\"type\":", path::encode_segment(row.name));
+    if row.directory {
+        text.push_str("\"directory\"");
+    } else {
+        let _ = write!(text, "\"file\",\"size\":{}", row.size);
     }
+    let at = Civil::from_unix(row.modified_s);
+    let _ = write!(
+        text,
+        ",\"modified\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z\"}}",
+        at.year, at.month, at.day, at.hour, at.minute, at.second
+    );
+}
+
+/// Writes what stands behind the entries.
+pub(super) fn end(text: &mut String) {
     text.push_str("]}\n");
-    out.extend_from_slice(text.as_bytes());
 }
 
 fn absolute(relative: &[u8]) -> Vec<u8> {

@@ -1,3 +1,5 @@
+use super::contents::Place;
+use super::order::natural;
 use super::*;
 
 fn entry(name: &str, directory: bool, size: u64, modified_s: i64) -> Entry {
@@ -5,21 +7,57 @@ fn entry(name: &str, directory: bool, size: u64, modified_s: i64) -> Entry {
 }
 
 fn sorted(query: &str) -> Vec<String> {
-    let mut entries = vec![
+    let entries = vec![
         entry("b10.txt", false, 5, 30),
         entry("b2.txt", false, 900, 10),
         entry("A.txt", false, 7, 20),
         entry("zdir", true, 0, 99),
         entry("b002.txt", false, 1, 1),
     ];
-    Order::from_query(Some(query.as_bytes())).sort(&mut entries);
-    entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
+    let listing = Listing::of_entries(b"", Order::from_query(Some(query.as_bytes())), entries);
+    let mut place = Place::default();
+    let names = std::iter::from_fn(|| listing.next(&mut place).map(|row| row.name.to_vec()));
+    names.map(|name| String::from_utf8(name).unwrap()).collect()
+}
+
+/// All of it, in pieces of at least so many bytes.
+fn rendered(listing: Listing, format: Format, piece: usize) -> String {
+    let mut rendering = Rendering::new(listing, format);
+    let mut whole = String::new();
+    while !rendering.is_done() {
+        let before = whole.len();
+        rendering.render(piece, &mut whole);
+        assert!(whole.len() > before, "a piece holds something");
+    }
+    whole
 }
 
 fn page(path: &[u8], entries: &[Entry]) -> String {
-    let mut out = Vec::new();
-    html(&Listing { path, entries, order: Order::default() }, &mut out);
-    String::from_utf8(out).unwrap()
+    rendered(Listing::of_entries(path, Order::default(), entries.to_vec()), Format::Html, usize::MAX / 2)
+}
+
+#[test]
+fn pieces_of_any_size_make_the_same_listing() {
+    let entries: Vec<_> = (0..500).map(|i| entry(&format!("file <{i}>"), i % 7 == 0, i, i as i64)).collect();
+    for format in [Format::Html, Format::Json] {
+        let listing = Listing::of_entries(b"a/b", Order::default(), entries.clone());
+        let whole = rendered(listing.clone(), format, usize::MAX / 2);
+        for piece in [1, 1000, 16_384] {
+            assert!(rendered(listing.clone(), format, piece) == whole, "{format:?} in pieces of {piece}");
+        }
+    }
+}
+
+#[test]
+fn a_piece_is_hardly_longer_than_was_asked_for() {
+    let longest = "\"".repeat(255);
+    let entries: Vec<_> = (0..300).map(|i| entry(&longest, false, i, 0)).collect();
+    let mut rendering = Rendering::new(Listing::of_entries(b"", Order::default(), entries), Format::Html);
+    while !rendering.is_done() {
+        let mut piece = String::new();
+        rendering.render(16_384, &mut piece);
+        assert!(piece.len() < 16_384 + 4096, "{}", piece.len());
+    }
 }
 
 #[test]
@@ -99,7 +137,6 @@ fn page_of_a_small_directory_looks_as_agreed() {
 fn json_holds_exact_hrefs_and_rfc_3339_times() {
     let mut entries = vec![entry("d", true, 0, 0), entry("a\"\\\n<b", false, 3, 784_111_777)];
     entries.push(Entry { name: b"\xff".to_vec(), directory: false, size: 0, modified_s: 0 });
-    let mut out = Vec::new();
-    json(&Listing { path: b"x", entries: &entries, order: Order::default() }, &mut out);
-    insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    let listing = Listing::of_entries(b"x", Order::default(), entries);
+    insta::assert_snapshot!(rendered(listing, Format::Json, 1));
 }

@@ -171,7 +171,7 @@ async fn exchange(
 ) -> Result<Next, Abort> {
     let started = now();
     let body = BodyDiscard::new(head.body, site.limits.body_discard_bytes_max);
-    let reply = match (&body, entry.role) {
+    let mut reply = match (&body, entry.role) {
         (Err(refusal), _) => refuse(service, *refusal, &head.fields),
         (Ok(_), Role::Redirect { https_port }) => redirect_to_https(service, head, https_port),
         (Ok(_), Role::Plain | Role::Tls) => dispatch(service, site, head).await,
@@ -180,12 +180,16 @@ async fn exchange(
     if at_limit {
         service.counters.closed_requests.increment();
     }
+    // RFC 9112 6.1: HTTP/1.0 knows no chunks; there the end of the connection is that of the body.
+    reply.answer.chunked = reply.body.is_streamed() && head.version == Version::Http11;
+    let ends_by_close = reply.body.is_streamed() && !reply.answer.chunked && head.method != Method::Head;
     // Told that its body is not wanted, a client that waits for 100 may or may not send it: only
     // closing makes clear where the next request begins (RFC 9110 10.1.1).
     let keep = head.keep_alive
         && body.is_ok()
         && !head.expect_continue
         && !at_limit
+        && !ends_by_close
         && !service.is_leaving(entry.cohort);
     let key_lasts = wire.key_lasts();
     if keep && !key_lasts {
@@ -198,7 +202,7 @@ async fn exchange(
         (true, Version::Http11) => Persistence::KeepAlive,
     };
     let before = wire.sent();
-    let sent = send_reply(service, site, wire, head.method, &reply, persistence).await;
+    let sent = send_reply(service, site, wire, head.method, &mut reply, persistence).await;
     let body_bytes = *sent.as_ref().unwrap_or(&(wire.sent() - before));
     service.counters.body_bytes.add(body_bytes);
     service.log(&Record {
@@ -241,8 +245,8 @@ async fn refuse_and_close(
     unread: &[u8],
     refusal: Refusal,
 ) -> Result<Next, Abort> {
-    let reply = refuse(service, refusal, &Fields::default());
-    let sent = send_reply(service, site, wire, Method::Get, &reply, Persistence::Close).await?;
+    let mut reply = refuse(service, refusal, &Fields::default());
+    let sent = send_reply(service, site, wire, Method::Get, &mut reply, Persistence::Close).await?;
     service.counters.response(reply.answer.status.as_u16());
     let first_line = unread.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     service.log(&Record {

@@ -4,9 +4,9 @@ use httptypes::StatusCode;
 use vfs::Directory;
 
 use super::dispatch::to_directory;
-use super::reply::Reply;
+use super::reply::{Body, Reply};
 use super::site::Site;
-use crate::listing::{self, Entry, Listing, Order};
+use crate::listing::{self, Entry, Format, Listing, Order, Rendering};
 use crate::page;
 use crate::path::RelativePath;
 use crate::refusal::Refusal;
@@ -22,20 +22,9 @@ pub(super) async fn list_directory(
     query: Option<&[u8]>,
 ) -> Result<Reply, Refusal> {
     let listed = directory.entries(site.limits.listing_entries_max).await?;
-    let mut entries: Vec<Entry> = listed
-        .iter()
-        .map(|entry| Entry {
-            name: entry.name.to_vec(),
-            directory: entry.attributes.is_directory(),
-            size: if entry.attributes.is_directory() { 0 } else { entry.attributes.size },
-            modified_s: entry.attributes.mtime.secs,
-        })
-        .collect();
-    for name in site.mounted_below(path) {
-        entries.retain(|entry| entry.name != name);
-        entries.push(Entry { name, directory: true, size: 0, modified_s: 0 });
-    }
-    Ok(reply(head, path, entries, query))
+    let order = Order::from_query(query);
+    let added = mounted(site.mounted_below(path));
+    Ok(reply(head, Listing::of_directory(path, order, listed, added).await))
 }
 
 /// Lists a directory that exists only because volumes are mounted below it.
@@ -52,30 +41,24 @@ pub(super) fn list_mounts(
     if !path.directory {
         return Ok(to_directory(&path.bytes, query));
     }
-    let entries =
-        names.into_iter().map(|name| Entry { name, directory: true, size: 0, modified_s: 0 }).collect();
-    Ok(reply(head, &path.bytes, entries, query))
+    Ok(reply(head, Listing::of_entries(&path.bytes, Order::from_query(query), mounted(names))))
 }
 
-fn reply(head: &Head<'_>, path: &[u8], mut entries: Vec<Entry>, query: Option<&[u8]>) -> Reply {
-    let order = Order::from_query(query);
-    order.sort(&mut entries);
-    let listing = Listing { path, entries: &entries, order };
-    let mut body = Vec::new();
-    let json = page::wants_json(head.fields.accept);
-    if json {
-        listing::json(&listing, &mut body);
-    } else {
-        listing::html(&listing, &mut body);
-    }
+fn mounted(names: Vec<Vec<u8>>) -> Vec<Entry> {
+    names.into_iter().map(|name| Entry { name, directory: true, size: 0, modified_s: 0 }).collect()
+}
+
+fn reply(head: &Head<'_>, listing: Listing) -> Reply {
+    let format = if page::wants_json(head.fields.accept) { Format::Json } else { Format::Html };
+    let is_html = format == Format::Html;
     let answer = Answer {
         status: StatusCode::OK,
-        content_type: Some(if json { listing::JSON } else { page::HTML }),
-        content_security_policy: (!json).then(listing::policy),
+        content_type: Some(if is_html { page::HTML } else { listing::JSON }),
+        content_security_policy: is_html.then(listing::policy),
         vary: Some("Accept"),
         // The directory may change at any time, and no validator would say so.
         cache_control: Some("no-cache"),
         ..Answer::default()
     };
-    Reply::memory(answer, body)
+    Reply { answer, body: Body::Listing(Box::new(Rendering::new(listing, format))) }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use vfs::{ChangeToken, OpenFile};
 
+use crate::listing::Rendering;
 use crate::multipart::Multipart;
 use crate::range::ByteRange;
 use crate::response::Answer;
@@ -25,6 +26,8 @@ pub(super) enum Body {
     Content(Rc<[u8]>, ByteRange),
     File(Version, ByteRange),
     Multipart(Version, Box<Multipart>),
+    /// Made as the client takes it: its length is not known before its end.
+    Listing(Box<Rendering>),
 }
 
 /// One version of a file: its bytes may be sent only while it is still this one.
@@ -47,6 +50,11 @@ impl Version {
 }
 
 impl Body {
+    /// Whether its length shows only at its end.
+    pub(super) fn is_streamed(&self) -> bool {
+        matches!(self, Self::Listing(_))
+    }
+
     /// Bytes that a [`Body::Content`] stands for.
     pub(super) fn of_content<'c>(content: &'c [u8], range: &ByteRange) -> &'c [u8] {
         &content[range.start as usize..range.end as usize]

@@ -7,9 +7,10 @@ use super::listener::Service;
 use super::reply::{Body, Reply, Version};
 use super::site::Site;
 use super::wire::{SMALL_BODY_MAX, Wire};
+use crate::listing::Rendering;
 use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use crate::request::Method;
-use crate::response::Persistence;
+use crate::response::{CHUNK_END, CHUNK_HEAD_BYTES_MAX, LAST_CHUNK, Persistence};
 
 /// Sends head and body, and says how many body bytes went out. What is short stays in the outbox, to
 /// leave with the replies to pipelined requests in one send.
@@ -18,7 +19,7 @@ pub(super) async fn send_reply(
     site: &Site,
     wire: &mut Wire,
     method: Method,
-    reply: &Reply,
+    reply: &mut Reply,
     persistence: Persistence,
 ) -> Result<u64, Abort> {
     let head_max = reply.answer.http1_len_max(site.extra_lines());
@@ -40,7 +41,7 @@ pub(super) async fn send_reply(
     if method == Method::Head {
         return Ok(0);
     }
-    let sent = send_body(wire, &reply.body).await;
+    let sent = send_body(wire, &mut reply.body, reply.answer.chunked).await;
     if sent.is_err() && small_body > 0 {
         // Nothing of this reply has left yet, and nothing shall.
         wire.rewind(mark);
@@ -48,7 +49,7 @@ pub(super) async fn send_reply(
     sent
 }
 
-async fn send_body(wire: &mut Wire, body: &Body) -> Result<u64, Abort> {
+async fn send_body(wire: &mut Wire, body: &mut Body, chunked: bool) -> Result<u64, Abort> {
     match body {
         Body::Empty => Ok(0),
         Body::Memory(bytes) => {
@@ -64,7 +65,38 @@ async fn send_body(wire: &mut Wire, body: &Body) -> Result<u64, Abort> {
             Ok(range.len())
         }
         Body::Multipart(version, multipart) => send_parts(wire, version, multipart).await,
+        Body::Listing(rendering) => send_listing(wire, rendering, chunked).await,
     }
+}
+
+/// Writes and sends a listing piece by piece, each only when the one before is in the socket: a client that takes
+/// nothing holds one piece. Says how many bytes of it went out, without what frames them.
+async fn send_listing(wire: &mut Wire, rendering: &mut Rendering, chunked: bool) -> Result<u64, Abort> {
+    let mut sent = 0;
+    while !rendering.is_done() {
+        let mut piece = String::new();
+        rendering.render(PIECE_BYTES, &mut piece);
+        // With room for all of it nothing is waited for while the piece is held twice.
+        let room = (piece.len() + 2 * CHUNK_HEAD_BYTES_MAX).min(ROOM_BYTES_MAX);
+        wire.reserve(room, BufClass::Small).await?;
+        if chunked {
+            wire.write(CHUNK_HEAD_BYTES_MAX, |out| out.chunk_head(piece.len()));
+        }
+        wire.send_bytes(piece.as_bytes()).await?;
+        if chunked {
+            wire.send_bytes(CHUNK_END).await?;
+        }
+        sent += piece.len() as u64;
+        drop(piece);
+        if !rendering.is_done() {
+            wire.flush(true).await?;
+            lane::yield_now().await;
+        }
+    }
+    if chunked {
+        wire.send_bytes(LAST_CHUNK).await?;
+    }
+    Ok(sent)
 }
 
 async fn send_parts(wire: &mut Wire, version: &Version, multipart: &Multipart) -> Result<u64, Abort> {
@@ -77,3 +109,8 @@ async fn send_parts(wire: &mut Wire, version: &Version, multipart: &Multipart) -
     wire.write(PART_HEAD_BYTES_MAX, |out| multipart.put_trailer(out));
     Ok(multipart.len())
 }
+
+/// What is written of a listing at a time, about.
+const PIECE_BYTES: usize = 16 * 1024;
+/// What fits a small buffer however it is framed.
+const ROOM_BYTES_MAX: usize = 28 * 1024;

@@ -113,13 +113,42 @@ impl Client {
             .collect();
         let mut response = Response { status, fields, body: Vec::new() };
         let has_body = method != "HEAD" && !matches!(status, 204 | 304);
-        let length = if has_body { response.field("Content-Length").unwrap().parse().unwrap() } else { 0 };
-        while self.inbox.len() < head_len + length {
+        self.inbox.drain(..head_len);
+        if !has_body {
+            return Ok(response);
+        }
+        if response.field("Transfer-Encoding") == Some("chunked") {
+            assert_eq!(response.field("Content-Length"), None, "one framing alone");
+            while let Some(chunk) = self.chunk().await? {
+                response.body.extend_from_slice(&chunk);
+            }
+            return Ok(response);
+        }
+        response.body = self.take(response.field("Content-Length").unwrap().parse().unwrap()).await?;
+        Ok(response)
+    }
+
+    /// The next chunk of a body, `None` after the last.
+    async fn chunk(&mut self) -> Result<Option<Vec<u8>>, Failure> {
+        let line_len = loop {
+            if let Some(at) = self.inbox.windows(2).position(|window| window == b"\r\n") {
+                break at;
+            }
+            self.fill().await?;
+        };
+        let line = self.take(line_len + 2).await?;
+        let len = usize::from_str_radix(std::str::from_utf8(&line).unwrap().trim_end(), 16).unwrap();
+        let mut chunk = self.take(len + 2).await?;
+        assert!(chunk.ends_with(b"\r\n"), "a chunk ends with a line end");
+        chunk.truncate(len);
+        Ok((len > 0).then_some(chunk))
+    }
+
+    async fn take(&mut self, len: usize) -> Result<Vec<u8>, Failure> {
+        while self.inbox.len() < len {
             self.fill().await?;
         }
-        response.body = self.inbox[head_len..head_len + length].to_vec();
-        self.inbox.drain(..head_len + length);
-        Ok(response)
+        Ok(self.inbox.drain(..len).collect())
     }
 
     /// Takes all that comes until the connection ends; gives how it ended, and the bytes.

@@ -8,6 +8,7 @@ mod content;
 mod fake_kernel;
 mod hostile;
 mod kernel_tls;
+mod listings;
 mod rates;
 mod server;
 mod shutdown;

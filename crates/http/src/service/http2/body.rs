@@ -15,6 +15,7 @@ use lane::time::now;
 
 use super::progress::Progress;
 use super::{host_of, method_of};
+use crate::listing::Rendering;
 use crate::log::{Protocol, Record};
 use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use crate::range::ByteRange;
@@ -30,7 +31,8 @@ pub(super) struct StreamBody {
     pieces: VecDeque<Piece>,
     version: Option<Version>,
     reading: Option<Reading>,
-    left: u64,
+    /// `None` where only the end shows how much it is.
+    left: Option<u64>,
     finish: Finish,
 }
 
@@ -40,6 +42,7 @@ type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Abort>>>>;
 enum Piece {
     Memory(Bytes),
     File(ByteRange),
+    Listing(Box<Rendering>),
 }
 
 /// Ends a request's books when its body is done with, however that comes about.
@@ -75,6 +78,10 @@ impl StreamBody {
             Body::File(version, range) => {
                 pieces.push_back(Piece::File(range));
                 Some(version)
+            }
+            Body::Listing(rendering) => {
+                pieces.push_back(Piece::Listing(rendering));
+                None
             }
             Body::Multipart(version, multipart) => {
                 push_parts(&multipart, &mut pieces);
@@ -129,21 +136,30 @@ impl HttpBody for StreamBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Abort>>> {
-        let bytes = match self.pieces.front() {
+        let bytes = match self.pieces.front_mut() {
             None => return Poll::Ready(None),
+            Some(Piece::Listing(rendering)) => {
+                let mut text = String::new();
+                rendering.render(FRAME_BYTES_MAX as usize, &mut text);
+                if rendering.is_done() {
+                    self.pieces.pop_front();
+                }
+                Ok(text.into())
+            }
             Some(Piece::Memory(bytes)) => {
                 let bytes = bytes.clone();
                 self.pieces.pop_front();
                 Ok(bytes)
             }
-            Some(&Piece::File(range)) => {
+            Some(Piece::File(range)) => {
+                let range = *range;
                 let read = ready!(self.poll_read(cx, range));
                 read.and_then(|bytes| self.advance(range, bytes.len() as u64).map(|()| bytes))
             }
         };
         match bytes {
             Ok(bytes) => {
-                self.left -= bytes.len() as u64;
+                self.left = self.left.map(|left| left - bytes.len() as u64);
                 self.finish.sent += bytes.len() as u64;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
@@ -160,15 +176,16 @@ impl HttpBody for StreamBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
+        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
 impl Piece {
-    fn len(&self) -> u64 {
+    fn len(&self) -> Option<u64> {
         match self {
-            Self::Memory(bytes) => bytes.len() as u64,
-            Self::File(range) => range.len(),
+            Self::Memory(bytes) => Some(bytes.len() as u64),
+            Self::File(range) => Some(range.len()),
+            Self::Listing(_) => None,
         }
     }
 }

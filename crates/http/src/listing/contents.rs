@@ -1,0 +1,124 @@
+//! What a listing shows: the entries of a directory, shared with the cache, and the few that were added to them.
+
+use std::rc::Rc;
+
+use super::{Order, Orders};
+
+/// One name that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row<'a> {
+    /// The name as the file system has it; any bytes but `/` and NUL.
+    pub name: &'a [u8],
+    /// File or directory. Nothing else is ever listed.
+    pub directory: bool,
+    /// Bytes; 0 for a directory.
+    pub size: u64,
+    /// Last change, seconds since 1970.
+    pub modified_s: i64,
+}
+
+/// A name that no directory's listing holds: what is mounted there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// As [`Row::name`].
+    pub name: Vec<u8>,
+    /// As [`Row::directory`].
+    pub directory: bool,
+    /// As [`Row::size`].
+    pub size: u64,
+    /// As [`Row::modified_s`].
+    pub modified_s: i64,
+}
+
+/// A directory to be shown. It holds no copy of the directory's entries.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    path: Box<[u8]>,
+    order: Order,
+    listed: Option<Listed>,
+    /// In order. Each takes the place of an entry with its name.
+    added: Vec<Entry>,
+}
+
+#[derive(Clone, Debug)]
+struct Listed {
+    entries: vfs::Listing,
+    order: Rc<[u32]>,
+}
+
+/// A place between two rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    listed: usize,
+    added: usize,
+}
+
+impl Listing {
+    /// Shows `added` alone, at `path`: below the root, decoded, without slashes at its ends, empty for the root.
+    pub fn of_entries(path: &[u8], order: Order, mut added: Vec<Entry>) -> Self {
+        added.sort_by(|a, b| order.compare(a.into(), b.into()));
+        Self { path: path.into(), order, listed: None, added }
+    }
+
+    /// Shows a directory, with `added` in the places of the entries of those names.
+    pub async fn of_directory(path: &[u8], order: Order, entries: vfs::Listing, added: Vec<Entry>) -> Self {
+        let sorted = entries.derived::<Orders>().get(&entries, order).await;
+        let listed = Some(Listed { entries, order: sorted });
+        Self { listed, ..Self::of_entries(path, order, added) }
+    }
+
+    pub(super) fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    pub(super) fn order(&self) -> Order {
+        self.order
+    }
+
+    /// The next row, behind which `place` then is.
+    pub(super) fn next(&self, place: &mut Place) -> Option<Row<'_>> {
+        let added = self.added.get(place.added).map(Row::from);
+        let listed = self.listed(place);
+        let is_added = match (listed, added) {
+            (Some(listed), Some(added)) => self.order.compare(added, listed).is_lt(),
+            (listed, _) => listed.is_none(),
+        };
+        if is_added {
+            place.added += usize::from(added.is_some());
+            return added;
+        }
+        place.listed += 1;
+        listed
+    }
+
+    /// The next of the directory's own entries that nothing was put in the place of.
+    fn listed(&self, place: &mut Place) -> Option<Row<'_>> {
+        let Listed { entries, order } = self.listed.as_ref()?;
+        loop {
+            let row = Row::from(&entries[*order.get(place.listed)? as usize]);
+            if !self.added.iter().any(|added| added.name == row.name) {
+                return Some(row);
+            }
+            place.listed += 1;
+        }
+    }
+}
+
+impl<'a> From<&'a Entry> for Row<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        let Entry { name, directory, size, modified_s } = entry;
+        Self { name, directory: *directory, size: *size, modified_s: *modified_s }
+    }
+}
+
+impl<'a> From<&'a vfs::Entry> for Row<'a> {
+    fn from(entry: &'a vfs::Entry) -> Self {
+        let directory = entry.attributes.is_directory();
+        Self {
+            name: &entry.name,
+            directory,
+            size: if directory { 0 } else { entry.attributes.size },
+            modified_s: entry.attributes.mtime.secs,
+        }
+    }
+}
