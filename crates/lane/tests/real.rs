@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use lane::backend::uring::RingOptions;
 use lane::backend::{DatagramBatch, ListenOptions, UdpOptions};
 use lane::buffer::BufClass;
 use lane::fs::{Dir, OpenHow, WatchEvent};
@@ -243,6 +244,94 @@ fn a_reader_that_never_takes_its_bytes_starves_nobody() {
         // What the hoarder left is still there, in order.
         assert_eq!(hoarder.recv().await.unwrap()[0], 7);
     });
+}
+
+#[test]
+fn clients_that_send_byte_by_byte_and_are_not_heard_keep_nobody_waiting() {
+    run(async {
+        let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut unheard = Vec::new();
+        for _ in 0..160 {
+            let client = TcpStream::connect(addr).await.unwrap();
+            let server = listener.accept().await.unwrap();
+            client.try_send(&[IoSlice::new(b"0")], false).unwrap();
+            // The request is taken, and the answer keeps its task from listening on.
+            assert_eq!(*server.recv().await.unwrap(), *b"0");
+            unheard.push((client, server));
+        }
+        let (client, server) = pair().await;
+        let before = lane::current().counters().turns.get();
+        for round in 1..=10u8 {
+            for (client, _) in &unheard {
+                client.try_send(&[IoSlice::new(&[b'0' + round])], false).unwrap();
+            }
+            time::sleep(Duration::from_millis(50)).await;
+            client.try_send(&[IoSlice::new(&[round])], false).unwrap();
+            let served = time::timeout(Duration::from_secs(1), server.recv()).await;
+            assert_eq!(&served.expect("another client is served at once").unwrap()[..], &[round]);
+        }
+        let counters = lane::current().counters().clone();
+        assert_eq!(counters.recv_starved.get(), 0, "single bytes hold no buffers");
+        let turns = counters.turns.get() - before;
+        assert!(turns < 10_000, "the lane spun: {turns} turns");
+        for (_, server) in &unheard {
+            let mut heard = Vec::new();
+            while heard.len() < 10 {
+                heard.extend_from_slice(&server.recv().await.unwrap());
+            }
+            assert_eq!(heard, b"123456789:");
+        }
+    });
+}
+
+#[test]
+fn clients_that_fill_their_share_and_are_not_heard_keep_nobody_waiting() {
+    let ring = RingOptions { stream_buffers: 64, stream_buffer_bytes: 4096, ..RingOptions::default() };
+    let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
+    run_here(options, async {
+        let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut unheard = Vec::new();
+        for _ in 0..100 {
+            let client = TcpStream::connect(addr).await.unwrap();
+            let server = listener.accept().await.unwrap();
+            client.try_send(&[IoSlice::new(b"0")], false).unwrap();
+            assert_eq!(*server.recv().await.unwrap(), *b"0");
+            unheard.push((client, server));
+        }
+        let bytes: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
+        let sent: Vec<usize> = unheard
+            .iter()
+            .map(|(client, _)| client.try_send(&[IoSlice::new(&bytes)], false).unwrap().unwrap_or(0))
+            .collect();
+        let counters = lane::current().counters().clone();
+        let before = counters.turns.get();
+        let (client, server) = pair().await;
+        for round in 0..100u8 {
+            client.try_send(&[IoSlice::new(&[round])], false).unwrap();
+            let served = time::timeout(Duration::from_secs(1), server.recv()).await;
+            assert_eq!(&served.expect("another client is served at once").unwrap()[..], &[round]);
+        }
+        time::sleep(Duration::from_millis(200)).await;
+        let turns = counters.turns.get() - before;
+        assert!(turns < 10_000, "the lane spun: {turns} turns");
+        // Each can fail once where all come in one turn, and again with what one more turn brings.
+        let starved = counters.recv_starved.get();
+        assert!(starved <= 400, "{starved} receives found no buffer");
+        for ((_, server), sent) in unheard.iter().zip(sent) {
+            let mut heard = Vec::new();
+            while heard.len() < sent {
+                heard.extend_from_slice(&server.recv().await.unwrap());
+            }
+            assert!(heard == bytes[..sent]);
+        }
+        // The gauge follows with the next turn.
+        while counters.recv_held_bytes.get() > 0 {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .unwrap();
 }
 
 #[test]

@@ -21,6 +21,8 @@ use crate::socket::ktls::KtlsRefusal;
 pub mod sim;
 pub mod uring;
 
+mod receive;
+
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.
 /// It is a plain name; the types in `net` and `fs` own it and close it when dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

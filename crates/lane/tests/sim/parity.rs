@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use lane::backend::sim::{Config, Fs, World};
+use lane::backend::sim::{Config, Fs, ReceiveConfig, World};
+use lane::backend::uring::RingOptions;
 use lane::backend::{DatagramBatch, ListenOptions, UdpOptions, Watch};
 use lane::buffer::BufClass;
 use lane::fs::{Dir, OpenHow, OpenKind, WatchEvent, watch_events};
@@ -42,13 +43,26 @@ where
     T: PartialEq + Debug + 'static,
     F: Future<Output = Vec<T>> + 'static,
 {
+    same_on_both_with(&RuntimeOptions::default(), &Config::default(), tree, scenario);
+}
+
+/// As [`same_on_both`] with sizes of choice.
+fn same_on_both_with<T, F>(
+    options: &RuntimeOptions,
+    config: &Config,
+    tree: &[Entry],
+    scenario: impl Fn(PathBuf, Editor) -> F,
+) where
+    T: PartialEq + Debug + 'static,
+    F: Future<Output = Vec<T>> + 'static,
+{
     let real_dir = tempfile::tempdir().unwrap();
     let real_root = real_dir.path().join("srv");
     build_real(&real_root, tree);
     let editor = real_editor(real_root.clone());
-    let real = run_here(RuntimeOptions::default(), scenario(real_root, editor)).unwrap();
+    let real = run_here(*options, scenario(real_root, editor)).unwrap();
     for seed in 0..20 {
-        let world = World::new(seed, Config::default());
+        let world = World::new(seed, config.clone());
         let host = world.host("10.0.0.1");
         build_simulated(&host.fs(), tree);
         let simulated = world.block_on(&host, scenario(PathBuf::from("/srv"), simulated_editor(host.fs())));
@@ -256,6 +270,55 @@ fn streams_end_alike() {
         client.shutdown(Shutdown::Read).unwrap();
         seen.push(("shut for reading", receive(&client).await));
         drop(server);
+        seen
+    });
+}
+
+#[test]
+fn a_ring_of_few_buffers_serves_whoever_listens_alike() {
+    let (buffers, buffer_bytes) = (16, 1024);
+    let ring = RingOptions { stream_buffers: 16, stream_buffer_bytes: 1024, ..RingOptions::default() };
+    let mut config = Config::default();
+    config.net.receive = ReceiveConfig { buffers, buffer_bytes };
+    let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
+    same_on_both_with(&options, &config, &[], move |_, _| async move {
+        let counters = lane::current().counters().clone();
+        let mut seen = Vec::new();
+        let mut unheard = Vec::new();
+        for _ in 0..60 {
+            let (client, server) = pair().await;
+            client.try_send(&[IoSlice::new(b"!")], false).unwrap();
+            assert_eq!(receive(&server).await.unwrap(), b"!");
+            unheard.push((client, server, Vec::new()));
+        }
+        let (client, server) = pair().await;
+        // Single bytes from many that nobody listens to, then more than all may hold.
+        for piece in [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3000, 3000, 20_000] {
+            for (client, _, sent) in &mut unheard {
+                let bytes = crate::pattern(sent.len() + piece).split_off(sent.len());
+                crate::send(client, &bytes).await.unwrap();
+                sent.extend(bytes);
+            }
+            settle().await;
+            client.try_send(&[IoSlice::new(b"?")], false).unwrap();
+            let served = time::timeout(Duration::from_millis(500), receive(&server)).await;
+            seen.push((format!("beside {piece}"), served.ok()));
+        }
+        let held = counters.recv_held_bytes.get() as usize;
+        // Half of the budget of four rings, an eighth more for each round of disarming, and what one is late.
+        seen.push((format!("bounded: {}", held <= 5 * buffers * buffer_bytes), None));
+        // A receive that nobody waits for ends where it finds no buffer, too.
+        let starved = counters.recv_starved.get();
+        let stopped = counters.recv_disarmed.get() + counters.recv_paused.get() + starved;
+        seen.push((format!("stopped: {}", stopped >= 60), None));
+        seen.push((format!("few starved: {}", starved <= 60 * 4), None));
+        for (_, server, sent) in &unheard {
+            let mut heard = Vec::new();
+            while heard.len() < sent.len() {
+                heard.extend(receive(server).await.unwrap());
+            }
+            assert!(heard == *sent);
+        }
         seen
     });
 }

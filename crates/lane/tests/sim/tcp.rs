@@ -3,7 +3,7 @@ use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lane::backend::sim::{Config, LinkConfig, World, seeds};
+use lane::backend::sim::{Config, LinkConfig, ReceiveConfig, World, seeds};
 use lane::backend::{ListenOptions, SocketOption};
 use lane::net::{TcpListener, TcpStream};
 use lane::{spawn, time};
@@ -61,6 +61,60 @@ fn a_receiver_that_takes_nothing_stops_the_sender_at_the_buffers() {
         send(&stream, &bytes[sent..]).await.unwrap();
     });
     world.run_for(Duration::from_secs(10));
+}
+
+#[test]
+fn clients_that_are_not_heard_keep_nobody_waiting_and_hold_a_bounded_part() {
+    seeds(20, |seed| {
+        let mut config = Config::default();
+        // Bytes that come one by one as well as more than the receive ring at once.
+        config.net.receive = ReceiveConfig { buffers: 64, buffer_bytes: 2048 };
+        let world = World::new(seed, config);
+        let server = world.host("10.0.0.1");
+        server.spawn(async {
+            let listener = listen(80);
+            loop {
+                let stream = crate::accept(&listener).await;
+                spawn(async move {
+                    let first = stream.recv().await.unwrap();
+                    if first[0] == b'g' {
+                        send(&stream, &first).await.unwrap();
+                        assert!(receive_all(&stream).await.unwrap().is_empty());
+                    }
+                    // The others' answers take for ever, and their tasks listen no more.
+                    time::sleep(Duration::from_secs(3600)).await;
+                })
+                .detach();
+            }
+        });
+        let client = world.host("10.0.0.2");
+        world.block_on(&client, async {
+            let mut bad = Vec::new();
+            for _ in 0..160 {
+                let stream = connect("10.0.0.1:80").await.unwrap();
+                send(&stream, b"bad").await.unwrap();
+                bad.push(stream);
+            }
+            for round in 0..12 {
+                for stream in &bad {
+                    let bytes = if round < 10 { pattern(1) } else { pattern(5000) };
+                    stream.try_send(&[IoSlice::new(&bytes)], false).unwrap();
+                }
+                time::sleep(Duration::from_millis(50)).await;
+                let before = time::now();
+                let good = connect("10.0.0.1:80").await.unwrap();
+                send(&good, b"g").await.unwrap();
+                assert_eq!(*good.recv().await.unwrap(), *b"g");
+                assert!(time::now() - before < Duration::from_millis(10));
+                good.shutdown(Shutdown::Write).unwrap();
+            }
+        });
+        let counters = server.counters(0);
+        assert!(counters.recv_starved.get() <= 2 * 160, "{}", counters.recv_starved.get());
+        assert!(counters.recv_copied.get() >= 160, "{}", counters.recv_copied.get());
+        let held = counters.recv_held_bytes.get();
+        assert!(held > 0 && held <= 5 * 64 * 2048, "{held} bytes");
+    });
 }
 
 #[test]

@@ -33,6 +33,7 @@ pub(super) struct SimBackend {
 
 impl SimBackend {
     pub(super) fn new(core: Rc<Core>, host: HostId, lane: usize, counters: Arc<LaneCounters>) -> Self {
+        core.with_net(|net| net.add_lane(lane, Arc::clone(&counters)));
         Self { core, host, lane, counters }
     }
 
@@ -250,13 +251,11 @@ impl Backend for SimBackend {
     }
 
     fn poll_recv(&self, socket: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>> {
-        let received = self
-            .with_socket(socket, |state, socket| state.net.receive(socket, cx.waker(), &mut state.engine));
+        let received = self.with_socket(socket, |state, socket| {
+            state.net.receive(socket, self.lane, cx.waker(), &mut state.engine)
+        });
         match received {
-            Ok(Some(bytes)) => {
-                self.counters.bytes_in.add(bytes.len() as u64);
-                Poll::Ready(Ok(RecvBuf::from_vec(bytes)))
-            }
+            Ok(Some(buf)) => Poll::Ready(Ok(buf)),
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }

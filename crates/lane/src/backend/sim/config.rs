@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::net::KernelTls;
+use crate::backend::uring::RingOptions;
 use crate::buffer::BufferCounts;
 
 /// A whole world. The default is a healthy network and disk with the timing of real ones: bytes arrive split
@@ -32,6 +33,17 @@ pub struct NetConfig {
     pub tcp: TcpConfig,
     /// Datagrams.
     pub udp: UdpConfig,
+    /// What each lane receives streams into.
+    pub receive: ReceiveConfig,
+}
+
+/// The ring of buffers that the streams of one lane receive into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReceiveConfig {
+    /// Buffers in it.
+    pub buffers: usize,
+    /// Bytes of each.
+    pub buffer_bytes: usize,
 }
 
 /// One direction between two hosts.
@@ -204,6 +216,14 @@ impl Default for TcpConfig {
             timeout: Duration::from_secs(120),
             kernel_tls: None,
         }
+    }
+}
+
+impl Default for ReceiveConfig {
+    /// As real lanes have it.
+    fn default() -> Self {
+        let ring = RingOptions::default();
+        Self { buffers: ring.stream_buffers.into(), buffer_bytes: ring.stream_buffer_bytes }
     }
 }
 

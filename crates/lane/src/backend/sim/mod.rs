@@ -45,7 +45,7 @@ mod ops;
 mod seeds;
 mod world;
 
-pub use self::config::{Config, FsConfig, LinkConfig, NetConfig, TcpConfig, UdpConfig};
+pub use self::config::{Config, FsConfig, LinkConfig, NetConfig, ReceiveConfig, TcpConfig, UdpConfig};
 pub use self::fs::{Fs, Writer};
 pub use self::host::Host;
 pub use self::net::{KernelTls, Net, NetStats, RecordLayer, Steered};

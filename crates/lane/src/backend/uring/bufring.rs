@@ -50,9 +50,14 @@ impl BufRing {
         self.group
     }
 
-    /// Whether more than half of the buffers are with the kernel: enough to start receives again.
-    pub(crate) fn is_replenished(&self) -> bool {
-        self.lent.get() <= usize::from(self.count) / 2
+    /// Buffers that are not with the kernel.
+    pub(crate) fn lent(&self) -> usize {
+        self.lent.get()
+    }
+
+    /// Buffers in all.
+    pub(crate) fn count(&self) -> usize {
+        self.count.into()
     }
 
     /// Notes that the kernel filled buffer `id` and lent it to us.

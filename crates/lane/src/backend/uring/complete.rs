@@ -8,8 +8,9 @@ use std::task::Waker;
 use io_uring::{cqueue, opcode};
 
 use super::key::{Key, Kind};
-use super::sockets::{Arrived, Receive, Socket};
+use super::sockets::{Arrived, CONNECTIONS_UNTAKEN_MAX, Receive, Socket};
 use super::{Uring, setup, submit};
+use crate::backend::receive::Kept;
 use crate::buffer::RecvBuf;
 
 impl Uring {
@@ -24,6 +25,7 @@ impl Uring {
             let waker = self.ops.borrow_mut().finish(key, result);
             self.woken.borrow_mut().extend(waker);
         }
+        self.keep_shares();
         self.feed_starved();
         let woken = self.woken.take();
         woken.into_iter().for_each(Waker::wake);
@@ -57,6 +59,7 @@ impl Uring {
     fn complete_socket(&self, key: Key, entry: &cqueue::Entry) {
         let result = setup::result_of(entry);
         let mut sockets = self.sockets.borrow_mut();
+        let udp_sockets = sockets.udp();
         let Some(socket) = sockets.of_completion(key.index, key.generation) else {
             drop(sockets);
             self.discard(key.kind, entry, &result);
@@ -66,42 +69,105 @@ impl Uring {
         if !armed {
             socket.receive = Receive::Off;
         }
+        let fd = key.index.cast_signed();
         match result {
             Ok(n) => self.arrive(socket, entry, n),
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && key.kind != Kind::Accept => {
-                self.counters.recv_starved.increment();
-                self.starved.borrow_mut().push((key.index.cast_signed(), key.generation));
+                self.note_starved(fd, socket);
+                return;
             }
-            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => {}
+            // A pause has ended. Who asked meanwhile goes on waiting.
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => {
+                if socket.waker.is_some() {
+                    self.arm_receive(fd, socket);
+                }
+                return;
+            }
             Err(error) => socket.error = Some(error),
         }
-        if armed && socket.receive == Receive::On && socket.is_crowded() {
-            socket.receive = Receive::Pausing;
+        let waker = socket.tell();
+        if armed && socket.receive == Receive::On && self.is_crowded(socket, udp_sockets) {
             self.counters.recv_paused.increment();
-            self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED);
+            self.pause(fd, socket);
         }
-        // A pause that ended leaves bytes behind; the task takes them and its next poll arms again.
-        if let Some(waker) = socket.waker.take() {
-            self.woken.borrow_mut().push(waker);
+        self.woken.borrow_mut().extend(waker);
+    }
+
+    fn pause(&self, fd: i32, socket: &mut Socket) {
+        let kind = match socket.arrived {
+            Arrived::Connections(_) => Kind::Accept,
+            Arrived::Bytes(_) => Kind::Stream,
+            Arrived::Datagrams(_) => Kind::Datagrams,
+        };
+        socket.receive = Receive::Pausing;
+        let key = Key { kind, generation: socket.generation, index: fd.cast_unsigned() };
+        self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED);
+    }
+
+    /// Whether so much lies untaken that the kernel should stop handing over.
+    fn is_crowded(&self, socket: &Socket, udp_sockets: usize) -> bool {
+        match &socket.arrived {
+            Arrived::Connections(queue) => queue.len() >= CONNECTIONS_UNTAKEN_MAX,
+            Arrived::Bytes(untaken) => self.shares.is_crowded(untaken, socket.is_attended()),
+            Arrived::Datagrams(queue) => {
+                let ring: usize = self.options.datagram_buffers.into();
+                queue.len() >= (datagrams_lent_max(ring) / udp_sockets.max(1)).max(1)
+            }
         }
     }
 
+    /// Whether so many datagram buffers are lent that no more are.
+    pub(super) fn is_datagram_ring_short(&self, lent: usize) -> bool {
+        lent > datagrams_lent_max(self.options.datagram_buffers.into())
+    }
+
+    /// Sees that the receive ring is the kernel's again for the most part, and that copies keep to their budget.
+    fn keep_shares(&self) {
+        if self.shares.must_reclaim(self.streams.lent()) {
+            let mut sockets = self.sockets.borrow_mut();
+            let untaken = sockets.iter_mut().filter_map(|(_, socket)| match &mut socket.arrived {
+                Arrived::Bytes(untaken) => Some(untaken),
+                Arrived::Connections(_) | Arrived::Datagrams(_) => None,
+            });
+            self.counters.recv_reclaimed.add(self.shares.reclaim(untaken) as u64);
+        }
+        if self.shares.must_disarm() {
+            for (fd, socket) in self.sockets.borrow_mut().iter_mut() {
+                let is_stream = matches!(socket.arrived, Arrived::Bytes(_));
+                if is_stream && socket.receive == Receive::On && !socket.is_attended() {
+                    self.counters.recv_disarmed.increment();
+                    self.pause(fd, socket);
+                }
+            }
+        }
+        self.counters.recv_held_bytes.set(self.shares.copied_bytes() as u64);
+    }
+
     fn arrive(&self, socket: &mut Socket, entry: &cqueue::Entry, n: u32) {
+        let attended = socket.is_attended();
         match &mut socket.arrived {
             Arrived::Connections(queue) => {
                 self.counters.accepted.increment();
                 queue.push_back(n.cast_signed());
             }
-            Arrived::Bytes(queue) => match cqueue::buffer_select(entry.flags()) {
+            Arrived::Bytes(untaken) => match cqueue::buffer_select(entry.flags()) {
                 Some(id) => {
                     self.counters.bytes_in.add(u64::from(n));
                     self.streams.note_lent();
-                    queue.push_back(RecvBuf::provided(Rc::clone(&self.streams), id, 0, n as usize));
+                    let buf = RecvBuf::provided(Rc::clone(&self.streams), id, 0, n as usize);
+                    if self.shares.keep(untaken, buf, attended, self.streams.lent()) == Kept::Copied {
+                        self.counters.recv_copied.increment();
+                    }
                 }
                 None => socket.receive = Receive::Ended,
             },
             Arrived::Datagrams(queue) => {
-                if let Some(datagram) = self.parse_datagram(entry, n) {
+                if let Some(mut datagram) = self.parse_datagram(entry, n) {
+                    let lent = self.datagrams.borrow().as_ref().map_or(0, |ring| ring.lent());
+                    if self.is_datagram_ring_short(lent) {
+                        datagram.buf = RecvBuf::copied(&datagram.buf);
+                        self.counters.recv_copied.increment();
+                    }
                     self.counters.bytes_in.add(datagram.buf.len() as u64);
                     let count = datagram.buf.len().div_ceil(usize::from(datagram.segment.max(1)));
                     self.counters.datagrams_in.add(count as u64);
@@ -131,21 +197,10 @@ impl Uring {
             _ => {}
         }
     }
+}
 
-    /// Lets receives that stopped for want of buffers start again.
-    fn feed_starved(&self) {
-        if self.starved.borrow().is_empty() {
-            return;
-        }
-        let datagrams_ready = self.datagrams.borrow().as_ref().is_none_or(|ring| ring.is_replenished());
-        if !self.streams.is_replenished() || !datagrams_ready {
-            return;
-        }
-        for (fd, generation) in self.starved.take() {
-            let mut sockets = self.sockets.borrow_mut();
-            if let Some(socket) = sockets.get_mut(fd).filter(|s| s.generation == generation) {
-                self.arm_receive(fd, socket);
-            }
-        }
-    }
+/// Datagram buffers lent at most; what arrives beyond is copied out, so that a datagram in somebody's hands is never
+/// missed by another. The sockets of a lane share as many for what lies untaken.
+fn datagrams_lent_max(ring_buffers: usize) -> usize {
+    ring_buffers / 4 * 3
 }

@@ -2,7 +2,6 @@
 //! receive into provided buffers, page-cache hits and socket sends tried inline.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::ffi::CString;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
@@ -21,7 +20,9 @@ use self::key::Key;
 use self::ops::{Ops, Owned};
 use self::park::Parker;
 use self::sockets::{Arrived, Receive, Sockets};
+use self::starved::Starved;
 use self::watch::Watcher;
+use super::receive::ReceiveShares;
 use super::{
     Backend, Datagram, DatagramBatch, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park, SocketKind,
     SocketOption, UdpOptions, Unpark, Watch,
@@ -43,6 +44,7 @@ mod ops;
 mod park;
 mod setup;
 mod sockets;
+mod starved;
 mod submit;
 mod udp;
 mod watch;
@@ -59,8 +61,9 @@ pub(crate) struct Uring {
     streams: Rc<BufRing>,
     datagrams: RefCell<Option<Rc<BufRing>>>,
     options: RingOptions,
-    /// Sockets whose receive stopped for want of a provided buffer.
-    starved: RefCell<Vec<(i32, u32)>>,
+    shares: ReceiveShares,
+    /// Sockets whose receive stopped for want of a provided buffer, each once, in the order of their turns.
+    starved: RefCell<Starved>,
     parker: Arc<Parker>,
     helpers: HelperPool,
     helped: Arc<SegQueue<(Key, HelperResult)>>,
@@ -97,6 +100,7 @@ impl Uring {
             BufRing::register(&ring.submitter(), 0, options.stream_buffers, options.stream_buffer_bytes)
                 .map_err(RingError::Buffers)?;
         memory.add_pool(streams.addresses());
+        let shares = ReceiveShares::new(streams.count(), options.stream_buffer_bytes);
         let parker = Parker::new().map_err(RingError::Park)?;
         let uring = Self {
             ring: RefCell::new(ring),
@@ -105,6 +109,7 @@ impl Uring {
             streams: Rc::new(streams),
             datagrams: RefCell::default(),
             options,
+            shares,
             starved: RefCell::default(),
             parker,
             helpers,
@@ -265,7 +270,7 @@ impl Backend for Uring {
 
     fn tcp_socket(&self, peer: SocketAddr) -> io::Result<Fd> {
         let socket = setup::stream_socket(peer)?;
-        Ok(self.register_socket(socket, Arrived::Bytes(VecDeque::new())))
+        Ok(self.register_socket(socket, Arrived::from(SocketKind::Stream)))
     }
 
     fn local_addr(&self, socket: Fd) -> io::Result<SocketAddr> {
@@ -311,18 +316,22 @@ impl Backend for Uring {
     }
 
     fn close(&self, fd: Fd) {
-        let removed = self.sockets.borrow_mut().remove(fd.0);
-        match &removed {
+        let mut removed = self.sockets.borrow_mut().remove(fd.0);
+        match &mut removed {
             Some(socket) => {
                 self.counters.sockets.set(self.sockets.borrow().len() as u64);
                 if socket.receive != Receive::Off {
                     let builder = opcode::AsyncCancel2::new(CancelBuilder::fd(RingFd(fd.0)).all());
                     self.push(&builder.build(), Key::IGNORED);
                 }
-                if let Arrived::Connections(queue) = &socket.arrived {
-                    for &connection in queue {
-                        self.push(&opcode::Close::new(RingFd(connection)).build(), Key::IGNORED);
+                match &mut socket.arrived {
+                    Arrived::Connections(queue) => {
+                        for &connection in &*queue {
+                            self.push(&opcode::Close::new(RingFd(connection)).build(), Key::IGNORED);
+                        }
                     }
+                    Arrived::Bytes(untaken) => self.shares.drop_all(untaken),
+                    Arrived::Datagrams(_) => {}
                 }
             }
             None => self.counters.files.sub(1),
@@ -352,16 +361,17 @@ impl Backend for Uring {
         self.count_syscall();
         let peer = socket2::SockRef::from(&accepted).peer_addr()?;
         let peer = peer.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))?;
-        Poll::Ready(Ok((self.register_socket(accepted, Arrived::Bytes(VecDeque::new())), peer)))
+        Poll::Ready(Ok((self.register_socket(accepted, Arrived::from(SocketKind::Stream)), peer)))
     }
 
     fn poll_recv(&self, fd: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>> {
         let mut sockets = self.sockets.borrow_mut();
         let socket = sockets.get_mut(fd.0).expect("the stream is open");
-        let Arrived::Bytes(queue) = &mut socket.arrived else {
+        let Arrived::Bytes(untaken) = &mut socket.arrived else {
             return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EINVAL)));
         };
-        if let Some(buf) = queue.pop_front() {
+        socket.told = false;
+        if let Some(buf) = self.shares.take(untaken) {
             return Poll::Ready(Ok(buf));
         }
         if let Some(error) = socket.error.take() {
@@ -511,8 +521,8 @@ impl Uring {
 impl Drop for Uring {
     /// Cancels everything and waits until the kernel has let go of our memory.
     fn drop(&mut self) {
-        for fd in self.sockets.borrow().descriptors() {
-            // Not `close`: that would need the table.
+        // Whatever still arrives is for nobody.
+        for fd in self.sockets.take().descriptors() {
             self.push(&opcode::Close::new(RingFd(fd)).build(), Key::IGNORED);
         }
         self.push(&opcode::AsyncCancel2::new(CancelBuilder::any()).build(), Key::IGNORED);
@@ -529,7 +539,6 @@ impl Drop for Uring {
                 break;
             }
         }
-        self.sockets.take();
     }
 }
 

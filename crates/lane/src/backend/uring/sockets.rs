@@ -6,8 +6,8 @@ use std::io;
 use std::task::Waker;
 
 use super::key::GENERATION_MASK;
+use crate::backend::receive::Untaken;
 use crate::backend::{Datagram, SocketKind};
-use crate::buffer::RecvBuf;
 
 /// Sockets by descriptor number.
 #[derive(Default)]
@@ -15,6 +15,7 @@ pub(super) struct Sockets {
     slots: Vec<Option<Box<Socket>>>,
     generation: u32,
     open: usize,
+    udp: usize,
 }
 
 /// One socket.
@@ -22,6 +23,10 @@ pub(super) struct Socket {
     pub(super) generation: u32,
     pub(super) arrived: Arrived,
     pub(super) waker: Option<Waker>,
+    /// Its task was woken and has not asked since.
+    pub(super) told: bool,
+    /// It stands in a line for buffers.
+    pub(super) starved: bool,
     /// Ends the stream, or one accept, once what arrived before is taken.
     pub(super) error: Option<io::Error>,
     pub(super) receive: Receive,
@@ -32,7 +37,7 @@ pub(super) struct Socket {
 /// What the kernel has handed over and nobody has taken.
 pub(super) enum Arrived {
     Connections(VecDeque<i32>),
-    Bytes(VecDeque<RecvBuf>),
+    Bytes(Untaken),
     Datagrams(VecDeque<Datagram>),
 }
 
@@ -52,10 +57,13 @@ pub(super) enum Receive {
 impl Sockets {
     pub(super) fn insert(&mut self, fd: i32, arrived: Arrived) {
         self.generation = (self.generation + 1) & GENERATION_MASK;
+        let is_udp = matches!(arrived, Arrived::Datagrams(_));
         let socket = Socket {
             generation: self.generation,
             arrived,
             waker: None,
+            told: false,
+            starved: false,
             error: None,
             receive: Receive::Off,
             kernel_tls: false,
@@ -67,18 +75,21 @@ impl Sockets {
         let before = self.slots[index].replace(Box::new(socket));
         assert!(before.is_none(), "descriptor {fd} was closed behind the lane's back");
         self.open += 1;
+        self.udp += usize::from(is_udp);
     }
 
     pub(super) fn remove(&mut self, fd: i32) -> Option<Box<Socket>> {
         let removed = self.slots.get_mut(usize::try_from(fd).ok()?)?.take();
         self.open -= usize::from(removed.is_some());
+        let is_udp = removed.as_ref().is_some_and(|socket| matches!(socket.arrived, Arrived::Datagrams(_)));
+        self.udp -= usize::from(is_udp);
         removed
     }
 
     /// Whether the stream is as it was accepted: nothing arrived, nothing asked of the kernel.
     pub(super) fn is_untouched(&mut self, fd: i32) -> bool {
         self.get_mut(fd).is_some_and(|socket| {
-            let empty = matches!(&socket.arrived, Arrived::Bytes(queue) if queue.is_empty());
+            let empty = matches!(&socket.arrived, Arrived::Bytes(untaken) if untaken.is_empty());
             empty && socket.receive == Receive::Off && socket.error.is_none()
         })
     }
@@ -116,6 +127,19 @@ impl Sockets {
         self.open
     }
 
+    /// UDP sockets, which share the ring of datagram buffers.
+    pub(super) fn udp(&self) -> usize {
+        self.udp
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (i32, &mut Socket)> {
+        let slots = self.slots.iter_mut().enumerate();
+        slots.filter_map(|(fd, slot)| {
+            let fd = i32::try_from(fd).expect("was a descriptor");
+            Some((fd, slot.as_deref_mut()?))
+        })
+    }
+
     pub(super) fn descriptors(&self) -> Vec<i32> {
         let open = self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some());
         open.map(|(fd, _)| i32::try_from(fd).expect("was a descriptor")).collect()
@@ -123,13 +147,16 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Whether so much lies untaken that the kernel should stop handing over.
-    pub(super) fn is_crowded(&self) -> bool {
-        match &self.arrived {
-            Arrived::Connections(queue) => queue.len() >= CONNECTIONS_UNTAKEN_MAX,
-            Arrived::Bytes(queue) => queue.len() >= BUFFERS_UNTAKEN_MAX,
-            Arrived::Datagrams(queue) => queue.len() >= DATAGRAMS_UNTAKEN_MAX,
-        }
+    /// Whether its task waits for something to arrive, or is about to take what did.
+    pub(super) fn is_attended(&self) -> bool {
+        self.waker.is_some() || self.told
+    }
+
+    /// The task to wake because something arrived for it.
+    pub(super) fn tell(&mut self) -> Option<Waker> {
+        let waker = self.waker.take();
+        self.told |= waker.is_some();
+        waker
     }
 }
 
@@ -138,14 +165,10 @@ impl From<SocketKind> for Arrived {
         match kind {
             SocketKind::Listener => Self::Connections(VecDeque::new()),
             SocketKind::Udp => Self::Datagrams(VecDeque::new()),
-            SocketKind::Stream => Self::Bytes(VecDeque::new()),
+            SocketKind::Stream => Self::Bytes(Untaken::default()),
         }
     }
 }
 
 /// Connections accepted ahead of the service: the rest waits in the kernel's backlog.
-const CONNECTIONS_UNTAKEN_MAX: usize = 64;
-/// Provided buffers one stream may fill ahead of its task.
-const BUFFERS_UNTAKEN_MAX: usize = 8;
-/// Provided buffers a UDP socket may fill ahead of its task: most of its ring, less a batch in work.
-const DATAGRAMS_UNTAKEN_MAX: usize = 192;
+pub(super) const CONNECTIONS_UNTAKEN_MAX: usize = 64;

@@ -116,7 +116,8 @@ impl Uring {
 
     /// Starts the multishot operation of a socket if none is running.
     pub(super) fn arm_receive(&self, fd: i32, socket: &mut Socket) {
-        if socket.receive != Receive::Off {
+        // In a line for buffers its turn comes.
+        if socket.receive != Receive::Off || socket.starved {
             return;
         }
         let (kind, entry) = match &socket.arrived {

@@ -206,7 +206,14 @@ impl Network {
 
 impl StreamSocket {
     fn new(host: HostId, conn: Option<(ConnId, Side)>) -> Self {
-        Self { host, conn, send_buffer: None, pacing: None, reset_on_close: false }
+        Self {
+            host,
+            conn,
+            send_buffer: None,
+            pacing: None,
+            reset_on_close: false,
+            receive: Default::default(),
+        }
     }
 }
 

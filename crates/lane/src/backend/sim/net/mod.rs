@@ -14,6 +14,7 @@ use crate::backend::SocketOption;
 use self::link::Links;
 use self::nat::Nats;
 use self::ports::Ports;
+use self::receive::{LaneNumber, LaneReceives, StreamReceive};
 use self::stream::{Around, Conn, Side};
 use self::udp::{Packet, UdpSocket};
 
@@ -24,6 +25,7 @@ mod ktls;
 mod link;
 mod nat;
 mod ports;
+mod receive;
 mod stream;
 mod udp;
 
@@ -47,6 +49,7 @@ pub(in crate::backend::sim) struct Network {
     nats: Nats,
     sockets: BTreeMap<SocketId, Socket>,
     conns: BTreeMap<ConnId, Conn>,
+    lanes: BTreeMap<LaneNumber, LaneReceives>,
     next_id: u64,
 }
 
@@ -65,6 +68,7 @@ struct StreamSocket {
     send_buffer: Option<usize>,
     pacing: Option<u64>,
     reset_on_close: bool,
+    receive: StreamReceive,
 }
 
 struct Listener {
@@ -89,6 +93,10 @@ pub(super) enum NetEvent {
     Deliver { conn: ConnId, side: Side },
     /// What `side` sent is acknowledged up to a position, and it may send up to another.
     Ack { conn: ConnId, side: Side, upto: u64, limit: u64 },
+    /// A lane looks at what the kernel has filled.
+    Reap(LaneNumber),
+    /// A receive that was to pause has.
+    Paused(SocketId),
     /// Bytes held back for more to come have waited long enough.
     Uncork { conn: ConnId, side: Side },
     /// A datagram.
@@ -105,6 +113,7 @@ impl Network {
             nats: Nats::default(),
             sockets: BTreeMap::new(),
             conns: BTreeMap::new(),
+            lanes: BTreeMap::new(),
             next_id: 0,
             stats: NetStats::default(),
             config,
@@ -126,9 +135,12 @@ impl Network {
             NetEvent::Syn { conn, attempt } => self.syn(conn, attempt, engine),
             NetEvent::SynAck { conn, attempt } => self.syn_ack(conn, attempt, engine),
             NetEvent::Reset { conn, side, errno } => self.reset(conn, side, errno, engine),
-            NetEvent::Deliver { conn, side } => self.with_conn(conn, engine, |c, around| {
-                c.deliver(side, around);
-            }),
+            NetEvent::Deliver { conn, side } => {
+                self.with_conn(conn, engine, |c, around| c.deliver(side, around));
+                self.fill(conn, side.other(), engine);
+            }
+            NetEvent::Reap(lane) => self.reap(lane, engine),
+            NetEvent::Paused(socket) => self.paused(socket, engine),
             NetEvent::Ack { conn, side, upto, limit } => self.with_conn(conn, engine, |c, around| {
                 c.acknowledged(side, upto, limit, around);
             }),
@@ -150,23 +162,6 @@ impl Network {
     ) -> io::Result<Option<usize>> {
         let (conn, side) = self.stream_of(socket)?;
         self.try_with_conn(conn, engine, |c, around| c.send(side, parts, more, around))?
-    }
-
-    /// Receives from a stream: bytes, none at its end, `None` when nothing has come and `waker` will be told.
-    pub(super) fn receive(
-        &mut self,
-        socket: SocketId,
-        waker: &Waker,
-        engine: &mut Engine,
-    ) -> io::Result<Option<Vec<u8>>> {
-        let (conn, side) = self.stream_of(socket)?;
-        self.try_with_conn(conn, engine, |c, around| {
-            let received = c.receive(side, around);
-            if let Ok(None) = received {
-                c.ends[side as usize].reader = Some(waker.clone());
-            }
-            received
-        })?
     }
 
     /// Whether an operation may go on: the socket takes or gives something. If not, the operation is told when.
@@ -241,7 +236,13 @@ impl Network {
     /// Closes a socket.
     pub(super) fn close(&mut self, id: SocketId, engine: &mut Engine) {
         match self.sockets.remove(&id) {
-            Some(Socket::Stream(StreamSocket { conn: Some((conn, side)), reset_on_close, .. })) => {
+            Some(Socket::Stream(StreamSocket {
+                conn: Some((conn, side)),
+                reset_on_close,
+                mut receive,
+                ..
+            })) => {
+                self.drop_untaken(&mut receive);
                 self.with_conn(conn, engine, |c, around| c.detach(side, reset_on_close, around));
             }
             Some(Socket::Listener(mut listener)) => {
@@ -272,9 +273,10 @@ impl Network {
             self.sockets.iter().filter(|(_, socket)| socket.host() == host).map(|(&id, _)| id).collect();
         for id in lost {
             match self.sockets.remove(&id) {
+                Some(Socket::Stream(mut stream)) => self.drop_untaken(&mut stream.receive),
                 Some(Socket::Listener(l)) => self.ports.unbind(host, ports::Protocol::Tcp, l.addr, id),
                 Some(Socket::Udp(udp)) => self.ports.unbind(host, ports::Protocol::Udp, udp.addr, id),
-                Some(Socket::Stream(_)) | None => {}
+                None => {}
             }
         }
         self.links.set_down(host, true);

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::byte_queue::ByteQueue;
 use super::link::{Links, time_for};
-use super::{ConnId, HostId, NetEvent, RecordLayer};
+use super::{ConnId, HostId, NetEvent, RecordLayer, SocketId};
 use crate::backend::sim::config::TcpConfig;
 use crate::backend::sim::engine::{Engine, Event};
 use crate::backend::sim::ops::OpKey;
@@ -46,6 +46,8 @@ pub(super) struct End {
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
     pub(super) reader: Option<Waker>,
+    /// Whose receive takes what arrives.
+    pub(super) socket: Option<SocketId>,
     pub(super) waiting: Vec<OpKey>,
     /// Told once to whoever asks next.
     pub(super) error: Option<i32>,
@@ -193,29 +195,35 @@ impl Conn {
         end.broken || end.read_shut || flow.eof || !flow.inbox.is_empty()
     }
 
-    /// The next received bytes, empty at the end; `None` when there are none yet.
-    pub(super) fn receive(&mut self, side: Side, around: &mut Around<'_>) -> io::Result<Option<Vec<u8>>> {
-        let end = &mut self.ends[side as usize];
+    /// Takes the next bytes, at most `most`, out of the socket's buffer.
+    ///
+    /// # Panics
+    /// When there are none.
+    pub(super) fn hand_over(&mut self, side: Side, most: usize, around: &mut Around<'_>) -> Vec<u8> {
         let flow = &mut self.flows[side.other() as usize];
-        if let Some(mut chunk) = flow.inbox.pop_front() {
-            let n = around.engine.cut_short(chunk.len(), around.tcp.split);
-            if n < chunk.len() {
-                let rest = chunk.split_off(n);
-                flow.inbox.push_front(rest);
-            }
-            flow.inbox_bytes -= n;
-            flow.consumed += n as u64;
-            self.offer_window(side.other(), around);
-            return Ok(Some(chunk));
+        let mut chunk = flow.inbox.pop_front().expect("asked only when there are bytes");
+        let n = around.engine.cut_short(chunk.len().min(most), around.tcp.split);
+        if n < chunk.len() {
+            let rest = chunk.split_off(n);
+            flow.inbox.push_front(rest);
         }
+        flow.inbox_bytes -= n;
+        flow.consumed += n as u64;
+        self.offer_window(side.other(), around);
+        chunk
+    }
+
+    /// Whether the stream has ended for its reader, who has taken all bytes before; or the error that ended it.
+    pub(super) fn ended(&mut self, side: Side) -> io::Result<bool> {
+        let end = &mut self.ends[side as usize];
         // A stream that ended in good order stays so for its reader, whatever came later.
-        if flow.eof || end.read_shut {
-            return Ok(Some(Vec::new()));
+        if self.flows[side.other() as usize].eof || end.read_shut {
+            return Ok(true);
         }
         if let Some(errno) = end.error.take() {
             return Err(io::Error::from_raw_os_error(errno));
         }
-        Ok(end.broken.then(Vec::new))
+        Ok(end.broken)
     }
 
     /// Ends the side's sending once what it sent before has left.
@@ -328,7 +336,9 @@ impl Conn {
                 flow.inbox.push_back(segment.bytes);
             }
         }
-        around.engine.wake(receiver.reader.take());
+        if flow.eof {
+            around.engine.wake(receiver.reader.take());
+        }
         around.engine.wake_ops(&mut receiver.waiting);
         if refused {
             self.reset_from(side.other(), around);
@@ -450,6 +460,7 @@ impl End {
             host,
             addr,
             reader: None,
+            socket: None,
             waiting: Vec::new(),
             error: None,
             broken: false,

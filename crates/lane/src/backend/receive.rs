@@ -1,0 +1,284 @@
+//! How the streams of one lane share what it receives into, on io_uring and in simulated worlds alike.
+//!
+//! The kernel fills buffers of one ring. A stream whose task waits is lent the buffer as it is. What arrives for one
+//! that nobody listens to is kept too, but never at the others' cost:
+//!
+//! - little of it is copied behind what the stream holds already, so that single bytes share one piece of memory;
+//! - once half of the ring is lent nothing more is: what arrives is copied out, and those who hold most have theirs
+//!   copied out too. So after every turn half of the ring is with the kernel again;
+//! - the copies of all streams have one budget. Half of it used, receives that nobody waits for are disarmed; each
+//!   begins again when its task asks. Nobody waits longer for that.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+
+use crate::buffer::RecvBuf;
+
+/// The books of one lane on bytes it received and nobody took.
+#[derive(Debug)]
+pub(crate) struct ReceiveShares {
+    ring_buffers: usize,
+    buffer_bytes: usize,
+    /// Buffers of the ring among what is untaken.
+    lent: Cell<usize>,
+    /// Memory of copies among what is untaken.
+    copied_bytes: Cell<usize>,
+    /// Copies that make the next round of disarming due.
+    disarm_at: Cell<usize>,
+}
+
+/// What one stream was handed and nobody took.
+#[derive(Debug, Default)]
+pub(crate) struct Untaken {
+    queue: VecDeque<RecvBuf>,
+    lent: usize,
+    copied_bytes: usize,
+}
+
+/// What became of an arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// The stream has the ring's buffer.
+    Lent,
+    /// The stream has a copy, the ring its buffer again.
+    Copied,
+}
+
+impl ReceiveShares {
+    pub(crate) fn new(ring_buffers: usize, buffer_bytes: usize) -> Self {
+        let shares = Self {
+            ring_buffers,
+            buffer_bytes,
+            lent: Cell::new(0),
+            copied_bytes: Cell::new(0),
+            disarm_at: Cell::new(0),
+        };
+        shares.disarm_at.set(shares.tight_from());
+        shares
+    }
+
+    /// Keeps `buf`, a buffer of the ring, for its stream. `lent` says how many the ring has lent to streams, this
+    /// one among them; `attended` whether the stream's task waits or is about to run.
+    pub(crate) fn keep(&self, untaken: &mut Untaken, buf: RecvBuf, attended: bool, lent: usize) -> Kept {
+        let little = buf.len() * LITTLE_SHARE <= self.buffer_bytes;
+        if self.is_short(lent) || (little && !attended) {
+            let before = untaken.copied_bytes;
+            untaken.append_copy(&buf, self.buffer_bytes);
+            self.copied_bytes.set(self.copied_bytes.get() + untaken.copied_bytes - before);
+            return Kept::Copied;
+        }
+        untaken.queue.push_back(buf);
+        untaken.lent += 1;
+        self.lent.set(self.lent.get() + 1);
+        Kept::Lent
+    }
+
+    /// The next bytes of a stream.
+    pub(crate) fn take(&self, untaken: &mut Untaken) -> Option<RecvBuf> {
+        let buf = untaken.queue.pop_front()?;
+        match buf.heap_bytes() {
+            None => {
+                untaken.lent -= 1;
+                self.lent.set(self.lent.get() - 1);
+            }
+            Some(bytes) => {
+                untaken.copied_bytes -= bytes;
+                self.copied_bytes.set(self.copied_bytes.get() - bytes);
+                if self.copied_bytes.get() < self.tight_from() / 2 {
+                    self.disarm_at.set(self.tight_from());
+                }
+            }
+        }
+        Some(buf)
+    }
+
+    /// Drops what a stream that is closed left.
+    pub(crate) fn drop_all(&self, untaken: &mut Untaken) {
+        while self.take(untaken).is_some() {}
+    }
+
+    /// Whether so much lies untaken that the stream's receive should pause.
+    pub(crate) fn is_crowded(&self, untaken: &Untaken, attended: bool) -> bool {
+        let share = STREAM_BUFFERS_MAX * self.buffer_bytes;
+        let held = untaken.copied_bytes + untaken.lent * self.buffer_bytes;
+        held >= share || (!attended && held > 0 && self.is_tight())
+    }
+
+    /// Whether it is time to have streams give buffers of the ring back that they leave untaken.
+    pub(crate) fn must_reclaim(&self, lent: usize) -> bool {
+        self.is_short(lent) && self.lent.get() > self.ring_buffers / 8
+    }
+
+    /// Copies out what those who hold most have of the ring, until a quarter of it is left with streams that hold
+    /// little. Says how many buffers went back.
+    pub(crate) fn reclaim<'a>(&self, streams: impl Iterator<Item = &'a mut Untaken>) -> usize {
+        let mut holders: Vec<_> = streams.filter(|untaken| untaken.lent > 0).collect();
+        holders.sort_by_key(|untaken| std::cmp::Reverse(untaken.lent));
+        let before = self.lent.get();
+        for untaken in holders {
+            if self.lent.get() <= self.ring_buffers / 8 {
+                break;
+            }
+            let copied = untaken.copy_out();
+            self.copied_bytes.set(self.copied_bytes.get() + copied);
+            self.lent.set(self.lent.get() - std::mem::take(&mut untaken.lent));
+        }
+        before - self.lent.get()
+    }
+
+    /// Whether receives that nobody waits for must be disarmed now. Each yes stands for one round of doing so; the
+    /// next is due when what was under way meanwhile has used an eighth more of the budget.
+    pub(crate) fn must_disarm(&self) -> bool {
+        let copied = self.copied_bytes.get();
+        if copied < self.disarm_at.get() {
+            return false;
+        }
+        self.disarm_at.set(copied + self.budget_bytes() / 8);
+        true
+    }
+
+    /// Memory of copies that nobody took.
+    pub(crate) fn copied_bytes(&self) -> usize {
+        self.copied_bytes.get()
+    }
+
+    /// Starved receives that may begin again now: each may find several buffers' worth of bytes waiting.
+    pub(crate) fn to_feed(&self, lent: usize) -> usize {
+        if self.is_short(lent) { 0 } else { ((self.ring_buffers - lent) / STREAM_BUFFERS_MAX).max(1) }
+    }
+
+    fn is_short(&self, lent: usize) -> bool {
+        lent * 2 > self.ring_buffers
+    }
+
+    fn is_tight(&self) -> bool {
+        self.copied_bytes.get() >= self.tight_from()
+    }
+
+    fn tight_from(&self) -> usize {
+        self.budget_bytes() / 2
+    }
+
+    fn budget_bytes(&self) -> usize {
+        BUDGET_RINGS * self.ring_buffers * self.buffer_bytes
+    }
+}
+
+impl Untaken {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    fn append_copy(&mut self, bytes: &[u8], piece_bytes_max: usize) {
+        if let Some(last) = self.queue.back_mut()
+            && let Some(before) = last.heap_bytes()
+            && last.len() + bytes.len() <= piece_bytes_max
+        {
+            last.append(bytes);
+            self.copied_bytes += last.heap_bytes().unwrap_or(before) - before;
+            return;
+        }
+        let copy = RecvBuf::copied(bytes);
+        self.copied_bytes += copy.heap_bytes().unwrap_or(0);
+        self.queue.push_back(copy);
+    }
+
+    /// Puts copies in place of lent buffers; says how much memory they take.
+    fn copy_out(&mut self) -> usize {
+        let before = self.copied_bytes;
+        for buf in self.queue.iter_mut().filter(|buf| buf.heap_bytes().is_none()) {
+            *buf = RecvBuf::copied(buf);
+            self.copied_bytes += buf.heap_bytes().unwrap_or(0);
+        }
+        self.copied_bytes - before
+    }
+}
+
+/// Buffers' worth of bytes that one stream may leave untaken; its receive pauses then.
+pub(crate) const STREAM_BUFFERS_MAX: usize = 8;
+/// What fills at most this part of a buffer is little.
+const LITTLE_SHARE: usize = 8;
+/// The copies' budget, in sizes of the ring.
+const BUDGET_RINGS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// A ring as far as the shares see it: how many of its buffers are lent.
+    struct Ring {
+        lent: Rc<Cell<usize>>,
+        shares: ReceiveShares,
+    }
+
+    impl Ring {
+        fn new(buffers: usize, bytes: usize) -> Self {
+            Self { lent: Rc::default(), shares: ReceiveShares::new(buffers, bytes) }
+        }
+
+        fn arrive(&self, untaken: &mut Untaken, len: usize, attended: bool) -> Kept {
+            let buf = RecvBuf::lent(vec![7; len], &self.lent);
+            self.shares.keep(untaken, buf, attended, self.lent.get())
+        }
+    }
+
+    #[test]
+    fn single_bytes_that_nobody_waits_for_hold_no_buffer() {
+        let ring = Ring::new(16, 1024);
+        let mut streams: Vec<_> = (0..100).map(|_| Untaken::default()).collect();
+        for _ in 0..10 {
+            streams.iter_mut().for_each(|untaken| assert_eq!(ring.arrive(untaken, 1, false), Kept::Copied));
+        }
+        assert_eq!(ring.lent.get(), 0);
+        for untaken in &mut streams {
+            assert_eq!(ring.shares.take(untaken).unwrap().len(), 10);
+            assert!(ring.shares.take(untaken).is_none());
+        }
+        assert_eq!(ring.shares.copied_bytes(), 0);
+    }
+
+    #[test]
+    fn half_of_the_ring_is_never_lent_and_who_holds_most_gives_way_first() {
+        let ring = Ring::new(16, 1024);
+        let (mut greedy, mut modest) = (Untaken::default(), Untaken::default());
+        assert_eq!(ring.arrive(&mut modest, 1024, true), Kept::Lent);
+        for n in 0..20 {
+            let kept = ring.arrive(&mut greedy, 1024, true);
+            assert_eq!(kept, if n < 7 { Kept::Lent } else { Kept::Copied });
+            assert!(ring.lent.get() <= 8);
+        }
+        // One in somebody's hands makes it more than half.
+        let _in_work = RecvBuf::lent(vec![0], &ring.lent);
+        assert!(ring.shares.must_reclaim(ring.lent.get()));
+        assert_eq!(ring.shares.reclaim([&mut modest, &mut greedy].into_iter()), 7);
+        assert_eq!((modest.lent, greedy.lent, ring.lent.get()), (1, 0, 2));
+        let mut total = 0;
+        while let Some(buf) = ring.shares.take(&mut greedy) {
+            total += buf.len();
+        }
+        assert_eq!(total, 20 * 1024);
+        ring.shares.drop_all(&mut modest);
+        assert_eq!((ring.shares.copied_bytes(), ring.lent.get()), (0, 1));
+    }
+
+    #[test]
+    fn copies_over_half_the_budget_disarm_whom_nobody_waits_for_once_a_step() {
+        let ring = Ring::new(16, 1024);
+        let held: Vec<_> = (0..9).map(|_| RecvBuf::lent(vec![0], &ring.lent)).collect();
+        let mut streams: Vec<_> = (0..40).map(|_| Untaken::default()).collect();
+        let mut rounds = 0;
+        for untaken in &mut streams {
+            assert_eq!(ring.arrive(untaken, 1024, false), Kept::Copied);
+            rounds += usize::from(ring.shares.must_disarm());
+        }
+        // 32 KiB are half of the budget; the next step comes with 8 KiB more.
+        assert_eq!(rounds, 2);
+        assert!(ring.shares.is_crowded(&streams[0], false));
+        assert!(!ring.shares.is_crowded(&streams[0], true));
+        streams.iter_mut().for_each(|untaken| ring.shares.drop_all(untaken));
+        assert!(!ring.shares.must_disarm());
+        drop(held);
+    }
+}

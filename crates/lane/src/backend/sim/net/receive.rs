@@ -1,0 +1,248 @@
+//! What a simulated lane receives into: a ring of as many buffers as a real lane's, which the kernel fills while a
+//! receive is armed and the lane empties once a turn, by the same rules ([`ReceiveShares`]).
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use super::stream::Side;
+use super::{ConnId, NetEvent, Network, Socket, SocketId, StreamSocket, not_connected};
+use crate::backend::receive::{Kept, ReceiveShares, Untaken};
+use crate::backend::sim::config::ReceiveConfig;
+use crate::backend::sim::engine::Engine;
+use crate::buffer::RecvBuf;
+use crate::counters::LaneCounters;
+
+/// Which lane of the world.
+pub(in crate::backend::sim) type LaneNumber = usize;
+
+/// The receive ring of one lane.
+pub(super) struct LaneReceives {
+    config: ReceiveConfig,
+    /// Buffers that are not with the kernel: filled, untaken or in a task's hands.
+    lent: Rc<Cell<usize>>,
+    shares: ReceiveShares,
+    /// What the kernel did since the lane's last look.
+    completions: VecDeque<(SocketId, Completion)>,
+    starved: VecDeque<SocketId>,
+    counters: Arc<LaneCounters>,
+}
+
+enum Completion {
+    Bytes(RecvBuf),
+    NoBuffer,
+}
+
+/// A stream's receive.
+#[derive(Default)]
+pub(super) struct StreamReceive {
+    lane: LaneNumber,
+    state: Receive,
+    untaken: Untaken,
+    /// Buffers that the kernel has filled and the lane not seen.
+    filled: usize,
+    told: bool,
+    starved: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Receive {
+    #[default]
+    Off,
+    On,
+    /// Being cancelled: it may fill more buffers until it is.
+    Pausing,
+}
+
+impl Network {
+    /// Gives a lane its ring.
+    pub(in crate::backend::sim) fn add_lane(&mut self, lane: LaneNumber, counters: Arc<LaneCounters>) {
+        let config = self.config.receive.clone();
+        let shares = ReceiveShares::new(config.buffers, config.buffer_bytes);
+        let (completions, starved) = Default::default();
+        let receives = LaneReceives { config, lent: Rc::default(), shares, completions, starved, counters };
+        self.lanes.insert(lane, receives);
+    }
+
+    /// Receives from a stream: bytes, none at its end, `None` when nothing has come and `waker` will be told.
+    pub(in crate::backend::sim) fn receive(
+        &mut self,
+        socket: SocketId,
+        lane: LaneNumber,
+        waker: &Waker,
+        engine: &mut Engine,
+    ) -> io::Result<Option<RecvBuf>> {
+        let (id, side) = self.stream_of(socket)?;
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else { return Err(not_connected()) };
+        let (receive, receives) = (&mut stream.receive, lane_of(&mut self.lanes, lane));
+        (receive.lane, receive.told) = (lane, false);
+        if let Some(buf) = receives.shares.take(&mut receive.untaken) {
+            return Ok(Some(buf));
+        }
+        let conn = self.conns.get_mut(&id).ok_or_else(not_connected)?;
+        if receive.filled == 0 && conn.flows[side.other() as usize].inbox.is_empty() && conn.ended(side)? {
+            return Ok(Some(RecvBuf::empty()));
+        }
+        let end = &mut conn.ends[side as usize];
+        (end.reader, end.socket) = (Some(waker.clone()), Some(socket));
+        if receive.state == Receive::Off && !receive.starved {
+            receive.state = Receive::On;
+            self.fill(id, side, engine);
+        }
+        Ok(None)
+    }
+
+    /// The kernel's part: bytes that have arrived at `side` go to buffers while its receive is armed.
+    pub(super) fn fill(&mut self, id: ConnId, side: Side, engine: &mut Engine) {
+        let Some(conn) = self.conns.get(&id) else { return };
+        let Some(socket) = conn.ends[side as usize].socket else { return };
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else { return };
+        let receive = &mut stream.receive;
+        let lane = receive.lane;
+        let receives = lane_of(&mut self.lanes, lane);
+        let idle = receives.completions.is_empty();
+        while receive.state != Receive::Off {
+            let Some(conn) = self.conns.get(&id) else { break };
+            if conn.flows[side.other() as usize].inbox.is_empty() {
+                break;
+            }
+            if receives.lent.get() == receives.config.buffers {
+                receive.state = Receive::Off;
+                receives.completions.push_back((socket, Completion::NoBuffer));
+                break;
+            }
+            let most = receives.config.buffer_bytes;
+            let conn = self.conns.get_mut(&id).expect("looked at above");
+            let mut around =
+                super::Around { id, links: &mut self.links, tcp: &self.config.tcp, engine: &mut *engine };
+            let bytes = conn.hand_over(side, most, &mut around);
+            receive.filled += 1;
+            receives.completions.push_back((socket, Completion::Bytes(RecvBuf::lent(bytes, &receives.lent))));
+        }
+        if idle && !receives.completions.is_empty() {
+            engine.after(Duration::ZERO, NetEvent::Reap(lane).into());
+        }
+    }
+
+    /// The lane's part: takes in what the kernel has filled, keeps to the shares, lets starved receives begin again.
+    pub(super) fn reap(&mut self, lane: LaneNumber, engine: &mut Engine) {
+        let completions = std::mem::take(&mut lane_of(&mut self.lanes, lane).completions);
+        for (socket, completion) in completions {
+            self.complete(socket, lane, completion, engine);
+        }
+        self.reclaim(lane);
+        self.disarm(lane, engine);
+        let receives = lane_of(&mut self.lanes, lane);
+        receives.counters.recv_held_bytes.set(receives.shares.copied_bytes() as u64);
+        for _ in 0..receives.shares.to_feed(receives.lent.get()) {
+            let Some(socket) = lane_of(&mut self.lanes, lane).starved.pop_front() else { return };
+            if let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) {
+                stream.receive.starved = false;
+                self.arm_if_awaited(socket, engine);
+            }
+        }
+    }
+
+    /// A pause has come to its end.
+    pub(super) fn paused(&mut self, socket: SocketId, engine: &mut Engine) {
+        if let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket)
+            && stream.receive.state == Receive::Pausing
+        {
+            stream.receive.state = Receive::Off;
+            self.arm_if_awaited(socket, engine);
+        }
+    }
+
+    /// Forgets what a stream that is closed left untaken.
+    pub(super) fn drop_untaken(&mut self, receive: &mut StreamReceive) {
+        if let Some(receives) = self.lanes.get(&receive.lane) {
+            receives.shares.drop_all(&mut receive.untaken);
+        }
+    }
+
+    fn complete(&mut self, id: SocketId, lane: LaneNumber, completion: Completion, engine: &mut Engine) {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(&id) else { return };
+        let StreamSocket { receive, conn: Some((conn, side)), .. } = stream else { return };
+        let receives = self.lanes.get_mut(&lane).expect("a lane that reaps");
+        let mut end = self.conns.get_mut(conn).map(|conn| &mut conn.ends[*side as usize]);
+        let attended = receive.told || end.as_ref().is_some_and(|end| end.reader.is_some());
+        match completion {
+            Completion::Bytes(buf) => {
+                receive.filled -= 1;
+                receives.counters.bytes_in.add(buf.len() as u64);
+                if receives.shares.keep(&mut receive.untaken, buf, attended, receives.lent.get())
+                    == Kept::Copied
+                {
+                    receives.counters.recv_copied.increment();
+                }
+                let waker = end.as_mut().and_then(|end| end.reader.take());
+                receive.told |= waker.is_some();
+                engine.wake(waker);
+                let crowded = receives.shares.is_crowded(&receive.untaken, attended);
+                if crowded && receive.state == Receive::On {
+                    receive.state = Receive::Pausing;
+                    receives.counters.recv_paused.increment();
+                    engine.after(Duration::ZERO, NetEvent::Paused(id).into());
+                }
+            }
+            Completion::NoBuffer => {
+                receives.counters.recv_starved.increment();
+                if attended && !std::mem::replace(&mut receive.starved, true) {
+                    receives.starved.push_back(id);
+                }
+            }
+        }
+    }
+
+    fn reclaim(&mut self, lane: LaneNumber) {
+        let receives = lane_of(&mut self.lanes, lane);
+        if receives.shares.must_reclaim(receives.lent.get()) {
+            let streams = self.sockets.values_mut().filter_map(|socket| match socket {
+                Socket::Stream(stream) if stream.receive.lane == lane => Some(&mut stream.receive.untaken),
+                _ => None,
+            });
+            let reclaimed = receives.shares.reclaim(streams);
+            receives.counters.recv_reclaimed.add(reclaimed as u64);
+        }
+    }
+
+    fn disarm(&mut self, lane: LaneNumber, engine: &mut Engine) {
+        let receives = lane_of(&mut self.lanes, lane);
+        if !receives.shares.must_disarm() {
+            return;
+        }
+        for (&id, socket) in &mut self.sockets {
+            let Socket::Stream(StreamSocket { receive, conn: Some((conn, side)), .. }) = socket else {
+                continue;
+            };
+            let end = self.conns.get(conn).map(|conn| &conn.ends[*side as usize]);
+            let attended = receive.told || end.is_some_and(|end| end.reader.is_some());
+            if receive.lane == lane && receive.state == Receive::On && !attended {
+                receive.state = Receive::Pausing;
+                receives.counters.recv_disarmed.increment();
+                engine.after(Duration::ZERO, NetEvent::Paused(id).into());
+            }
+        }
+    }
+
+    fn arm_if_awaited(&mut self, socket: SocketId, engine: &mut Engine) {
+        let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else { return };
+        let Some((id, side)) = stream.conn else { return };
+        let awaited = self.conns.get(&id).is_some_and(|conn| conn.ends[side as usize].reader.is_some());
+        if awaited && stream.receive.state == Receive::Off {
+            stream.receive.state = Receive::On;
+            self.fill(id, side, engine);
+        }
+    }
+}
+
+fn lane_of(
+    lanes: &mut std::collections::BTreeMap<LaneNumber, LaneReceives>,
+    lane: LaneNumber,
+) -> &mut LaneReceives {
+    lanes.get_mut(&lane).expect("every lane got its ring when it was made")
+}
