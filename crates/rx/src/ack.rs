@@ -15,6 +15,7 @@
 //! who sends it understands it. Its ranges are runs of received packets above the 255-entry table, ascending.
 
 use crate::header::HEADER_LEN;
+use crate::jumbo::JUMBO_PACKETS_MAX;
 
 /// Bytes before the soft-ACK table.
 pub const ACK_FIXED: usize = 18;
@@ -26,6 +27,10 @@ pub const RANGES_MAX: usize = 64;
 pub const ACK_PAYLOAD_MAX: usize = ACK_FIXED + ACKS_MAX + PAD + TRAILER + EXTENSION + 8 * RANGES_MAX;
 /// Window to assume of a peer whose ACKs carry no trailer, packets (AFS before 3.4).
 pub const WINDOW_WITHOUT_TRAILER: u32 = 15;
+/// Largest window believed of a peer, packets: the largest that any Rx states (AuriStor).
+pub const WINDOW_MAX: u32 = 65_535;
+/// Largest packet size believed of a peer, bytes: a UDP datagram holds no more.
+pub const PACKET_BYTES_MAX: u32 = 65_507;
 
 /// Why an ACK was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,7 +74,8 @@ impl AckReason {
     }
 }
 
-/// What the sender of an ACK can take.
+/// What the sender of an ACK can take. A parsed one is within bounds, whatever the packet said: a window of 1 to
+/// [`WINDOW_MAX`], sizes up to [`PACKET_BYTES_MAX`], as many packets in a jumbogram as fit one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     /// Largest packet it will accept, bytes including the Rx header.
@@ -222,7 +228,12 @@ fn parse_trailer(bytes: &[u8]) -> Option<Trailer> {
         return None;
     }
     let jumbo_max = if bytes.len() >= TRAILER { word(bytes, 12) } else { 1 };
-    Some(Trailer { max_mtu: word(bytes, 0), if_mtu: word(bytes, 4), window: word(bytes, 8), jumbo_max })
+    Some(Trailer {
+        max_mtu: word(bytes, 0).min(PACKET_BYTES_MAX),
+        if_mtu: word(bytes, 4).min(PACKET_BYTES_MAX),
+        window: word(bytes, 8).clamp(1, WINDOW_MAX),
+        jumbo_max: jumbo_max.min(JUMBO_PACKETS_MAX as u32),
+    })
 }
 
 /// A longer ACK without the magic is a padded path-MTU probe, not an error; ranges cut off are not read.
@@ -318,6 +329,22 @@ mod tests {
         assert_eq!((three_words.window, three_words.jumbo_max), (32, 1));
         assert_eq!(Ack::parse(&bytes[..bytes.len() - 8]).expect("valid").trailer, None);
         assert_eq!(Ack::parse(&bytes[..21]).expect("valid").trailer, None);
+    }
+
+    #[test]
+    fn trailers_are_believed_within_bounds_only() {
+        let mut bytes = build(false, &[]);
+        let at = bytes.len() - TRAILER;
+        bytes[at..].fill(0xff);
+        let wild = Ack::parse(&bytes).expect("valid").trailer.expect("four words");
+        assert_eq!(
+            (wild.max_mtu, wild.if_mtu, wild.window),
+            (PACKET_BYTES_MAX, PACKET_BYTES_MAX, WINDOW_MAX)
+        );
+        assert_eq!(wild.jumbo_max, JUMBO_PACKETS_MAX as u32);
+        bytes[at..].fill(0);
+        let none = Ack::parse(&bytes).expect("valid").trailer.expect("four words");
+        assert_eq!((none.window, none.jumbo_max), (1, 0));
     }
 
     #[test]

@@ -145,10 +145,10 @@ impl Peer {
             return;
         };
         self.modern = trailer.jumbo_max == 0;
-        self.window = trailer.window.max(1);
-        let packet_max = trailer.max_mtu.min(trailer.if_mtu);
+        self.window = trailer.window;
+        let packet_max = trailer.max_mtu.min(trailer.if_mtu).max(PACKET_MIN);
         if packet_max != self.packet_max {
-            self.packet_max = packet_max.max(PACKET_MIN);
+            self.packet_max = packet_max;
             self.mtu.set_max(u16::try_from(self.packet_max).unwrap_or(u16::MAX).min(self.own_max));
         }
     }

@@ -96,6 +96,8 @@ counters! {
         bad_acks,
         /// Refused: ACK for packets never sent.
         acks_never_sent,
+        /// Refused: ACK whose ranges overlap or do not ascend.
+        acks_disordered,
         /// Ignored: ACK overtaken by a later one.
         acks_stale,
         /// Refused: the rest of a jumbogram that lies about its parts.

@@ -71,6 +71,8 @@ pub(crate) enum AckRefusal {
     Stale,
     /// It acknowledges packets that were never sent.
     NeverSent,
+    /// Its ranges overlap the table or each other, or do not ascend.
+    Disordered,
 }
 
 #[derive(Debug)]
@@ -208,10 +210,14 @@ impl SendWindow {
         if ack.table[known..].iter().any(|entry| entry & 1 == 1) {
             return Err(AckRefusal::NeverSent);
         }
+        // Above the table, ascending, apart: so all of them together name no packet twice, and applying them costs no
+        // more than the packets under way.
+        let mut above = ack.first + ack.table.len() as u32;
         for (first, count) in ack.ranges() {
-            if first < ack.first || first.checked_add(count).is_none_or(|end| end > self.next) {
-                return Err(AckRefusal::NeverSent);
+            if first < above || count == 0 {
+                return Err(AckRefusal::Disordered);
             }
+            above = first.checked_add(count).filter(|&end| end <= self.next).ok_or(AckRefusal::NeverSent)?;
         }
         Ok(())
     }
@@ -453,7 +459,6 @@ mod tests {
             ack_bytes(1, 1, &[1, 1, 1, 1, 1], &[]),
             ack_bytes(5, 1, &[1], &[]),
             ack_bytes(1, 1, &[], &[(4, 2)]),
-            ack_bytes(3, 1, &[], &[(2, 1)]),
         ] {
             assert_eq!(window.check(&Ack::parse(&bytes).expect("valid")), Err(AckRefusal::NeverSent));
         }
@@ -462,6 +467,25 @@ mod tests {
             window.check(&Ack::parse(&ack_bytes(1, 1, &[1, 0, 0, 0, 0, 0], &[])).expect("valid")),
             Ok(())
         );
+        window.clear(&mut pool);
+    }
+
+    #[test]
+    fn ranges_that_overlap_repeat_or_descend_are_refused() {
+        let (mut pool, now) = (PacketPool::new(16, 10), Instant::now());
+        let mut window = sent(&mut pool, 10, now);
+        for bytes in [
+            ack_bytes(3, 1, &[], &[(2, 1)]),
+            ack_bytes(1, 1, &[0, 1], &[(2, 3)]),
+            ack_bytes(1, 1, &[], &[(3, 4), (3, 4)]),
+            ack_bytes(1, 1, &[], &[(3, 4), (6, 2)]),
+            ack_bytes(1, 1, &[], &[(6, 2), (3, 1)]),
+            ack_bytes(1, 1, &[], &[(3, 0)]),
+        ] {
+            assert_eq!(window.check(&Ack::parse(&bytes).expect("valid")), Err(AckRefusal::Disordered));
+        }
+        apply(&mut window, &mut pool, &ack_bytes(1, 110, &[0], &[(3, 2), (5, 1), (8, 3)]), true);
+        assert_eq!(window.soft_acked(), 6);
         window.clear(&mut pool);
     }
 

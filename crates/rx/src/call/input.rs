@@ -203,6 +203,10 @@ impl Call {
                 shared.stats.acks_never_sent += 1;
                 return;
             }
+            Err(AckRefusal::Disordered) => {
+                shared.stats.acks_disordered += 1;
+                return;
+            }
         }
         let newest = self.newest_ack.is_none_or(|serial| crate::header::serial_after(header.serial, serial));
         if newest {
@@ -211,7 +215,6 @@ impl Call {
         let peer = &mut shared.peers[core.peer];
         if newest || ack.first > self.tx.base() {
             let window = ack.trailer.map_or(crate::ack::WINDOW_WITHOUT_TRAILER, |trailer| trailer.window);
-            let window = window.clamp(1, crate::congestion::MAXIMUM_WINDOW);
             self.edge = ack.first.saturating_add(window);
         }
         let in_flight = self.tx.in_flight();

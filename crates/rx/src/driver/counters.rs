@@ -81,6 +81,7 @@ rx_counters! {
         bad_headers as refused [reason = "bad_header"]: "Packets refused or dropped.",
         bad_acks as refused [reason = "bad_ack"]: "Packets refused or dropped.",
         acks_never_sent as refused [reason = "ack_never_sent"]: "Packets refused or dropped.",
+        acks_disordered as refused [reason = "ack_disordered"]: "Packets refused or dropped.",
         acks_stale as refused [reason = "ack_stale"]: "Packets refused or dropped.",
         bad_jumbograms as refused [reason = "bad_jumbogram"]: "Packets refused or dropped.",
         bad_data as refused [reason = "bad_data"]: "Packets refused or dropped.",

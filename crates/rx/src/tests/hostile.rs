@@ -71,15 +71,37 @@ fn acks_for_packets_never_sent_change_nothing() {
 fn extension_ranges_that_lie_are_refused() {
     let (mut pair, header) = replying();
     let from = pair.client_address;
-    for (first, count) in [(1u32, u32::MAX), (0, 1), (u32::MAX, 1), (5, 100_000)] {
+    let with_ranges = |ranges: &[(u32, u32)]| {
         let mut bytes = ack(&header, 1, 32, &[]);
         bytes.extend(b"LNR1");
-        bytes.extend([0, 0, 0, 1]);
-        bytes.extend(first.to_be_bytes());
-        bytes.extend(count.to_be_bytes());
-        pair.inject(from, &bytes);
+        bytes.extend([0, 0, 0, ranges.len() as u8]);
+        bytes.extend(
+            ranges.iter().flat_map(|(first, count)| [first.to_be_bytes(), count.to_be_bytes()]).flatten(),
+        );
+        bytes
+    };
+    for range in [(1u32, u32::MAX), (u32::MAX, 1), (5, 100_000)] {
+        pair.inject(from, &with_ranges(&[range]));
     }
-    assert_eq!(pair.server.stats().acks_never_sent, 4);
+    assert_eq!(pair.server.stats().acks_never_sent, 3);
+    for ranges in [&[(0, 1)][..], &[(2, 3); 64], &[(3, 2), (2, 1)], &[(2, 0)]] {
+        pair.inject(from, &with_ranges(ranges));
+    }
+    assert_eq!(pair.server.stats().acks_disordered, 4);
+}
+
+#[test]
+fn next_call_after_a_window_without_end_is_opened_within_bounds() {
+    let (mut pair, header) = replying();
+    let from = pair.client_address;
+    let mut bytes = ack(&header, 1, u32::MAX, &[]);
+    bytes.extend(b"LNR1");
+    bytes.extend([0; 4]);
+    pair.inject(from, &bytes);
+    pair.inject(from, &data_packet(EPOCH, 8, 1, 1, 11, true));
+    pair.settle();
+    let edges = pair.server.connections().flat_map(|found| found.calls().collect::<Vec<_>>());
+    assert!(edges.map(|call| call.send_edge()).all(|edge| edge <= 1 + crate::ack::WINDOW_MAX));
 }
 
 #[test]
