@@ -60,7 +60,7 @@ fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
         content_type: Some("text/html; charset=utf-8"),
         content_length: Some(FILE_SIZE),
         validators: Some(Validators {
-            etag: ETag::new(2049, 1_234_567, FILE_SIZE, 1_789_000_000_123_456_789),
+            etag: ETag::strong(FILE_SIZE, 1_789_000_000_123_456_789, None),
             modified_s: 1_789_000_000,
         }),
         accept_ranges: true,

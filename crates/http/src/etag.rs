@@ -1,40 +1,59 @@
-//! Strong entity tags (RFC 9110 8.8.3) from what the file system says of a file, stable over restarts.
+//! Entity tags (RFC 9110 8.8.3) from what the file system says of a file's content: its size and the time of
+//! its last change, to the nanosecond.
+//!
+//! Both survive a restart and a remount, and mirrors that keep time stamps (`rsync -t`, `cp -p`) give the same
+//! tag. Device and inode numbers do neither, and the time of the last status change (ctime) differs on every
+//! mirror and with every `chmod`. What is left cannot tell two contents of one size and one time stamp
+//! apart, so while another write might still get the same stamp the tag is [unsettled](ETag::unsettled).
 
-/// Length of the text, quotes included.
-pub const LEN: usize = 18;
+use crate::encoding::Coding;
 
-/// A strong validator of one version of one file.
+/// A validator of one version of one representation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ETag {
-    text: [u8; LEN],
+    /// `W/` and the quoted hash; a strong tag leaves the first two out.
+    text: [u8; WEAK_LEN],
+    weak: bool,
 }
 
 impl ETag {
-    /// Tag of a file version. Any change of an argument gives another tag; the arguments cannot be
-    /// read back from it, since inode numbers are nobody's business (CVE-2003-1418).
-    pub fn new(dev: u64, ino: u64, size: u64, mtime_ns: i128) -> Self {
-        let words = [dev, ino, size, mtime_ns as u64, (mtime_ns >> 64) as u64];
+    /// Strong tag of a file version in a coding. Any change of an argument gives another tag.
+    pub fn strong(size: u64, mtime_ns: i128, coding: Option<Coding>) -> Self {
+        Self::new(size, mtime_ns, coding, false)
+    }
+
+    /// Weak tag of a version that may yet be overwritten under the same time stamp. It matches nothing, not
+    /// even itself, and never becomes the strong tag: who asks again after the change gets the new content.
+    /// Clients have it to keep them from asking by date, which is coarser still.
+    pub fn unsettled(size: u64, mtime_ns: i128, coding: Option<Coding>) -> Self {
+        Self::new(size, mtime_ns, coding, true)
+    }
+
+    fn new(size: u64, mtime_ns: i128, coding: Option<Coding>, weak: bool) -> Self {
+        // Siblings may share size and time stamp with their file.
+        let kind = coding.map_or(0, |coding| 1 + coding as u64) << 1 | u64::from(weak);
+        let words = [kind, size, mtime_ns as u64, (mtime_ns >> 64) as u64];
         let hash = words.into_iter().fold(SEED, |hash, word| mix(hash ^ word));
-        let mut text = [b'"'; LEN];
-        for (position, digit) in text[1..LEN - 1].iter_mut().enumerate() {
+        let mut text = *b"W/\"................\"";
+        for (position, digit) in text[3..WEAK_LEN - 1].iter_mut().enumerate() {
             *digit = b"0123456789abcdef"[(hash >> (60 - 4 * position)) as usize & 15];
         }
-        Self { text }
+        Self { text, weak }
     }
 
     /// The field value, with its quotes.
-    pub fn as_bytes(&self) -> &[u8; LEN] {
-        &self.text
+    pub fn as_bytes(&self) -> &[u8] {
+        if self.weak { &self.text } else { &self.text[2..] }
     }
 
     /// If-Match and If-Range compare strongly: a weak tag never matches (RFC 9110 8.8.3.2).
     pub fn matches_strongly(&self, tag: &[u8]) -> bool {
-        tag == self.text
+        !self.weak && tag == &self.text[2..]
     }
 
-    /// If-None-Match compares weakly: `W/` is ignored.
+    /// If-None-Match compares weakly: `W/` is ignored. An unsettled tag vouches for nothing.
     pub fn matches_weakly(&self, tag: &[u8]) -> bool {
-        tag.strip_prefix(b"W/").unwrap_or(tag) == self.text
+        !self.weak && tag.strip_prefix(b"W/").unwrap_or(tag) == &self.text[2..]
     }
 }
 
@@ -46,6 +65,8 @@ fn mix(word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
+/// Length of a weak tag, quotes included; a strong one is two shorter.
+const WEAK_LEN: usize = 20;
 /// Changing it changes every tag: clients would fetch everything anew.
 const SEED: u64 = 0x4c69_6e65_7261_7465;
 
@@ -55,25 +76,34 @@ mod tests {
 
     #[test]
     fn tag_is_stable_across_versions_of_the_server() {
-        assert_eq!(ETag::new(1, 2, 3, 1_700_000_000_123_456_789).as_bytes(), b"\"0a04166fc64f85dc\"");
+        let tag = ETag::strong(3, 1_700_000_000_123_456_789, None);
+        assert_eq!(tag.as_bytes().escape_ascii().to_string(), "\\\"1796989121d6ab46\\\"");
     }
 
     #[test]
     fn every_argument_changes_the_tag() {
-        let base = ETag::new(1, 2, 3, 4);
-        for other in
-            [ETag::new(9, 2, 3, 4), ETag::new(1, 9, 3, 4), ETag::new(1, 2, 9, 4), ETag::new(1, 2, 3, 5)]
-        {
-            assert_ne!(base, other);
-        }
-        assert_ne!(ETag::new(1, 2, 3, 4), ETag::new(2, 1, 3, 4));
+        let base = ETag::strong(3, 4, None);
+        let mut tags =
+            vec![base, ETag::strong(9, 4, None), ETag::strong(3, 5, None), ETag::strong(4, 3, None)];
+        tags.extend(Coding::ALL.map(|coding| ETag::strong(3, 4, Some(coding))));
+        tags.push(ETag::unsettled(3, 4, None));
+        let distinct: std::collections::HashSet<_> = tags.iter().map(|tag| &tag.text).collect();
+        assert_eq!(distinct.len(), tags.len());
     }
 
     #[test]
     fn weak_tags_match_only_weakly() {
-        let tag = ETag::new(1, 2, 3, 4);
-        let weak = [b"W/", &tag.as_bytes()[..]].concat();
+        let tag = ETag::strong(3, 4, None);
+        let weak = [b"W/", tag.as_bytes()].concat();
         assert!(tag.matches_weakly(&weak) && !tag.matches_strongly(&weak));
-        assert!(tag.matches_strongly(tag.as_bytes()));
+        assert!(tag.matches_strongly(tag.as_bytes()) && tag.matches_weakly(tag.as_bytes()));
+    }
+
+    #[test]
+    fn unsettled_tags_are_weak_and_match_nothing() {
+        let tag = ETag::unsettled(3, 4, None);
+        assert!(tag.as_bytes().starts_with(b"W/\""));
+        assert!(!tag.matches_weakly(tag.as_bytes()) && !tag.matches_strongly(&tag.as_bytes()[2..]));
+        assert!(!ETag::strong(3, 4, None).matches_weakly(tag.as_bytes()));
     }
 }

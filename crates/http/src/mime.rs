@@ -16,12 +16,14 @@ pub fn of_name(name: &[u8]) -> &'static str {
     mime_guess::from_ext(extension).first_raw().map_or(OCTETS, with_charset)
 }
 
-/// Whether files of this type are worth compressing, and so may have precompressed siblings.
+/// Whether files of this type are worth compressing, and so may have precompressed siblings: text in its many
+/// registrations, and the binary formats that are not compressed themselves. An unknown type is not, and
+/// neither is a container whose name merely mentions one (Office files are ZIP archives).
 pub fn is_compressible(media_type: &str) -> bool {
-    media_type.starts_with("text/")
-        || ["json", "xml", "javascript", "wasm", "toml", "manifest"]
-            .iter()
-            .any(|part| media_type.contains(part))
+    let essence = media_type.split(';').next().unwrap_or_default().trim_ascii();
+    essence.starts_with("text/")
+        || ["+json", "+xml", "+yaml"].iter().any(|suffix| essence.ends_with(suffix))
+        || COMPRESSIBLE.binary_search(&essence).is_ok()
 }
 
 /// The registered types that are text in UTF-8 unless something says otherwise. `mime_guess` gives
@@ -89,6 +91,36 @@ const OVERRIDES: [(&str, &str); 25] = [
     ("zst", "application/zstd"),
 ];
 
+/// Types beside `text/*` and the structured suffixes that shrink. Sorted.
+const COMPRESSIBLE: [&str; 26] = [
+    "application/ecmascript",
+    "application/font-sfnt",
+    "application/javascript",
+    "application/json",
+    "application/json5",
+    "application/msword",
+    "application/postscript",
+    "application/rtf",
+    "application/sql",
+    "application/toml",
+    "application/vnd.ms-excel",
+    "application/vnd.ms-fontobject",
+    "application/vnd.ms-powerpoint",
+    "application/wasm",
+    "application/x-javascript",
+    "application/x-latex",
+    "application/x-ndjson",
+    "application/x-sh",
+    "application/x-tex",
+    "application/xml",
+    "application/yaml",
+    "font/otf",
+    "font/sfnt",
+    "font/ttf",
+    "image/bmp",
+    "image/x-icon",
+];
+
 const PLAIN_TEXT_NAMES: [&str; 9] =
     ["README", "LICENSE", "COPYING", "CHANGELOG", "AUTHORS", "NEWS", "INSTALL", "Makefile", "SHA256SUMS"];
 
@@ -98,7 +130,42 @@ mod tests {
 
     #[test]
     fn overrides_are_sorted_for_the_search() {
-        assert!(OVERRIDES.is_sorted());
+        assert!(OVERRIDES.is_sorted() && COMPRESSIBLE.is_sorted());
+    }
+
+    #[test]
+    fn only_what_shrinks_has_precompressed_siblings() {
+        for name in [
+            "a.html",
+            "a.txt",
+            "a.rs",
+            "README",
+            "a.css",
+            "a.js",
+            "a.mjs",
+            "a.json",
+            "a.geojson",
+            "a.xml",
+            "a.atom",
+            "a.svg",
+            "a.wasm",
+            "a.toml",
+            "a.yaml",
+            "a.webmanifest",
+            "a.ttf",
+            "a.otf",
+            "a.ico",
+            "a.bmp",
+        ] {
+            assert!(is_compressible(of_name(name.as_bytes())), "{name}: {}", of_name(name.as_bytes()));
+        }
+        for name in [
+            "a.png", "a.jpg", "a.webp", "a.avif", "a.mp4", "a.mkv", "a.ts", "a.mp3", "a.opus", "a.zip",
+            "a.gz", "a.br", "a.zst", "a.7z", "a.tar", "a.tar.gz", "a.pdf", "a.docx", "a.xlsx", "a.epub",
+            "a.woff2", "a.iso", "a.jar", "a.apk", "a.bin", "a",
+        ] {
+            assert!(!is_compressible(of_name(name.as_bytes())), "{name}: {}", of_name(name.as_bytes()));
+        }
     }
 
     #[test]

@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn file_head_says_all_a_cache_needs() {
-        let validators = Validators { etag: ETag::new(1, 2, 3, 4), modified_s: 784_111_777 };
+        let validators = Validators { etag: ETag::strong(3, 4, None), modified_s: 784_111_777 };
         let answer = Answer {
             status: StatusCode::PARTIAL_CONTENT,
             content_type: Some("text/css; charset=utf-8"),

@@ -55,6 +55,9 @@ pub struct VolumeSection {
     /// Whether a directory without an index file is listed.
     #[serde(default = "yes")]
     pub listings: bool,
+    /// Whether `.br`, `.zst` and `.gz` siblings are sent in place of a file to clients that take them.
+    #[serde(default = "yes")]
+    pub precompressed: bool,
 }
 
 /// `[http]`
@@ -181,6 +184,7 @@ impl Config {
             symlinks: true,
             hidden: false,
             listings: true,
+            precompressed: true,
         };
         Self { volumes: vec![volume], ..Self::default() }
     }

@@ -24,6 +24,7 @@ struct MountSpec {
     volume: VolumeSpec,
     place: String,
     listings: bool,
+    precompressed: bool,
 }
 
 /// What keeps a site from being served.
@@ -62,13 +63,15 @@ impl SiteSpec {
     /// The site of the current lane.
     pub(crate) fn open(&self, cache: &Cache) -> Result<Site, SiteError> {
         let mut mounts = Vec::new();
-        for MountSpec { volume: spec, place, listings } in &self.volumes {
+        for MountSpec { volume: spec, place, listings, precompressed } in &self.volumes {
             let volume = Volume::open(cache, spec).map_err(|source| SiteError::Volume {
                 name: spec.name.as_str().to_owned(),
                 path: spec.path.clone(),
                 source,
             })?;
-            mounts.push(Mount::new(place, volume, *listings));
+            let mut mount = Mount::new(place, volume, *listings);
+            mount.precompressed = *precompressed;
+            mounts.push(mount);
         }
         let mut site = Site::new(mounts);
         site.limits = self.limits.clone();
@@ -87,7 +90,8 @@ impl MountSpec {
     fn new(section: &VolumeSection) -> Result<Self, SiteError> {
         let options = VolumeOptions { follow_symlinks: section.symlinks, serve_hidden: section.hidden };
         let volume = VolumeSpec::new(section.name.parse()?, &section.path, options);
-        Ok(Self { volume, place: section.mount.clone(), listings: section.listings })
+        let place = section.mount.clone();
+        Ok(Self { volume, place, listings: section.listings, precompressed: section.precompressed })
     }
 }
 

@@ -57,9 +57,17 @@ impl Attributes {
     }
 
     /// Whether the last change lies so far before `now` that any further one gets another time stamp. Until
-    /// then a token does not prove that nothing changed, and an entity tag made from it should be weak.
+    /// then a token does not prove that nothing changed. A stamp of whole seconds may come from a file system
+    /// that keeps no finer ones (ext4 with small inodes, FAT) and takes as long to settle as theirs.
     pub fn is_settled(&self, now: SystemTime) -> bool {
-        now.duration_since(self.mtime.to_system_time()).is_ok_and(|age| age >= CLOCK_TICK_MAX)
+        let tick = if self.mtime.nanos == 0 { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
+        now.duration_since(self.mtime.to_system_time()).is_ok_and(|age| age >= tick)
+    }
+
+    /// Whether size and time stamp alone name this version: it is [settled](Self::is_settled), and the stamp
+    /// is not one that packaging gives to every file alike (OSTree 0, Nix 1 second after 1970).
+    pub fn are_a_version(&self, now: SystemTime) -> bool {
+        self.mtime.secs > NORMALISED_STAMP_S_MAX && self.is_settled(now)
     }
 
     /// Whether it is a directory.
@@ -93,6 +101,10 @@ impl From<Stat> for Attributes {
 
 /// Longest tick of the clocks that file systems stamp with: jiffies at 100 Hz, doubled for good measure.
 const CLOCK_TICK_MAX: Duration = Duration::from_millis(20);
+/// The same for file systems that stamp with whole seconds, or as FAT with every other one.
+const COARSE_TICK_MAX: Duration = Duration::from_millis(2020);
+/// Time stamps up to this one are nobody's time of change.
+const NORMALISED_STAMP_S_MAX: i64 = 1;
 
 #[cfg(test)]
 mod tests {
@@ -110,7 +122,7 @@ mod tests {
         ] {
             assert_ne!(Attributes::from(changed).change_token(), before.change_token());
         }
-        assert_eq!(before.change_token().mtime_ns(), 7_000_000_000);
+        assert_eq!(before.change_token().mtime_ns(), 7_000_000_005);
     }
 
     #[test]
@@ -122,13 +134,31 @@ mod tests {
         assert!(attributes.is_settled(changed + CLOCK_TICK_MAX));
     }
 
+    #[test]
+    fn a_stamp_of_whole_seconds_may_be_a_coarse_clocks() {
+        let attributes = Attributes::from(Stat { mtime: Timestamp { secs: 7, nanos: 0 }, ..STAT });
+        let changed = attributes.mtime.to_system_time();
+        assert!(!attributes.is_settled(changed + Duration::from_secs(2)));
+        assert!(attributes.is_settled(changed + COARSE_TICK_MAX));
+    }
+
+    #[test]
+    fn stamps_that_packaging_gives_to_every_file_name_no_version() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        for (secs, is_version) in [(-1, false), (0, false), (1, false), (2, true), (1_700_000_000, true)] {
+            let attributes = Attributes::from(Stat { mtime: Timestamp { secs, nanos: 0 }, ..STAT });
+            assert!(attributes.is_settled(now));
+            assert_eq!(attributes.are_a_version(now), is_version, "{secs}");
+        }
+    }
+
     const STAT: Stat = Stat {
         kind: FileKind::File,
         dev: 1,
         ino: 2,
         size: 5,
-        mtime: Timestamp { secs: 7, nanos: 0 },
-        ctime: Timestamp { secs: 7, nanos: 0 },
+        mtime: Timestamp { secs: 7, nanos: 5 },
+        ctime: Timestamp { secs: 7, nanos: 5 },
         mode: 0o644,
         nlink: 1,
         uid: 0,

@@ -247,7 +247,7 @@ fn a_crowd_that_asks_for_one_listing_reads_the_directory_once() {
         for n in 0..100 {
             world.fs.write(&format!("/srv/dir/f{n}"), "x").unwrap();
         }
-        time::sleep(Duration::from_secs(1)).await;
+        time::sleep(Duration::from_secs(3)).await;
         let volume = world.volume(patient(), VolumeOptions::default());
         let directory = lookup(&volume, "dir").await.unwrap().into_directory().unwrap().0;
         let crowd: Vec<_> = (0..50)

@@ -1,7 +1,7 @@
 //! GET and HEAD of a file: variant, conditions, ranges, in the order of RFC 9110 13.2.
 
 use std::rc::Rc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use httptypes::StatusCode;
 use vfs::{Attributes, OpenFile, RelPath, Resolved};
@@ -35,9 +35,10 @@ pub(super) async fn get_file(
     found: Found<'_>,
 ) -> Result<Reply, Refusal> {
     let content_type = mime::of_name(found.path.as_bytes());
-    let (chosen, negotiated) = choose_variant(site, head, found, content_type).await;
-    let now_s = service.unix_s();
-    let validators = validators(&chosen.attributes, now_s);
+    let (chosen, negotiated) = choose_variant(head, found, content_type).await;
+    let now = lane::time::wall_clock();
+    let now_s = unix_s(now);
+    let validators = validators(&chosen, now);
     let size = chosen.attributes.size;
     let answer = Answer {
         status: StatusCode::OK,
@@ -57,7 +58,7 @@ pub(super) async fn get_file(
                 body: Body::Empty,
             });
         }
-        Verdict::Failed => return Err(Refusal::PreconditionFailed),
+        Verdict::Failed => return Ok(refuse_variant(service, head, negotiated, Refusal::PreconditionFailed)),
     }
 
     let answer = Answer { content_type: Some(content_type), ..answer };
@@ -74,7 +75,11 @@ pub(super) async fn get_file(
         asked.map_or(Selection::Whole, |field| range::select(field, size, site.limits.ranges_max));
     match selection {
         Selection::Whole => Ok(whole(answer, version, size)),
-        Selection::Unsatisfiable => Ok(unsatisfiable(service, head, size)),
+        Selection::Unsatisfiable => {
+            let mut reply = refuse_variant(service, head, negotiated, Refusal::RangeNotSatisfiable);
+            reply.answer.content_range = Some(ContentRange::Unsatisfied(size));
+            Ok(reply)
+        }
         Selection::Parts(parts) if parts.len() == 1 => Ok(one_part(answer, version, parts[0], size)),
         Selection::Parts(ranges) => {
             let boundary = Multipart::boundary(service.random());
@@ -89,12 +94,13 @@ pub(super) async fn get_file(
 }
 
 /// ETag and Last-Modified of a version. A time stamp in the future is not passed on (RFC 9110 8.8.2.1).
-fn validators(attributes: &Attributes, now_s: i64) -> Validators {
-    let token = attributes.change_token();
-    Validators {
-        etag: ETag::new(token.id.dev, token.id.ino, token.size, token.mtime_ns()),
-        modified_s: token.mtime.secs.min(now_s),
-    }
+fn validators(chosen: &Chosen, now: SystemTime) -> Validators {
+    let token = chosen.attributes.change_token();
+    let etag = match chosen.attributes.are_a_version(now) {
+        true => ETag::strong(token.size, token.mtime_ns(), chosen.coding),
+        false => ETag::unsettled(token.size, token.mtime_ns(), chosen.coding),
+    };
+    Validators { etag, modified_s: token.mtime.secs.min(unix_s(now)) }
 }
 
 fn whole(answer: Answer, version: Version, size: u64) -> Reply {
@@ -126,9 +132,12 @@ fn many_parts(answer: Answer, version: Version, multipart: Multipart) -> Reply {
     Reply { answer, body: Body::Multipart(version, Box::new(multipart)) }
 }
 
-fn unsatisfiable(service: &Service, head: &Head<'_>, size: u64) -> Reply {
-    let mut reply = super::refuse::refuse(service, Refusal::RangeNotSatisfiable, &head.fields);
-    reply.answer.content_range = Some(ContentRange::Unsatisfied(size));
+/// Refuses because of what was found of the variant chosen: another Accept-Encoding may get another answer.
+fn refuse_variant(service: &Service, head: &Head<'_>, negotiated: bool, refusal: Refusal) -> Reply {
+    let mut reply = super::refuse::refuse(service, refusal, &head.fields);
+    if negotiated {
+        reply.answer.vary = Some("Accept-Encoding, Accept");
+    }
     reply
 }
 
@@ -140,47 +149,46 @@ struct Chosen {
 }
 
 /// Picks a sibling that the client takes. The flag says that another client may get another variant,
-/// which caches must know. Files that are compressed already have no siblings worth looking for, unless
-/// the client offers to take one.
-async fn choose_variant(
-    site: &Site,
-    head: &Head<'_>,
-    found: Found<'_>,
-    content_type: &'static str,
-) -> (Chosen, bool) {
+/// which caches must know. Files of types that do not shrink have no siblings.
+async fn choose_variant(head: &Head<'_>, found: Found<'_>, content_type: &'static str) -> (Chosen, bool) {
+    let (mount, path) = (found.mount, found.path);
     let plain = Chosen { file: found.file, attributes: found.attributes, coding: None };
-    if !site.precompressed || (head.fields.accept_encoding.is_none() && !mime::is_compressible(content_type))
-    {
+    if !mount.precompressed || !mime::is_compressible(content_type) {
         return (plain, false);
     }
     let accepted = Accepted::parse(head.fields.accept_encoding);
     for coding in accepted.preference() {
-        if let Some((file, attributes)) = sibling(found.mount, found.path, coding).await {
+        if let Some((file, attributes)) = sibling(mount, path, coding, &plain.attributes).await {
             return (Chosen { file, attributes, coding: Some(coding) }, true);
         }
     }
     for coding in Coding::ALL {
-        if sibling(found.mount, found.path, coding).await.is_some() {
+        if sibling(mount, path, coding, &plain.attributes).await.is_some() {
             return (plain, true);
         }
     }
     (plain, false)
 }
 
-async fn sibling(mount: &Mount, path: RelPath<'_>, coding: Coding) -> Option<(Rc<OpenFile>, Attributes)> {
+/// The sibling of this coding, unless it was made before the file had its present content.
+async fn sibling(
+    mount: &Mount,
+    path: RelPath<'_>,
+    coding: Coding,
+    plain: &Attributes,
+) -> Option<(Rc<OpenFile>, Attributes)> {
     let mut name = smallvec::SmallVec::<[u8; 256]>::from_slice(path.as_bytes());
     name.extend_from_slice(coding.suffix().as_bytes());
     match mount.volume.lookup(RelPath::parse(&name).ok()?).await {
-        Ok(Resolved::File(file, attributes)) => Some((file, attributes)),
+        // Compressors give the file's own time stamp to what they make, so equal is not older.
+        Ok(Resolved::File(file, attributes)) => {
+            (attributes.mtime >= plain.mtime).then_some((file, attributes))
+        }
         // Whatever keeps a sibling from being served, the file itself can be.
         _ => None,
     }
 }
 
-impl Service {
-    /// Time of day, seconds since 1970.
-    pub(super) fn unix_s(&self) -> i64 {
-        let since_epoch = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
-        since_epoch.as_secs() as i64
-    }
+fn unix_s(now: SystemTime) -> i64 {
+    now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as i64
 }

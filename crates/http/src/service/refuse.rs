@@ -25,6 +25,8 @@ pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -
         content_type: Some(content_type),
         allow: refusal == Refusal::MethodNotAllowed,
         retry_after_s: (refusal == Refusal::Overloaded).then_some(1),
+        // Errors are kept by caches too (RFC 9110 15.1), and another Accept gets another page.
+        vary: Some("Accept"),
         content_security_policy: (content_type == page::HTML).then_some(page::POLICY),
         ..Answer::default()
     };

@@ -15,8 +15,6 @@ pub struct Site {
     pub limits: Limits,
     /// Names tried, in order, when a directory is asked for.
     pub index: Vec<String>,
-    /// Serve `.br`, `.zst` and `.gz` siblings to clients that take them.
-    pub precompressed: bool,
     /// Upper bound on the sending rate of one connection, bytes per second.
     pub pacing: Option<u64>,
     /// Cache-Control of files; none is sent without it, so caches decide by Last-Modified.
@@ -34,12 +32,14 @@ pub struct Mount {
     pub volume: Volume,
     /// Whether directories without an index file are listed.
     pub listings: bool,
+    /// Serve `.br`, `.zst` and `.gz` siblings that are not older than their file to clients that take them.
+    pub precompressed: bool,
 }
 
 impl Mount {
     /// Mounts `volume` at `place`: `/` for the whole tree, `/music` for a part of it.
     pub fn new(place: &str, volume: Volume, listings: bool) -> Self {
-        Self { prefix: place.trim_matches('/').into(), volume, listings }
+        Self { prefix: place.trim_matches('/').into(), volume, listings, precompressed: true }
     }
 
     /// Where it is mounted, without slashes at the ends.
@@ -56,7 +56,6 @@ impl Site {
             mounts,
             limits: Limits::default(),
             index: vec!["index.html".into(), "index.htm".into()],
-            precompressed: true,
             pacing: None,
             cache_control: None,
             tls: None,

@@ -9,6 +9,7 @@ mod fake_kernel;
 mod hostile;
 mod kernel_tls;
 mod listings;
+mod negotiation;
 mod rates;
 mod server;
 mod shutdown;

@@ -32,23 +32,31 @@ pub(crate) struct Pair {
 impl Pair {
     /// Starts a server of these files with these limits.
     pub(crate) fn new(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])]) -> Self {
-        Self::with_role(seed, config, limits, files, Role::Plain)
+        Self::serving(seed, config, limits, files, Role::Plain, site)
     }
 
     /// The same over TLS, with kernel TLS where the world has it.
     pub(crate) fn tls(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])]) -> Self {
-        Self::with_role(seed, config, limits, files, Role::Tls)
+        Self::serving(seed, config, limits, files, Role::Tls, site)
     }
 
-    fn with_role(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])], role: Role) -> Self {
+    /// Starts a server of the site that `site` makes on its lane.
+    pub(crate) fn serving(
+        seed: u64,
+        config: Config,
+        limits: Limits,
+        files: &[(&str, &[u8])],
+        role: Role,
+        site: impl FnOnce() -> Site + 'static,
+    ) -> Self {
         let world = World::new(seed, config);
         let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
         server.fs().create_dir_all("/srv").unwrap();
         for (name, content) in files {
             server.fs().write(&format!("/srv/{name}"), *content).unwrap();
         }
-        // What was written in this very tick of the clock might change without showing.
-        world.run_for(Duration::from_secs(1));
+        // What was written in this very tick of the clock, or by a coarse one, might change without showing.
+        world.run_for(Duration::from_secs(3));
         let counters = Arc::new(HttpCounters::default());
         let service: Rc<RefCell<Weak<Service>>> = Rc::default();
         let share: Arc<RateShare> = Arc::default();
@@ -85,10 +93,14 @@ impl Pair {
 
 /// What the server serves; to be made on its lane.
 pub(crate) fn site() -> Site {
+    Site::new(vec![mount("/", "/srv")])
+}
+
+/// The directory `path` at `place`; to be made on the lane.
+pub(crate) fn mount(place: &str, path: &str) -> Mount {
     let cache = Cache::new(CacheOptions::default());
-    let spec = VolumeSpec::new("sim".parse().unwrap(), "/srv", VolumeOptions::default());
-    let volume = Volume::open(&cache, &spec).unwrap();
-    Site::new(vec![Mount::new("/", volume, true)])
+    let spec = VolumeSpec::new("sim".parse().unwrap(), path, VolumeOptions::default());
+    Mount::new(place, Volume::open(&cache, &spec).unwrap(), true)
 }
 
 /// Bytes that differ at every place and for every seed.
