@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::congestion::Algorithm;
+use crate::event::Side;
 
 /// What an endpoint may use and how long it waits. The defaults suit a server of many clients.
 #[derive(Clone, Debug)]
@@ -29,10 +30,15 @@ pub struct EndpointConfig {
     pub extensions: bool,
     /// A call dies when its peer is silent this long.
     pub dead_time: Duration,
-    /// A call dies when it makes no progress this long, `None` for never.
+    /// A client's call dies here when it makes no progress this long, `None` for never.
     pub idle_time: Option<Duration>,
+    /// The same for calls we make. Off by default: a server may think about an answer as long as it answers pings.
+    pub client_idle_time: Option<Duration>,
     /// A call dies at this age, `None` for never.
     pub hard_time: Option<Duration>,
+    /// RESPONSEs that security classes check at once; one address has an eighth of them. More are dropped, and the
+    /// challenge repeated.
+    pub checks_max: usize,
     /// A connection without calls is removed after this.
     pub reap_time: Duration,
     /// A proof of an address holds this long after its last packet.
@@ -52,6 +58,25 @@ pub struct EndpointConfig {
     pub version: String,
 }
 
+/// How long the calls of one connection may take; see [`Endpoint::set_limits`](crate::Endpoint::set_limits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// A call dies when its peer is silent this long.
+    pub dead_time: Duration,
+    /// A call dies when it makes no progress this long while the peer has the next move, `None` for never.
+    pub idle_time: Option<Duration>,
+    /// A call dies at this age, `None` for never.
+    pub hard_time: Option<Duration>,
+}
+
+impl EndpointConfig {
+    /// The limits that a new connection begins with.
+    pub(crate) fn limits(&self, side: Side) -> Limits {
+        let idle_time = if side == Side::Client { self.client_idle_time } else { self.idle_time };
+        Limits { dead_time: self.dead_time, idle_time, hard_time: self.hard_time }
+    }
+}
+
 impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
@@ -67,7 +92,9 @@ impl Default for EndpointConfig {
             extensions: true,
             dead_time: Duration::from_secs(12),
             idle_time: Some(Duration::from_secs(60)),
+            client_idle_time: None,
             hard_time: None,
+            checks_max: 256,
             reap_time: Duration::from_secs(700),
             reach_time: Duration::from_secs(60),
             ack_delay: Duration::from_millis(100),

@@ -12,9 +12,10 @@ use smallvec::SmallVec;
 use crate::abort;
 use crate::ack::{Ack, AckReason};
 use crate::call::{Call, DataOutcome};
+use crate::config::Limits;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
-use crate::security::{ConnectionContext, Security};
+use crate::security::{ConnectionContext, RESPONSE_MAX, Security};
 use crate::shared::Shared;
 
 pub(crate) use channel::{Channel, Done, SendLimit};
@@ -42,6 +43,7 @@ pub(crate) struct Core {
     /// Highest serial received.
     pub(crate) heard_serial: u32,
     pub(crate) proof: Proof,
+    pub(crate) limits: Limits,
     pub(crate) error: Option<i32>,
     pub(crate) active_at: Instant,
     /// Stands in `Shared::ready`.
@@ -55,7 +57,7 @@ pub(crate) struct Core {
 pub(crate) enum Control {
     Abort { channel: u8, call: u32, code: i32 },
     Busy { channel: u8, call: u32 },
-    Challenge,
+    Challenge(Vec<u8>),
     Response(Vec<u8>),
     ReachProbe,
 }
@@ -164,6 +166,7 @@ impl Connection {
                 serial,
                 heard_serial: 0,
                 proof,
+                limits: shared.config.limits(identity.side),
                 error: None,
                 active_at: now,
                 queued: false,
@@ -283,6 +286,10 @@ impl Connection {
         let mut response = Vec::new();
         let context = self.context();
         match self.core.security.respond(&context, payload, &mut response) {
+            Ok(()) if response.len() > RESPONSE_MAX => {
+                shared.stats.responses_too_large += 1;
+                self.fail(abort::MESSAGE_SIZE, shared);
+            }
             Ok(()) => {
                 self.control.retain(|control| !matches!(control, Control::Response(_)));
                 self.queue_control(Control::Response(response), shared);
@@ -361,6 +368,7 @@ impl Connection {
     /// Fails the whole connection: every call ends with `code`.
     pub(crate) fn fail(&mut self, code: i32, shared: &mut Shared) {
         self.core.error = Some(code);
+        self.end_check(shared);
         self.control.clear();
         for channel in 0..CHANNELS {
             self.channels[channel].done = None;
@@ -414,9 +422,15 @@ impl Connection {
         self.channels.iter().any(|channel| channel.call.is_some())
     }
 
+    /// Whether every channel has had its last call.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.channels.iter().all(|channel| channel.number >= CALL_NUMBER_MAX)
+    }
+
     /// Opens a call on a free channel.
     pub(crate) fn open_call(&mut self, now: Instant, shared: &mut Shared) -> Option<CallHandle> {
-        let free = (0..CHANNELS).find(|&channel| self.channels[channel].call.is_none())?;
+        let is_free = |channel: &Channel| channel.call.is_none() && channel.number < CALL_NUMBER_MAX;
+        let free = self.channels.iter().position(is_free)?;
         let number = self.channels[free].number + 1;
         let handle = CallHandle { connection: self.core.handle(), channel: free as u8, number };
         self.core.active_at = now;
@@ -436,6 +450,7 @@ impl Connection {
 
     /// Frees every packet, without events.
     pub(crate) fn clear(&mut self, shared: &mut Shared) {
+        self.end_check(shared);
         for channel in &mut self.channels {
             if let Some(mut call) = channel.call.take() {
                 call.clear(&mut shared.pool);
@@ -463,5 +478,8 @@ pub(crate) fn abort_code(payload: &[u8]) -> i32 {
 
 /// Packets that a call may hold before its client's address is proved.
 const HELD_UNPROVED: u32 = 32;
+/// Highest call number: Linux takes none above in a RESPONSE, and a channel that began again at 1 would be taken for
+/// one that repeats old calls.
+const CALL_NUMBER_MAX: u32 = i32::MAX as u32;
 /// Control packets waiting on one connection.
 const CONTROL_MAX: usize = 8;

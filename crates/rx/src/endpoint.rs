@@ -11,7 +11,7 @@
 //! (each burst goes to one `sendmsg`, then back by `transmit_done`), and then sleep until `poll_timeout`.
 //! Nothing is sent from inside the handling of a packet, so a batch of ACKs causes one transmit pass.
 
-mod answers;
+pub(crate) mod answers;
 mod call_mut;
 mod demux;
 mod directory;
@@ -22,16 +22,17 @@ mod roster;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Instant;
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::config::EndpointConfig;
+use crate::config::{EndpointConfig, Limits};
 use crate::connection::{Connection, Control, Identity};
 use crate::debug::desk::Desk;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
-use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS};
+use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS, HEADER_LEN};
 use crate::packet::PacketRef;
 use crate::peer::TokenBucket;
 use crate::security::{Security, SecurityFactory};
@@ -51,8 +52,8 @@ use demux::{ConnectionKey, KeyedState};
 /// The protocol state behind one UDP socket, client and server at once.
 #[derive(Debug)]
 pub struct Endpoint {
-    shared: Shared,
-    connections: slab::Slab<Connection>,
+    pub(crate) shared: Shared,
+    pub(crate) connections: slab::Slab<Connection>,
     by_key: HashMap<ConnectionKey, u32, KeyedState>,
     /// Connection of the last datagram: the next of a batch is mostly its neighbour.
     last_found: Option<(ConnectionKey, u32)>,
@@ -99,6 +100,9 @@ pub enum OpenError {
     /// The connection has failed with this abort code.
     #[error("the connection was aborted with code {0}")]
     Aborted(i32),
+    /// All channels have had as many calls as can be numbered: open another connection.
+    #[error("the connection's call numbers are used up")]
+    UsedUp,
 }
 
 /// The endpoint has as many connections as it may.
@@ -255,6 +259,9 @@ impl Endpoint {
         if let Some(code) = connection.core.error {
             return Err(OpenError::Aborted(code));
         }
+        if connection.is_used_up() {
+            return Err(OpenError::UsedUp);
+        }
         let call = connection.open_call(now, &mut self.shared);
         connection.channel_wanted |= call.is_none();
         call.ok_or(OpenError::Busy)
@@ -270,6 +277,38 @@ impl Endpoint {
             connection.kill_call(channel, DeadReason::Replaced, &mut self.shared);
         }
         self.remove(now, handle.index);
+    }
+
+    /// Changes how long the calls of a connection may take, those under way too. False if it is gone.
+    pub fn set_limits(&mut self, handle: ConnectionHandle, limits: Limits) -> bool {
+        let Some(connection) = self.connections.get_mut(handle.index as usize) else { return false };
+        if connection.core.handle() != handle {
+            return false;
+        }
+        connection.core.limits = limits;
+        self.shared.mark_ready(&mut connection.core);
+        true
+    }
+
+    /// Goes on with connections whose security class has been woken. A driver calls this in each pass, after
+    /// [`register_checks`](Self::register_checks) with its task's waker.
+    pub fn handle_checks(&mut self, now: Instant) {
+        for handle in self.shared.checks.take_answered() {
+            let Some(connection) = self.connections.get_mut(handle.index as usize) else { continue };
+            if connection.core.handle() == handle {
+                connection.poll_check(now, &mut self.shared);
+            }
+        }
+    }
+
+    /// Has `waker` woken when a security class that took its time comes to a verdict.
+    pub fn register_checks(&self, waker: &Waker) {
+        self.shared.checks.register(waker);
+    }
+
+    /// RESPONSEs that security classes are checking.
+    pub fn checks_running(&self) -> usize {
+        self.shared.checks.count()
     }
 
     /// The call behind a handle, to read from and write to; `None` once it has ended.
@@ -321,6 +360,10 @@ impl Endpoint {
             if !same || !run.push(next.packet, len, self.segments_max) {
                 self.carried = Some(next);
                 break;
+            }
+            // One that IP cuts up goes by itself.
+            if len > HEADER_LEN + self.shared.pool.payload_max() {
+                run.close();
             }
         }
         let burst = burst?;

@@ -7,6 +7,7 @@
 pub mod abort;
 pub mod ack;
 mod call;
+mod checks;
 mod config;
 pub mod congestion;
 mod connection;
@@ -33,7 +34,7 @@ mod window;
 mod tests;
 
 pub use call::{WriteBatch, WriteError};
-pub use config::EndpointConfig;
+pub use config::{EndpointConfig, Limits};
 pub use endpoint::{
     CallMut, CallView, ConnectError, ConnectionView, Endpoint, OpenError, ReadError, Route, Service,
 };

@@ -35,8 +35,11 @@ impl LentBuffer {
 /// A fixed pool of packet buffers.
 #[derive(Debug)]
 pub struct PacketPool {
+    /// The pool's buffers, then places for large datagrams, without memory until they are taken.
     slots: Box<[Slot]>,
+    packets: usize,
     free: Vec<u32>,
+    free_large: Vec<u32>,
     payload_max: usize,
     low_water: usize,
     exhausted: u64,
@@ -62,15 +65,18 @@ impl PacketPool {
     /// Allocates `packets` buffers of [`HEADER_LEN`]` + payload_max` bytes each.
     pub fn new(packets: usize, payload_max: usize) -> Self {
         let count = u32::try_from(packets).expect("packet count fits 32 bits");
-        let slots = (0..count)
-            .map(|_| Slot {
-                bytes: vec![0; HEADER_LEN + payload_max].into_boxed_slice(),
-                len: 0,
-                pins: 0,
-                state: State::Free,
-            })
-            .collect();
-        Self { slots, free: (0..count).rev().collect(), payload_max, low_water: packets, exhausted: 0 }
+        let slot = |bytes: Vec<u8>| Slot { bytes: bytes.into(), len: 0, pins: 0, state: State::Free };
+        let plain = (0..count).map(|_| slot(vec![0; HEADER_LEN + payload_max]));
+        let large = (0..LARGE_MAX).map(|_| slot(Vec::new()));
+        Self {
+            slots: plain.chain(large).collect(),
+            packets,
+            free: (0..count).rev().collect(),
+            free_large: (count..count + LARGE_MAX).rev().collect(),
+            payload_max,
+            low_water: packets,
+            exhausted: 0,
+        }
     }
 
     /// Takes a buffer, or `None` (counted) when all are in use.
@@ -87,6 +93,21 @@ impl PacketPool {
         Some(Packet(index))
     }
 
+    /// Takes a buffer of its own for a datagram larger than a packet, which IP cuts into fragments. There are
+    /// [`LARGE_MAX`] at once, of [`LARGE_PAYLOAD_MAX`] bytes at most, and they hold memory only while in use.
+    pub(crate) fn alloc_large(&mut self, payload_len: usize) -> Option<Packet> {
+        if payload_len > LARGE_PAYLOAD_MAX {
+            return None;
+        }
+        let index = self.free_large.pop()?;
+        let slot = &mut self.slots[index as usize];
+        debug_assert!(slot.state == State::Free && slot.pins == 0);
+        slot.bytes = vec![0; HEADER_LEN + payload_len].into_boxed_slice();
+        slot.state = State::InUse;
+        slot.len = HEADER_LEN as u32;
+        Some(Packet(index))
+    }
+
     /// Gives a buffer back. If a transmit still reads it, it stays in use until that is done.
     pub fn free(&mut self, packet: Packet) {
         let slot = &mut self.slots[packet.0 as usize];
@@ -94,8 +115,18 @@ impl PacketPool {
         if slot.pins > 0 {
             slot.state = State::Draining;
         } else {
-            slot.state = State::Free;
-            self.free.push(packet.0);
+            self.retire(packet.0);
+        }
+    }
+
+    fn retire(&mut self, index: u32) {
+        let slot = &mut self.slots[index as usize];
+        slot.state = State::Free;
+        if (index as usize) < self.packets {
+            self.free.push(index);
+        } else {
+            slot.bytes = Box::default();
+            self.free_large.push(index);
         }
     }
 
@@ -133,13 +164,14 @@ impl PacketPool {
 
     /// Whether no buffer is in use.
     pub fn is_empty(&self) -> bool {
-        self.free.len() == self.slots.len()
+        self.free.len() == self.packets
     }
 
     /// Sets the payload's length; the packet is that much longer than a header.
     pub fn set_payload_len(&mut self, packet: &Packet, len: usize) {
-        assert!(len <= self.payload_max, "payload fits its buffer");
-        self.slots[packet.0 as usize].len = (HEADER_LEN + len) as u32;
+        let slot = &mut self.slots[packet.0 as usize];
+        assert!(HEADER_LEN + len <= slot.bytes.len(), "payload fits its buffer");
+        slot.len = (HEADER_LEN + len) as u32;
     }
 
     /// Marks the packet as read by a transmit in progress.
@@ -159,8 +191,7 @@ impl PacketPool {
         assert!(slot.pins > 0, "a transmit unpins what it pinned");
         slot.pins -= 1;
         if slot.pins == 0 && slot.state == State::Draining {
-            slot.state = State::Free;
-            self.free.push(packet.0);
+            self.retire(packet.0);
         }
     }
 
@@ -177,9 +208,9 @@ impl PacketPool {
         lent.packet
     }
 
-    /// Buffers that exist.
+    /// Buffers that exist; those of large datagrams are not among them.
     pub fn allocated(&self) -> usize {
-        self.slots.len()
+        self.packets
     }
 
     /// Buffers nobody holds.
@@ -189,12 +220,12 @@ impl PacketPool {
 
     /// Buffers somebody holds, by the free list.
     pub(crate) fn held(&self) -> usize {
-        self.slots.len() - self.free.len()
+        self.packets - self.free.len()
     }
 
     /// Buffers somebody holds, counted one by one: the check that [`PacketPool::free_count`] must pass.
     pub fn in_use(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.state != State::Free).count()
+        self.slots[..self.packets].iter().filter(|slot| slot.state != State::Free).count()
     }
 
     /// Payload room of one buffer, bytes.
@@ -212,6 +243,12 @@ impl PacketPool {
         self.exhausted
     }
 }
+
+/// Payload of the largest datagram, bytes: a security class's RESPONSE with a ticket of 12,000 bytes fits (OpenAFS
+/// `RX_MAX_PACKET_SIZE` is 16,384).
+pub const LARGE_PAYLOAD_MAX: usize = 16 * 1024 - HEADER_LEN;
+/// Large datagrams of one endpoint on their way to the socket at once.
+pub const LARGE_MAX: u32 = 16;
 
 #[cfg(test)]
 mod tests {
@@ -251,6 +288,21 @@ mod tests {
         assert_eq!(pool.bytes_of(reference).len(), HEADER_LEN + 5);
         pool.unpin(reference);
         assert_eq!((pool.free_count(), pool.in_use()), (1, 0));
+    }
+
+    #[test]
+    fn large_buffers_are_few_and_hold_no_memory_when_free() {
+        let mut pool = PacketPool::new(1, 100);
+        assert_eq!(pool.alloc_large(LARGE_PAYLOAD_MAX + 1), None);
+        let all: Vec<_> = (0..LARGE_MAX).map(|_| pool.alloc_large(12_000).expect("free")).collect();
+        assert_eq!(pool.alloc_large(1), None);
+        assert_eq!((pool.allocated(), pool.free_count(), pool.in_use()), (1, 1, 0));
+        pool.set_payload_len(&all[0], 12_000);
+        let reference = pool.pin(&all[0]);
+        all.into_iter().for_each(|packet| pool.free(packet));
+        assert_eq!(pool.bytes_of(reference).len(), HEADER_LEN + 12_000, "a transmit still reads it");
+        pool.unpin(reference);
+        assert!(pool.slots[1..].iter().all(|slot| slot.bytes.is_empty()));
     }
 
     #[test]

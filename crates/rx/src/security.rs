@@ -5,9 +5,15 @@
 //! same trait.
 
 use std::ops::Range;
+use std::task::{Poll, Waker};
+
+use crate::debug::SecurityStats;
 
 /// Security index of [`NullSecurity`].
 pub const SECURITY_NULL: u8 = 0;
+
+/// Longest payload of a RESPONSE packet, bytes, sent or taken.
+pub const RESPONSE_MAX: usize = crate::packet::LARGE_PAYLOAD_MAX;
 
 /// Names one DATA packet to a security class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,24 +95,43 @@ pub trait Security: std::fmt::Debug + Send {
         false
     }
 
-    /// Server: appends the payload of a CHALLENGE packet to `out`. Called again for every retry.
+    /// Server: appends the payload of a CHALLENGE packet to `out`. Called again for every retry, which must repeat
+    /// the same question, as the answer to any of them may come. The question must be unguessable: whoever answers it
+    /// has also proved that packets reach his address.
     fn challenge(&mut self, out: &mut Vec<u8>) {
         let _ = out;
     }
 
-    /// Server: checks the payload of a RESPONSE packet. On success returns the client's call numbers, which
-    /// end every older call of the channels.
+    /// Server: checks the payload of a RESPONSE packet, up to [`RESPONSE_MAX`] bytes. On success returns the client's
+    /// call numbers: what is older on its channel has ended.
+    ///
+    /// A class that needs time (a helper thread, another server) says `Pending`, keeps `waker` and wakes it, from any
+    /// thread, when [`poll_check`](Self::poll_check) has an answer. Until then the connection's calls are held, and
+    /// further RESPONSEs dropped.
     fn check_response(
         &mut self,
         connection: &ConnectionContext,
         response: &[u8],
-    ) -> Result<[u32; 4], SecurityError> {
-        let _ = (connection, response);
-        Ok([0; 4])
+        waker: &Waker,
+    ) -> Poll<Result<[u32; 4], SecurityError>> {
+        let _ = (connection, response, waker);
+        Poll::Ready(Ok([0; 4]))
     }
 
-    /// Client: appends the payload of a RESPONSE to `challenge` to `out`. The default, for classes without a
-    /// challenge, refuses it.
+    /// Server: the outcome of a check that was `Pending`; again `Pending` where `waker` was woken for nothing.
+    fn poll_check(&mut self, waker: &Waker) -> Poll<Result<[u32; 4], SecurityError>> {
+        let _ = waker;
+        Poll::Ready(Err(SecurityError { code: crate::abort::PROTOCOL_ERROR }))
+    }
+
+    /// What `rxdebug` shows of the class's part in this connection; `None` shows nothing.
+    fn statistics(&self) -> Option<SecurityStats> {
+        None
+    }
+
+    /// Client: appends the payload of a RESPONSE to `challenge` to `out`, at most [`RESPONSE_MAX`] bytes: more fails
+    /// the connection with [`MESSAGE_SIZE`](crate::abort::MESSAGE_SIZE). One larger than a packet goes out as IP
+    /// fragments. The default, for classes without a challenge, refuses it.
     fn respond(
         &mut self,
         connection: &ConnectionContext,

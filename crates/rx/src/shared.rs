@@ -7,6 +7,7 @@ use std::time::Instant;
 use rand::rngs::StdRng;
 
 use crate::ack::Trailer;
+use crate::checks::Checks;
 use crate::config::EndpointConfig;
 use crate::connection::Core;
 use crate::event::{CallHandle, Event};
@@ -32,6 +33,8 @@ pub(crate) struct Shared {
     /// Buffers that received packets leave for ACKs and the like.
     pub(crate) reserved_from_readers: usize,
     pub(crate) scratch: Vec<u8>,
+    /// Connections whose security class checks a RESPONSE.
+    pub(crate) checks: Checks,
 }
 
 /// Time, connection index and generation.
@@ -54,6 +57,7 @@ impl Shared {
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             waiting_for_packets: VecDeque::new(),
+            checks: Checks::default(),
         }
     }
 

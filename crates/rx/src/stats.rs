@@ -134,6 +134,10 @@ counters! {
         misplaced,
         /// Challenge answers that did not verify.
         bad_responses,
+        /// RESPONSEs that a security class made longer than a datagram may be; their connections failed.
+        responses_too_large,
+        /// Dropped: RESPONSEs that came while security classes had their limit to check.
+        checks_refused,
         /// Packets that could not be built because the pool was empty.
         transmit_starved,
     }

@@ -75,6 +75,11 @@ impl Transmit {
         true
     }
 
+    /// Lets nothing follow the packets in it.
+    pub(crate) fn close(&mut self) {
+        self.closed = true;
+    }
+
     pub(crate) fn is_full(&self, segments_max: usize) -> bool {
         self.closed || self.packets.len() >= segments_max.min(SEGMENTS_MAX)
     }

@@ -119,6 +119,22 @@ impl AckPolicy {
         self.at.take_if(|at| now >= *at).map(|_| (AckReason::Delay, self.prompt))
     }
 
+    /// The ACK that was [taken](Self::take) could not be sent: it is still owed, by the next packet that finds the
+    /// budget or a buffer, or by the timer.
+    pub(crate) fn give_back(
+        &mut self,
+        now: Instant,
+        reason: AckReason,
+        serial: u32,
+        config: &EndpointConfig,
+    ) {
+        match reason {
+            AckReason::PingResponse => self.ping = Some(serial),
+            reason => self.due = Some(reason),
+        }
+        self.at = Some(now + config.ack_delay);
+    }
+
     /// Whether a ping waits for its answer.
     pub(crate) fn owes_ping_answer(&self) -> bool {
         self.ping.is_some()

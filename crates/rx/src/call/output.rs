@@ -42,7 +42,11 @@ impl Call {
             return Some(packet);
         }
         if let Some((reason, serial)) = self.acks.take(now) {
-            return self.build_ack(reason, serial, 0, core, shared);
+            let packet = self.build_ack(reason, serial, 0, core, shared);
+            if packet.is_none() {
+                self.acks.give_back(now, reason, serial, &shared.config);
+            }
+            return packet;
         }
         self.next_data(now, core, controller, shared)
     }
@@ -219,15 +223,15 @@ impl Call {
 
     /// When [`on_timer`](Self::on_timer) should run next.
     pub(crate) fn deadline(&self, now: Instant, core: &Core, shared: &Shared) -> Instant {
-        let config = &shared.config;
+        let limits = &core.limits;
         let mut earliest = match self.is_unknown_to_peer() {
-            true => now + config.dead_time,
-            false => self.keepalive_at(shared).min(self.heard_at + config.dead_time),
+            true => now + limits.dead_time,
+            false => self.keepalive_at(core).min(self.heard_at + limits.dead_time),
         };
-        if let Some(idle) = config.idle_time.filter(|_| self.waits_for_peer()) {
+        if let Some(idle) = limits.idle_time.filter(|_| self.waits_for_peer()) {
             earliest = earliest.min(self.progress_at + idle);
         }
-        if let Some(hard) = config.hard_time {
+        if let Some(hard) = limits.hard_time {
             earliest = earliest.min(self.started_at + hard);
         }
         let rtt = &shared.peers[core.peer].rtt;
@@ -247,10 +251,10 @@ impl Call {
         controller: &mut dyn Controller,
         shared: &mut Shared,
     ) -> TimerOutcome {
-        if let Some(reason) = self.dead_reason(now, shared) {
+        if let Some(reason) = self.dead_reason(now, core) {
             return TimerOutcome::Dead(reason);
         }
-        if now >= self.keepalive_at(shared) && !self.is_unknown_to_peer() {
+        if now >= self.keepalive_at(core) && !self.is_unknown_to_peer() {
             self.ping_due = true;
             self.last_ping_at = now;
         }
@@ -284,15 +288,15 @@ impl Call {
         }
     }
 
-    fn dead_reason(&self, now: Instant, shared: &Shared) -> Option<DeadReason> {
-        let config = &shared.config;
-        if now >= self.heard_at + config.dead_time && !self.is_unknown_to_peer() {
+    fn dead_reason(&self, now: Instant, core: &Core) -> Option<DeadReason> {
+        let limits = &core.limits;
+        if now >= self.heard_at + limits.dead_time && !self.is_unknown_to_peer() {
             return Some(DeadReason::Silent);
         }
-        if config.hard_time.is_some_and(|hard| now >= self.started_at + hard) {
+        if limits.hard_time.is_some_and(|hard| now >= self.started_at + hard) {
             return Some(DeadReason::HardLimit);
         }
-        let idle = config.idle_time.is_some_and(|idle| now >= self.progress_at + idle);
+        let idle = limits.idle_time.is_some_and(|idle| now >= self.progress_at + idle);
         (idle && self.waits_for_peer()).then_some(DeadReason::Idle)
     }
 
@@ -311,8 +315,8 @@ impl Call {
         }
     }
 
-    fn keepalive_at(&self, shared: &Shared) -> Instant {
-        self.heard_at.max(self.last_ping_at) + shared.config.dead_time / KEEPALIVES_PER_DEAD_TIME
+    fn keepalive_at(&self, core: &Core) -> Instant {
+        self.heard_at.max(self.last_ping_at) + core.limits.dead_time / KEEPALIVES_PER_DEAD_TIME
     }
 
     /// All that was sent has arrived, more is waiting, and the peer's window is shut: the ACK that opens it
@@ -331,6 +335,16 @@ impl Shared {
         if packet.is_none() {
             self.stats.transmit_starved += 1;
         }
+        packet
+    }
+
+    /// The same for a payload that may be larger than a packet's.
+    pub(crate) fn alloc_control_of(&mut self, payload_len: usize) -> Option<Packet> {
+        if payload_len <= self.pool.payload_max() {
+            return self.alloc_control();
+        }
+        let packet = self.pool.alloc_large(payload_len);
+        self.stats.transmit_starved += u64::from(packet.is_none());
         packet
     }
 

@@ -4,6 +4,7 @@
 //! sends it no more bytes than it sent us, and (with `check_reach`) delivers none of its calls.
 
 use std::net::{IpAddr, SocketAddr};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use super::{Channel, Connection, Control, Due};
@@ -12,6 +13,7 @@ use crate::ack::{Ack, AckReason};
 use crate::call::{Call, Delivery};
 use crate::event::{CallHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, HEADER_LEN, Header, PacketType, serial_after};
+use crate::security::{RESPONSE_MAX, SecurityError};
 use crate::shared::Shared;
 
 /// What is known of the client.
@@ -34,6 +36,8 @@ pub(crate) struct Proof {
     pub(crate) probes: u32,
     pub(crate) challenge_at: Option<Instant>,
     pub(crate) challenges: u32,
+    /// The security class has a RESPONSE in hand and no verdict yet.
+    pub(crate) checking: bool,
 }
 
 impl Proof {
@@ -49,6 +53,7 @@ impl Proof {
             probes: 0,
             challenge_at: None,
             challenges: 0,
+            checking: false,
         }
     }
 }
@@ -160,7 +165,11 @@ impl Connection {
 
     /// An ACK named a serial: if only we and the client's address can know it, the address is proved.
     pub(super) fn note_proof(&mut self, now: Instant, serial: u32, shared: &mut Shared) {
-        let proof = &self.core.proof;
+        let proof = &mut self.core.proof;
+        // The floor follows at a distance, or it would be ahead of all serials after half the circle.
+        if self.core.serial.wrapping_sub(proof.serial_floor) > SERIALS_REMEMBERED {
+            proof.serial_floor = self.core.serial.wrapping_sub(SERIALS_REMEMBERED);
+        }
         let sent = serial_after(serial, proof.serial_floor) && !serial_after(serial, self.core.serial);
         if self.core.side == Side::Server && sent {
             self.on_reached(now, shared);
@@ -185,16 +194,51 @@ impl Connection {
     }
 
     pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
-        if self.core.proof.authentic || self.core.proof.challenges == 0 {
+        let proof = &self.core.proof;
+        if proof.authentic || proof.challenges == 0 || proof.checking || payload.len() > RESPONSE_MAX {
             shared.stats.misplaced += 1;
             return;
         }
-        let context = self.context();
-        match self.core.security.check_response(&context, payload) {
+        let (handle, address) = (self.core.handle(), self.core.remote.ip());
+        if !shared.checks.has_room(address, shared.config.checks_max) {
+            shared.stats.checks_refused += 1;
+            return;
+        }
+        let (context, waker) = (self.context(), shared.checks.waker(handle));
+        match self.core.security.check_response(&context, payload, &waker) {
+            Poll::Ready(verdict) => self.on_verdict(now, verdict, shared),
+            Poll::Pending => {
+                shared.checks.begin(handle, address);
+                self.core.proof.checking = true;
+                self.core.proof.challenge_at = None;
+            }
+        }
+        shared.mark_ready(&mut self.core);
+    }
+
+    /// The security class was woken: it may have come to a verdict.
+    pub(crate) fn poll_check(&mut self, now: Instant, shared: &mut Shared) {
+        if !self.core.proof.checking {
+            return;
+        }
+        let waker = shared.checks.waker(self.core.handle());
+        if let Poll::Ready(verdict) = self.core.security.poll_check(&waker) {
+            self.end_check(shared);
+            self.on_verdict(now, verdict, shared);
+            shared.mark_ready(&mut self.core);
+        }
+    }
+
+    pub(super) fn end_check(&mut self, shared: &mut Shared) {
+        if std::mem::take(&mut self.core.proof.checking) {
+            shared.checks.end(self.core.handle());
+        }
+    }
+
+    fn on_verdict(&mut self, now: Instant, verdict: Result<[u32; 4], SecurityError>, shared: &mut Shared) {
+        match verdict {
             Ok(calls) => {
-                for (channel, number) in self.channels.iter_mut().zip(calls) {
-                    channel.number = channel.number.max(number);
-                }
+                self.end_older_calls(calls, shared);
                 self.core.proof.authentic = true;
                 self.core.proof.challenge_at = None;
                 self.on_reached(now, shared);
@@ -207,7 +251,19 @@ impl Connection {
                 self.queue_control(Control::Abort { channel: 0, call: 0, code: error.code }, shared);
             }
         }
-        shared.mark_ready(&mut self.core);
+    }
+
+    /// The client has told which call each of its channels is at. What came before is over. That call itself may
+    /// still be on its way here, its first packet lost.
+    fn end_older_calls(&mut self, calls: [u32; 4], shared: &mut Shared) {
+        for (channel, number) in calls.into_iter().enumerate() {
+            let known = self.channels[channel].number;
+            if number <= known {
+                continue;
+            }
+            self.kill_call(channel, DeadReason::Replaced, shared);
+            self.channels[channel].number = number - 1;
+        }
     }
 
     fn open_held_calls(&mut self, shared: &mut Shared) {
@@ -225,10 +281,11 @@ impl Connection {
         if !self.channels.iter().flat_map(|channel| &channel.call).any(|call| call.may_deliver()) {
             return;
         }
-        if !self.core.proof.authentic {
+        // The answer to a challenge proves the address as well.
+        if !self.core.proof.authentic && !self.core.proof.checking {
             self.core.proof.challenge_at.get_or_insert(now);
         }
-        if !self.core.proof.reached && shared.config.check_reach {
+        if self.core.proof.authentic && !self.core.proof.reached && shared.config.check_reach {
             self.core.proof.wanted = true;
         }
         if self.core.proof.wanted {
@@ -245,13 +302,21 @@ impl Connection {
         }
     }
 
-    /// Queues the probes and challenges that are due.
+    /// Queues the challenge or the probe that is due. The challenge comes first, as its answer says all that a probe's
+    /// does; a probe, which is smaller, goes where the client has not sent the bytes for a challenge.
     pub(super) fn on_proof_timer(&mut self, now: Instant, shared: &mut Shared) {
+        if self.core.proof.challenge_at.is_none() && !self.core.proof.wanted {
+            return;
+        }
         let peer = &shared.peers[self.core.peer].rtt;
         let first_retry = if peer.has_sample() { peer.rto() } else { PROOF_RETRY_UNMEASURED };
         let retry = |times: u32| (first_retry * (1 << times.min(PROOF_DOUBLINGS_MAX))).min(PROOF_RETRY_MAX);
+        if self.core.proof.challenge_at.is_some_and(|at| now >= at) {
+            self.challenge(now, retry(self.core.proof.challenges), shared);
+        }
         let proof = &mut self.core.proof;
-        if proof.wanted && proof.probe_at.is_none_or(|at| now >= at) {
+        let challenged = proof.challenge_at.is_some() || proof.checking;
+        if proof.wanted && !challenged && proof.probe_at.is_none_or(|at| now >= at) {
             // Without the bytes for a probe, the next packet that brings some pays for it before anything else.
             let affordable = proof.budget >= HEADER_LEN as u64;
             proof.probe_at = affordable.then(|| now + retry(proof.probes));
@@ -260,15 +325,25 @@ impl Connection {
                 self.queue_control(Control::ReachProbe, shared);
             }
         }
+    }
+
+    fn challenge(&mut self, now: Instant, retry: Duration, shared: &mut Shared) {
+        let mut question = Vec::new();
+        self.core.security.challenge(&mut question);
         let proof = &mut self.core.proof;
-        if proof.challenge_at.is_some_and(|at| now >= at) {
-            proof.challenge_at = Some(now + retry(proof.challenges));
-            proof.challenges += 1;
-            if proof.challenges > CHALLENGES_MAX {
-                self.fail(abort::CALL_DEAD, shared);
-            } else {
-                self.queue_control(Control::Challenge, shared);
-            }
+        if !proof.reached && proof.budget < (HEADER_LEN + question.len()) as u64 {
+            // The client's next packet, or its answer to the probe, pays for it.
+            shared.stats.amplification_limited += 1;
+            proof.challenge_at = None;
+            proof.wanted = true;
+            return;
+        }
+        proof.challenge_at = Some(now + retry);
+        proof.challenges += 1;
+        if proof.challenges > CHALLENGES_MAX {
+            self.fail(abort::CALL_DEAD, shared);
+        } else {
+            self.queue_control(Control::Challenge(question), shared);
         }
     }
 
@@ -321,5 +396,7 @@ const PROOF_RETRY_UNMEASURED: Duration = Duration::from_millis(250);
 const PROOF_RETRY_MAX: Duration = Duration::from_secs(2);
 /// More doublings than it takes to get from the one to the other.
 const PROOF_DOUBLINGS_MAX: u32 = 4;
+/// How far back a serial proves that its sender sees our packets.
+const SERIALS_REMEMBERED: u32 = 1 << 30;
 /// Unanswered challenges before the connection is given up (OpenAFS).
 const CHALLENGES_MAX: u32 = 50;

@@ -170,8 +170,8 @@ impl Connection {
                 self.header(channel, call, PacketType::Abort, 0)
             }
             Control::Busy { channel, call } => self.header(channel, call, PacketType::Busy, 0),
-            Control::Challenge => {
-                self.core.security.challenge(out);
+            Control::Challenge(ref question) => {
+                out.extend_from_slice(question);
                 self.header(0, 0, PacketType::Challenge, 0)
             }
             Control::Response(ref response) => {
@@ -208,12 +208,10 @@ impl Connection {
     }
 
     fn control_packet(&mut self, header: &Header, payload: &[u8], shared: &mut Shared) -> Option<PacketRef> {
-        if payload.len() > shared.pool.payload_max()
-            || !self.core.may_send(HEADER_LEN + payload.len(), shared)
-        {
+        if !self.core.may_send(HEADER_LEN + payload.len(), shared) {
             return None;
         }
-        let packet = shared.alloc_control()?;
+        let packet = shared.alloc_control_of(payload.len())?;
         shared.pool.set_payload_len(&packet, payload.len());
         shared.pool.payload_room(&packet)[..payload.len()].copy_from_slice(payload);
         header.encode(shared.pool.buffer_mut(&packet).first_chunk_mut().expect("a buffer holds a header"));
@@ -225,7 +223,7 @@ impl Connection {
         match control {
             Control::Abort { .. } => stats.aborts_sent += 1,
             Control::Busy { .. } => stats.busies_sent += 1,
-            Control::Challenge => stats.challenges_sent += 1,
+            Control::Challenge(_) => stats.challenges_sent += 1,
             Control::Response(_) => stats.responses_sent += 1,
             Control::ReachProbe => stats.pings_sent += 1,
         }
@@ -283,17 +281,18 @@ impl Connection {
             }
         }
         let proof = &self.core.proof;
-        let waits =
-            [proof.probe_at.filter(|_| proof.wanted), proof.challenge_at, self.mtu_probe_expires(shared)];
+        let probes = proof.wanted && proof.challenge_at.is_none() && !proof.checking;
+        let waits = [proof.probe_at.filter(|_| probes), proof.challenge_at, self.mtu_probe_expires(shared)];
         waits.into_iter().flatten().fold(earliest, Instant::min)
     }
 
     /// When the connection may be removed if it stays as it is.
     pub(crate) fn reap_at(&self, shared: &Shared) -> Instant {
-        let unproved = self.core.side == Side::Server && !self.core.proof.reached;
+        let proof = &self.core.proof;
+        let unproved = self.core.side == Side::Server && !(proof.reached && proof.authentic);
         let failed = self.core.error.is_some_and(|code| code != abort::CALL_DEAD);
         let wait = match (unproved, failed && self.core.side == Side::Server) {
-            (true, _) => shared.config.dead_time,
+            (true, _) => self.core.limits.dead_time,
             (_, true) => shared.config.reach_time,
             _ => shared.config.reap_time,
         };

@@ -7,6 +7,7 @@ use std::task::Poll;
 use super::CallError;
 use super::call::Call;
 use super::state::Shared;
+use crate::config::Limits;
 use crate::endpoint::OpenError;
 use crate::event::ConnectionHandle;
 
@@ -31,7 +32,8 @@ impl Connection {
     /// Opens a call, waiting for one of the four channels to be free.
     ///
     /// # Errors
-    /// [`CallError::Aborted`] when the connection has failed, [`CallError::Gone`] when it was idle for too long.
+    /// [`CallError::Aborted`] when the connection has failed, [`CallError::Gone`] when it was idle for too long,
+    /// [`CallError::UsedUp`] after some billion calls.
     pub async fn call(&self) -> Result<Call, CallError> {
         let Open { shared, handle } = &*self.open;
         poll_fn(|cx| {
@@ -46,10 +48,18 @@ impl Connection {
                     Poll::Pending
                 }
                 Err(OpenError::Aborted(code)) => Poll::Ready(Err(CallError::Aborted(code))),
+                Err(OpenError::UsedUp) => Poll::Ready(Err(CallError::UsedUp)),
                 Err(OpenError::Gone) => Poll::Ready(Err(CallError::Gone)),
             }
         })
         .await
+    }
+
+    /// Changes how long its calls may take, those under way too.
+    pub fn set_limits(&self, limits: Limits) {
+        let Open { shared, handle } = &*self.open;
+        shared.state.borrow_mut().endpoint.set_limits(*handle, limits);
+        shared.kick();
     }
 }
 

@@ -100,6 +100,8 @@ rx_counters! {
         amplification_limited: "Packets held back because the address is not proved.",
         misplaced as refused [reason = "misplaced"]: "Packets refused or dropped.",
         bad_responses as refused [reason = "bad_response"]: "Packets refused or dropped.",
+        responses_too_large: "Connections failed because a security class made too long a RESPONSE.",
+        checks_refused as refused [reason = "checks_full"]: "Packets refused or dropped.",
         transmit_starved: "Packets not built because the pool was empty.",
     }
 }

@@ -25,6 +25,9 @@ pub enum CallError {
     /// It has ended well, or its writing half has: nothing more can be written.
     #[error("the call has ended")]
     Ended,
+    /// Its connection has no numbers left for calls: open another.
+    #[error("the connection's call numbers are used up")]
+    UsedUp,
     /// Its connection does not exist any more.
     #[error("the connection is gone")]
     Gone,
@@ -45,6 +48,7 @@ fn reason(reason: DeadReason) -> &'static str {
         DeadReason::Silent => "the peer does not answer",
         DeadReason::Idle => "no data moved for too long",
         DeadReason::HardLimit => "its time limit passed",
+        DeadReason::Unreachable => "the network says that nobody is there",
         DeadReason::Replaced => "its channel was taken over or its connection closed",
     }
 }

@@ -84,7 +84,11 @@ impl Pass {
             Poll::Pending => {}
         }
         ready |= self.links.poll_recv(cx, &mut self.mail, RECEIVES_PER_PASS).is_ready();
-        let due = self.shared.state.borrow().deadline();
+        let due = {
+            let state = self.shared.state.borrow();
+            state.endpoint.register_checks(cx.waker());
+            state.deadline()
+        };
         if let Some(at) = due {
             if self.sleep.deadline() != at {
                 self.sleep.reset(at);
@@ -112,6 +116,7 @@ impl Pass {
         }
         self.mail.drain(..).for_each(|mail| intake.take_mail(mail));
         intake.post();
+        state.endpoint.handle_checks(now);
         if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             state.endpoint.handle_timeout(now);
         }

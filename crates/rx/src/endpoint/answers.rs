@@ -192,7 +192,7 @@ fn debug_peer(peer: &Peer) -> DebugPeer {
     }
 }
 
-fn debug_connection(connection: &Connection, peers: &Peers) -> DebugConn {
+pub(crate) fn debug_connection(connection: &Connection, peers: &Peers) -> DebugConn {
     let core = &connection.core;
     DebugConn {
         host: ipv4(core.remote),
@@ -208,7 +208,7 @@ fn debug_connection(connection: &Connection, peers: &Peers) -> DebugConn {
             let channel = &connection.channels[channel];
             debug_call(channel.number, channel.call.as_deref())
         }),
-        security: None,
+        security: core.security.statistics(),
         nat_mtu: peers[core.peer].packet_size() as u32,
     }
 }

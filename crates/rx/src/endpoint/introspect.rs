@@ -71,6 +71,11 @@ impl<'e> ConnectionView<'e> {
         self.connection.core.proof.reached
     }
 
+    /// How long its calls may take.
+    pub fn limits(&self) -> crate::Limits {
+        self.connection.core.limits
+    }
+
     /// Last serial sent.
     pub fn serial(&self) -> u32 {
         self.connection.core.serial

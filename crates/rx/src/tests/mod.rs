@@ -1,9 +1,11 @@
 //! Pairs of endpoints joined by a network in memory with a clock of its own.
 
+mod hooks;
 mod hostile;
 mod loss;
 mod lossless;
 mod rules;
+mod security;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -127,6 +129,8 @@ impl Pair {
             self.server.handle_timeout(self.now);
             self.run_applications();
             let sent = self.transmit();
+            self.client.handle_checks(self.now);
+            self.server.handle_checks(self.now);
             if !self.deliver_due() && !sent {
                 return;
             }

@@ -5,11 +5,8 @@ use std::time::Duration;
 use super::{ECHO, Pair, Wire, data_packet, packet, pattern, small_config};
 use crate::ack::{Ack, AckReason};
 use crate::header::{Header, PacketType, SERVICE_UPGRADE, flags};
-use crate::security::{
-    ConnectionContext, NullSecurity, PacketContext, Principal, Sealed, Security, SecurityError,
-    SecurityFactory,
-};
-use crate::{DeadReason, Endpoint, EndpointConfig, Event, Service, abort};
+use crate::security::NullSecurity;
+use crate::{DeadReason, Endpoint, EndpointConfig, Event, Limits, Service, abort};
 
 fn acks(trace: &[Wire]) -> Vec<(Header, Vec<u8>)> {
     let acks = trace.iter().filter(|wire| wire.header().kind == PacketType::Ack);
@@ -174,21 +171,97 @@ fn abort_ends_the_call_on_both_sides_with_its_code() {
 
 #[test]
 fn silent_application_does_not_time_its_client_out_while_pings_are_answered() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::with(small_config(), EndpointConfig { idle_time: None, ..small_config() });
     pair.server_sleeps = true;
-    let config = pair.client.config().clone();
-    assert!(config.idle_time.is_some_and(|idle| idle > config.dead_time * 2));
+    let dead_time = pair.client.config().dead_time;
     let connection = pair.connect();
     pair.call(connection, b"patience".to_vec());
-    pair.run_for(config.dead_time * 3);
+    pair.run_for(dead_time * 3);
     assert!(pair.client.stats().pings_sent >= 6);
+    pair.run_for(Duration::from_secs(600));
     assert!(!pair.client_events.iter().any(|event| matches!(event, Event::Dead { .. })));
-    pair.run_for(Duration::from_secs(40));
-    let reason = DeadReason::Idle;
-    assert!(
-        pair.client_events.iter().any(|event| matches!(event, Event::Dead { reason: r, .. } if *r == reason))
-    );
-    pair.assert_no_leaks();
+}
+
+#[test]
+fn limits_of_one_connection_end_its_calls_and_nobody_elses() {
+    let mut pair = Pair::with(small_config(), EndpointConfig { idle_time: None, ..small_config() });
+    pair.server_sleeps = true;
+    let (patient, hasty) = (pair.connect(), pair.connect());
+    let patient = pair.call(patient, b"patience".to_vec());
+    let call = pair.call(hasty, b"haste".to_vec());
+    pair.run_for(Duration::from_secs(1));
+    let limits = pair.client.connection(hasty).expect("open").limits();
+    assert_eq!(limits.idle_time, None, "no idle limit for clients unless they ask");
+    assert!(pair.client.set_limits(hasty, Limits { idle_time: Some(Duration::from_secs(5)), ..limits }));
+    pair.run_for(Duration::from_secs(6));
+    assert!(pair.client_events.contains(&Event::Dead { call, reason: DeadReason::Idle }));
+    assert!(!pair.transfers[&patient].done);
+}
+
+#[test]
+fn call_numbers_end_before_they_wrap_and_the_connection_says_so() {
+    let mut pair = Pair::new();
+    let connection = pair.connect();
+    pair.client.set_call_numbers(connection, [i32::MAX as u32 - 1; 4]);
+    for left in (0..4).rev() {
+        let call = pair.call(connection, b"one of the last".to_vec());
+        assert_eq!(call.number, i32::MAX as u32);
+        assert!(pair.run_calls(Duration::from_secs(5)), "{left} to go");
+    }
+    assert_eq!(pair.client.open_call(pair.now, connection), Err(crate::OpenError::UsedUp));
+}
+
+#[test]
+fn ack_that_the_budget_refused_goes_out_with_the_next_packet_that_pays() {
+    let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
+    let from = pair.client_address;
+    let (mut first, mut second) =
+        (data_packet(EPOCH, 4, 1, 1, 1, false), data_packet(EPOCH, 4, 1, 2, 2, false));
+    // Two packets of 32 bytes ask for an ACK of 63 or more, after the probe has taken its share.
+    first.truncate(32);
+    second.truncate(32);
+    pair.inject(from, &first);
+    pair.settle();
+    pair.inject(from, &second);
+    assert!(acks(&answers(&mut pair)).is_empty());
+    assert!(pair.server.stats().amplification_limited > 0);
+    let mut far = data_packet(EPOCH, 4, 1, 4, 4, false);
+    far.resize(400, 0);
+    pair.inject(from, &far);
+    let sent = acks(&answers(&mut pair));
+    let ack = Ack::parse(&sent.last().expect("an ACK").1).expect("valid");
+    assert_eq!((ack.first, ack.table), (1, &[1, 1, 0, 1][..]));
+}
+
+#[test]
+fn refused_ack_is_repeated_without_another_packet() {
+    let mut pair = Pair::stock(EPOCH, 4, false);
+    let from = pair.client_address;
+    let held = pair.server.take_all_packets();
+    pair.inject(from, &data_packet(EPOCH, 4, 1, 300, 2, false));
+    assert!(acks(&answers(&mut pair)).is_empty(), "no buffer for it");
+    pair.server.give_packets(held);
+    pair.run_for(Duration::from_millis(150));
+    let reasons = acks(&pair.trace);
+    let mut reasons = reasons.iter().map(|(_, payload)| Ack::parse(payload).expect("valid").reason);
+    assert!(reasons.any(|reason| reason == AckReason::ExceedsWindow), "once there is a buffer");
+}
+
+#[test]
+fn serial_proves_an_address_after_half_the_circle_too() {
+    let mut pair = Pair::new();
+    pair.server_sleeps = true;
+    let connection = pair.connect();
+    pair.call(connection, b"hello".to_vec());
+    pair.run_for(Duration::from_millis(200));
+    let server = pair.server.connections().next().expect("one").handle();
+    for _ in 0..4 {
+        // The server sends a billion packets, and the client acknowledges the last.
+        pair.server.skip_serials(server, 1 << 30);
+        pair.run_for(Duration::from_secs(3));
+        let proved = pair.server.peer_at(pair.client_address).expect("known");
+        assert!(proved.is_proved(pair.now, Duration::from_secs(3)), "the proof was renewed");
+    }
 }
 
 #[test]
@@ -301,127 +374,6 @@ fn batches_are_lent_filled_and_sent_in_order() {
     live.finish().expect("open");
     assert!(pair.run_calls(Duration::from_secs(5)));
     assert!(pair.transfers[&call].reply == bytes, "bytes differ");
-    pair.assert_no_leaks();
-}
-
-/// A class in the shape of rxkad and rxgk: 8 bytes before the data, 4 after it, a checksum in the header, and a
-/// challenge whose answer must add one.
-#[derive(Debug, Default)]
-struct Guarded {
-    server: bool,
-    nonce: u8,
-    principal: Option<Principal>,
-}
-
-const GUARDED: u8 = 9;
-
-impl Security for Guarded {
-    fn header_room(&self) -> usize {
-        8
-    }
-
-    fn trailer_room(&self) -> usize {
-        4
-    }
-
-    fn seal(&mut self, at: &PacketContext, payload: &mut [u8], len: usize) -> Result<Sealed, SecurityError> {
-        payload[..4].copy_from_slice(&at.seq.to_be_bytes());
-        payload[4..8].copy_from_slice(&(len as u32).to_be_bytes());
-        payload[8..8 + len].iter_mut().for_each(|byte| *byte ^= 0x5a);
-        payload[8 + len..12 + len].fill(0xee);
-        Ok(Sealed { len: len + 12, checksum: (at.seq ^ at.call) as u16 | 1 })
-    }
-
-    fn open(
-        &mut self,
-        at: &PacketContext,
-        checksum: u16,
-        payload: &mut [u8],
-    ) -> Result<std::ops::Range<usize>, SecurityError> {
-        let sealed = payload.len() >= 12 && payload[..4] == at.seq.to_be_bytes();
-        if !sealed || checksum != (at.seq ^ at.call) as u16 | 1 {
-            return Err(SecurityError { code: 99 });
-        }
-        let end = payload.len() - 4;
-        payload[8..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
-        Ok(8..end)
-    }
-
-    fn needs_challenge(&self) -> bool {
-        self.server
-    }
-
-    fn challenge(&mut self, out: &mut Vec<u8>) {
-        self.nonce = 41;
-        out.push(self.nonce);
-    }
-
-    fn check_response(&mut self, _: &ConnectionContext, response: &[u8]) -> Result<[u32; 4], SecurityError> {
-        if response != [self.nonce + 1] {
-            return Err(SecurityError { code: 98 });
-        }
-        self.principal = Some(Principal { name: "alice".to_owned(), level: 2, expires_unix_s: None });
-        Ok([0; 4])
-    }
-
-    fn respond(
-        &mut self,
-        _: &ConnectionContext,
-        challenge: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Result<(), SecurityError> {
-        out.push(challenge[0] + 1 + self.nonce);
-        Ok(())
-    }
-
-    fn principal(&self) -> Option<&Principal> {
-        self.principal.as_ref()
-    }
-}
-
-#[derive(Debug)]
-struct GuardedFactory;
-
-impl SecurityFactory for GuardedFactory {
-    fn index(&self) -> u8 {
-        GUARDED
-    }
-
-    fn accept(&mut self, _: u32, _: u32) -> Box<dyn Security> {
-        Box::new(Guarded { server: true, ..Guarded::default() })
-    }
-}
-
-fn guarded_pair(wrong_by: u8) -> (Pair, crate::CallHandle) {
-    let mut pair = Pair::new();
-    pair.server.add_security(Box::new(GuardedFactory));
-    let (now, server) = (pair.now, pair.server_address);
-    let security = Box::new(Guarded { nonce: wrong_by, ..Guarded::default() });
-    let connection =
-        pair.client.connect(now, server, ECHO, GUARDED, security, false).expect("room for a connection");
-    let call = pair.call(connection, pattern(60_000));
-    (pair, call)
-}
-
-#[test]
-fn call_is_delivered_after_the_challenge_is_answered_and_packets_are_transformed() {
-    let (mut pair, call) = guarded_pair(0);
-    pair.keep_trace = true;
-    assert!(pair.run_calls(Duration::from_secs(10)));
-    assert!(pair.transfers[&call].reply == pattern(60_000), "bytes differ");
-    assert_eq!(pair.server.stats().challenges_sent, 1);
-    let connection = pair.server.connections().next().expect("one");
-    assert_eq!(connection.principal().map(|principal| principal.name.as_str()), Some("alice"));
-    pair.assert_no_leaks();
-}
-
-#[test]
-fn wrong_answer_to_the_challenge_aborts_the_connection_unserved() {
-    let (mut pair, call) = guarded_pair(5);
-    assert!(pair.run_calls(Duration::from_secs(10)));
-    assert!(pair.client_events.contains(&Event::Aborted { call, code: 98 }));
-    assert_eq!(pair.server.stats().bad_responses, 1);
-    assert!(pair.served.is_empty());
     pair.assert_no_leaks();
 }
 

@@ -1,0 +1,38 @@
+//! What tests do to an endpoint that would take a real one years.
+
+use crate::endpoint::answers::debug_connection;
+use crate::packet::Packet;
+use crate::{ConnectionHandle, Endpoint};
+
+impl Endpoint {
+    fn connection_mut(&mut self, handle: ConnectionHandle) -> &mut crate::connection::Connection {
+        self.connections.get_mut(handle.index as usize).expect("open")
+    }
+
+    /// As if each channel had had so many calls.
+    pub(super) fn set_call_numbers(&mut self, handle: ConnectionHandle, numbers: [u32; 4]) {
+        let channels = &mut self.connection_mut(handle).channels;
+        channels.iter_mut().zip(numbers).for_each(|(channel, number)| channel.number = number);
+    }
+
+    /// As if so many packets had been sent.
+    pub(super) fn skip_serials(&mut self, handle: ConnectionHandle, count: u32) {
+        let core = &mut self.connection_mut(handle).core;
+        core.serial = core.serial.wrapping_add(count);
+    }
+
+    /// What DEBUG answers would show.
+    pub(super) fn debug_connections(&self) -> Vec<crate::debug::DebugConn> {
+        let peers = &self.shared.peers;
+        self.connections.iter().map(|(_, connection)| debug_connection(connection, peers)).collect()
+    }
+
+    /// Leaves the pool empty.
+    pub(super) fn take_all_packets(&mut self) -> Vec<Packet> {
+        std::iter::from_fn(|| self.shared.pool.alloc()).collect()
+    }
+
+    pub(super) fn give_packets(&mut self, packets: Vec<Packet>) {
+        packets.into_iter().for_each(|packet| self.shared.pool.free(packet));
+    }
+}
