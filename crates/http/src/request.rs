@@ -299,12 +299,12 @@ fn names_other_version(buf: &[u8]) -> bool {
 
 /// httparse lets a lone LF end a line but never a lone CR, so the counts differ exactly then.
 fn has_bare_lf(head: &[u8]) -> bool {
-    // Blocks short enough for 8-bit sums let the compiler count 16 bytes at a step.
+    // Blocks short enough for 8-bit sums let the compiler count 16 bytes at a step, if it need not check them.
     head.chunks(255).fold(0i64, |balance, block| {
         let (mut cr, mut lf) = (0u8, 0u8);
         for byte in block {
-            cr += u8::from(*byte == b'\r');
-            lf += u8::from(*byte == b'\n');
+            cr = cr.wrapping_add(u8::from(*byte == b'\r'));
+            lf = lf.wrapping_add(u8::from(*byte == b'\n'));
         }
         balance + i64::from(lf) - i64::from(cr)
     }) != 0
