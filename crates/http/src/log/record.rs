@@ -56,6 +56,10 @@ impl Protocol {
 }
 
 impl<'a> Record<'a> {
+    /// Longest target the log shows.
+    pub const TARGET_MAX: usize = 2048;
+    /// Longest Host, Referer or User-Agent the log shows.
+    pub const FIELD_MAX: usize = 512;
     /// Most bytes a record takes in a batch.
     pub const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 3 * FIELD_MAX;
 
@@ -133,10 +137,8 @@ const METHODS: [Method; 4] = [Method::Get, Method::Head, Method::Options, Method
 const PROTOCOLS: [Protocol; 3] = [Protocol::Http10, Protocol::Http11, Protocol::Http2];
 /// Address, time, length, duration, status, three small enums, four text lengths.
 const FIXED_LEN: usize = 16 + 8 + 8 + 4 + 2 + 3 + 8;
-/// Longest target the log shows.
-const TARGET_MAX: usize = 2048;
-/// Longest Host, Referer or User-Agent the log shows.
-const FIELD_MAX: usize = 512;
+const TARGET_MAX: usize = Record::TARGET_MAX;
+const FIELD_MAX: usize = Record::FIELD_MAX;
 
 #[cfg(test)]
 mod tests {

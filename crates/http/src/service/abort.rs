@@ -22,6 +22,9 @@ pub enum Abort {
     /// The peer takes bytes slower than the configured floor.
     #[error("the client takes bytes too slowly")]
     TooSlow,
+    /// The lane's memory for replies was short, and of those who hold it this peer had stalled longest.
+    #[error("the client held memory that others needed")]
+    GaveWay,
     /// The request body is malformed, too long or too late; the answer is already on its way.
     #[error("the request body cannot be skipped")]
     RequestBody,

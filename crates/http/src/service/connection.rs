@@ -29,7 +29,8 @@ use crate::tls::{Alpn, TlsError};
 /// Serves a connection to its end.
 pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, entry: Entry) {
     let site = service.site();
-    let mut wire = Wire::new(stream, service.ticket(), &site.limits);
+    let accounts = service.accounts(stream.peer_addr().ip());
+    let mut wire = Wire::new(stream, service.ticket(), accounts, &site.limits);
     let mut inbox = Inbox::default();
     let mut _counted = None;
     if entry.role == Role::Tls {

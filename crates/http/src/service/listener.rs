@@ -2,12 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use lane::backend::SocketOption;
+use lane::buffer::BufClass;
 use lane::net::{TcpListener, TcpStream};
 use lane::time::{timeout_at, wall_clock};
 use slab::Slab;
@@ -15,6 +17,7 @@ use slab::Slab;
 use super::connection::serve_connection;
 use super::connections::Connections;
 use super::counters::HttpCounters;
+use super::memory::{Account, ReplyMemory};
 use super::pacer::{Pacer, RateShare, Ticket};
 use super::site::Site;
 use super::small_files::SmallFiles;
@@ -48,6 +51,8 @@ pub struct Service {
     pacer: Rc<Pacer>,
     connections: Connections,
     drain: Drain,
+    memory: Rc<ReplyMemory>,
+    large_buffers: Rc<ReplyMemory>,
 }
 
 /// Connections that were taken between two calls of [`Service::dismiss`]: they leave together.
@@ -84,6 +89,10 @@ impl Service {
     ) -> Rc<Self> {
         let connections = Connections::default();
         connections.set_pacing(site.pacing, &counters);
+        let pool = |class: BufClass| lane::current().buffers().usage(class).allocated * class.bytes();
+        // What waits for the disk takes buffers too, and puts nothing on these books.
+        let memory = ReplyMemory::new(pool(BufClass::Small) / 16 * 15, Arc::clone(&counters));
+        let large_buffers = ReplyMemory::new(pool(BufClass::Large), Arc::clone(&counters));
         Rc::new(Self {
             site: RefCell::new(Rc::new(site)),
             counters,
@@ -95,6 +104,8 @@ impl Service {
             pacer: Pacer::new(share),
             connections,
             drain: Drain::default(),
+            memory,
+            large_buffers,
         })
     }
 
@@ -245,6 +256,11 @@ impl Service {
     /// A connection's claim to a part of what the lane may send.
     pub(super) fn ticket(&self) -> Ticket {
         self.pacer.ticket()
+    }
+
+    /// The accounts of a connection from `peer`: of the lane's memory for replies, and of its large buffers.
+    pub(super) fn accounts(&self, peer: IpAddr) -> (Rc<Account>, Rc<Account>) {
+        (self.memory.account(peer), self.large_buffers.account(peer))
     }
 
     pub(super) fn log(&self, record: &Record<'_>) {

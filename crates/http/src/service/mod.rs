@@ -15,6 +15,7 @@ mod http2;
 mod inbox;
 mod list_directory;
 mod listener;
+mod memory;
 mod options;
 mod outbox;
 mod pacer;

@@ -21,6 +21,7 @@ use vfs::{ChangeToken, OpenFile};
 use super::abort::Abort;
 use super::alarm::Alarm;
 use super::inbox::Inbox;
+use super::memory::{Account, Charge};
 use super::outbox::Outbox;
 use super::pacer::Ticket;
 use super::transfer::Transfer;
@@ -40,6 +41,10 @@ pub(super) struct Wire {
     stream: Rc<TcpStream>,
     tls: Option<Box<TlsSession>>,
     outbox: Outbox,
+    /// For the buffer in the outbox.
+    held: Option<Charge>,
+    account: Rc<Account>,
+    large_buffers: Rc<Account>,
     alarm: Alarm,
     ticket: Ticket,
     /// Time spent waiting for a turn at the server's rate, which is no fault of the client's.
@@ -50,11 +55,19 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    pub(super) fn new(stream: Rc<TcpStream>, ticket: Ticket, limits: &Limits) -> Self {
+    pub(super) fn new(
+        stream: Rc<TcpStream>,
+        ticket: Ticket,
+        (account, large_buffers): (Rc<Account>, Rc<Account>),
+        limits: &Limits,
+    ) -> Self {
         Self {
             stream,
             tls: None,
             outbox: Outbox::default(),
+            held: None,
+            account,
+            large_buffers,
             alarm: Alarm::default(),
             ticket,
             waited: Duration::ZERO,
@@ -113,9 +126,9 @@ impl Wire {
     }
 
     /// Splits the connection for HTTP/2, which has its own buffers. Nothing may wait in the outbox.
-    pub(super) fn into_parts(self) -> (Rc<TcpStream>, Ticket, Option<Box<TlsSession>>) {
+    pub(super) fn into_parts(self) -> (Rc<TcpStream>, Ticket, Option<Box<TlsSession>>, Rc<Account>) {
         debug_assert!(!self.outbox.has_buffer());
-        (self.stream, self.ticket, self.tls)
+        (self.stream, self.ticket, self.tls, self.account)
     }
 
     /// Does the server's part of a TLS handshake and hands sending to the kernel where it can; where it cannot, the
@@ -187,12 +200,8 @@ impl Wire {
             self.flush(true).await?;
         }
         if !self.outbox.has_buffer() {
-            let buffers = lane::current().buffers().clone();
-            // Large buffers are few: without one a transfer goes on in small steps.
-            let buf = match buffers.try_get(class) {
-                Some(buf) => buf,
-                None => buffers.get(BufClass::Small).await,
-            };
+            let (buf, held) = self.take_buffer(class).await?;
+            self.held = Some(held);
             self.outbox.open(buf);
         }
         Ok(())
@@ -250,6 +259,7 @@ impl Wire {
     /// Sends what waits in the outbox. `more` says that more follows at once.
     pub(super) async fn flush(&mut self, more: bool) -> Result<(), Abort> {
         let Some((mut buf, plain_len)) = self.outbox.take() else { return Ok(()) };
+        let _held = self.held.take();
         if plain_len == 0 {
             return Ok(());
         }
@@ -362,6 +372,28 @@ impl Wire {
         Ok(copied)
     }
 
+    /// A buffer of the pool, within the shares of this connection and its address.
+    async fn take_buffer(&mut self, class: BufClass) -> Result<(Buf, Charge), Abort> {
+        let buffers = lane::current().buffers().clone();
+        // Large buffers are few: without one a transfer goes on in small steps.
+        if class == BufClass::Large
+            && let Some(held) = self.large_buffers.try_charge(class.bytes())
+            && let Some(buf) = buffers.try_get(class)
+        {
+            return Ok((buf, held));
+        }
+        let bytes = BufClass::Small.bytes();
+        let held = match self.account.try_charge(bytes) {
+            Some(held) => held,
+            None => {
+                let deadline = now() + self.stall;
+                let held = self.alarm.race(deadline, self.account.acquire(bytes)).await;
+                held.map_err(|Elapsed| Abort::GaveWay)?
+            }
+        };
+        Ok((buffers.get(BufClass::Small).await, held))
+    }
+
     async fn send_file_pages(
         &mut self,
         file: &OpenFile,
@@ -472,8 +504,9 @@ impl Wire {
         }
         let len = buf.len() as u64;
         let deadline = now() + self.stall;
-        match self.alarm.race(deadline, self.stream.send(buf, false)).await {
-            Ok((sent, _)) => sent?,
+        let send = self.account.unless_short(self.stream.send(buf, false));
+        match self.alarm.race(deadline, send).await {
+            Ok(done) => done?.0?,
             Err(Elapsed) => return Err(Abort::WriteStalled),
         }
         self.sent += len;
@@ -498,20 +531,12 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for room in the socket, a second at a time: when the lane runs out of buffers, a client
-    /// that has taken nothing for that long gives its buffer back to those who do take.
+    /// Waits for room in the socket. Whoever holds a buffer meanwhile gives it back when others need it more.
     async fn wait_writable(&mut self) -> Result<(), Abort> {
         let deadline = now() + self.stall;
-        let mut writable = pin!(self.stream.writable());
-        loop {
-            let until = deadline.min(now() + PATIENCE_WHEN_SHORT);
-            match self.alarm.race(until, writable.as_mut()).await {
-                Ok(result) => return Ok(result?),
-                Err(Elapsed) if now() >= deadline || is_short_of_buffers() => {
-                    return Err(Abort::WriteStalled);
-                }
-                Err(Elapsed) => {}
-            }
+        match self.alarm.race(deadline, self.account.unless_short(self.stream.writable())).await {
+            Ok(writable) => Ok(writable??),
+            Err(Elapsed) => Err(Abort::WriteStalled),
         }
     }
 
@@ -544,11 +569,6 @@ fn timed_out() -> Abort {
     Abort::Io(io::ErrorKind::TimedOut.into())
 }
 
-fn is_short_of_buffers() -> bool {
-    let usage = lane::current().buffers().usage(BufClass::Small);
-    usage.free * 8 < usage.allocated
-}
-
 /// A transfer with more to go than this is worth a large buffer.
 const LARGE_FROM: usize = 32 * 1024;
 /// The part of a file that is held back until the file is known to be unchanged.
@@ -558,5 +578,3 @@ const LINGER_MAX: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1 << 20;
 /// A longer send may take several steps, between which progress is watched.
 const QUEUED_SEND_MAX: usize = 32 * 1024;
-/// How long a client may take nothing while the lane has hardly a buffer left.
-const PATIENCE_WHEN_SHORT: Duration = Duration::from_secs(1);

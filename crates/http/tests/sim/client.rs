@@ -52,6 +52,12 @@ impl Client {
         Ok(client)
     }
 
+    /// The connection and its TLS session, for another protocol over them.
+    pub(crate) fn into_tls(self) -> (TcpStream, Box<TlsClient>) {
+        assert!(self.inbox.is_empty());
+        (self.stream, self.tls.expect("a TLS client"))
+    }
+
     /// The TLS session.
     pub(crate) fn tls(&mut self) -> &mut TlsClient {
         self.tls.as_mut().expect("a TLS client")

@@ -7,6 +7,7 @@ mod content;
 #[path = "../../src/tls/tests/fake_kernel.rs"]
 mod fake_kernel;
 mod hostile;
+mod http2;
 mod kernel_tls;
 mod listings;
 mod negotiation;

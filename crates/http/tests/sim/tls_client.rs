@@ -14,11 +14,20 @@ pub(crate) struct TlsClient(ClientConnection);
 impl TlsClient {
     /// Offers one suite alone.
     pub(crate) fn new(suite: CipherSuite) -> Self {
+        Self::speaking(suite, Alpn::Http11)
+    }
+
+    /// The same for HTTP/2.
+    pub(crate) fn http2(suite: CipherSuite) -> Self {
+        Self::speaking(suite, Alpn::H2)
+    }
+
+    fn speaking(suite: CipherSuite, protocol: Alpn) -> Self {
         let mut provider = aws_lc_rs::default_provider();
         provider.cipher_suites.retain(|offered| offered.suite() == suite);
         let versions = if is_tls13(suite) { Versions::Tls13Only } else { Versions::Tls12Only };
         let config =
-            client_config_with(provider, &ClientTrust::AnyCertificate, versions, &[Alpn::Http11]).unwrap();
+            client_config_with(provider, &ClientTrust::AnyCertificate, versions, &[protocol]).unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         Self(ClientConnection::new(Arc::new(config), name).unwrap())
     }

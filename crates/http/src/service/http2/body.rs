@@ -2,13 +2,10 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use bytes::Bytes;
-use http_body::{Body as HttpBody, Frame, SizeHint};
+use bytes::{Buf, Bytes};
 use httptypes::{Request, header};
 use lane::buffer::BufClass;
 use lane::time::now;
@@ -24,25 +21,28 @@ use crate::response::Writer;
 use crate::service::abort::Abort;
 use crate::service::connection::unix_us;
 use crate::service::listener::Service;
+use crate::service::memory::{Account, Charge};
 use crate::service::reply::{Body, Version};
 
-/// A body that hyper asks for, frame by frame.
+/// A body that is read as far as the client's windows are open.
 pub(super) struct StreamBody {
     pieces: VecDeque<Piece>,
     version: Option<Version>,
-    reading: Option<Reading>,
-    /// `None` where only the end shows how much it is.
-    left: Option<u64>,
-    finish: Finish,
 }
-
-/// A read that the disk has to answer.
-type Reading = Pin<Box<dyn Future<Output = Result<Bytes, Abort>>>>;
 
 enum Piece {
     Memory(Bytes),
+    Content(Rc<[u8]>, ByteRange),
     File(ByteRange),
-    Listing(Box<Rendering>),
+    /// A listing, and what was rendered of it beyond the window.
+    Listing(Box<Rendering>, Bytes),
+}
+
+/// Bytes of a body between their reading and the socket.
+pub(super) struct Chunk {
+    bytes: Vec<u8>,
+    at: usize,
+    _held: Charge,
 }
 
 /// Ends a request's books when its body is done with, however that comes about.
@@ -53,26 +53,25 @@ pub(super) struct Finish {
     peer: IpAddr,
     method: Method,
     pub(super) status: u16,
-    sent: u64,
+    pub(super) sent: u64,
     target: Box<[u8]>,
     host: Box<[u8]>,
     referer: Box<[u8]>,
     user_agent: Box<[u8]>,
+    _held: Charge,
 }
 
 impl StreamBody {
-    pub(super) fn new(body: Body, head_only: bool, finish: Finish) -> Self {
-        let mut pieces = VecDeque::new();
+    pub(super) fn new(body: Body) -> Self {
+        let mut pieces = VecDeque::with_capacity(1);
         let version = match body {
-            _ if head_only => None,
             Body::Empty => None,
             Body::Memory(bytes) => {
                 pieces.push_back(Piece::Memory(bytes.into()));
                 None
             }
             Body::Content(content, range) => {
-                let bytes = Bytes::copy_from_slice(Body::of_content(&content, &range));
-                pieces.push_back(Piece::Memory(bytes));
+                pieces.push_back(Piece::Content(content, range));
                 None
             }
             Body::File(version, range) => {
@@ -80,7 +79,7 @@ impl StreamBody {
                 Some(version)
             }
             Body::Listing(rendering) => {
-                pieces.push_back(Piece::Listing(rendering));
+                pieces.push_back(Piece::Listing(rendering, Bytes::new()));
                 None
             }
             Body::Multipart(version, multipart) => {
@@ -88,105 +87,86 @@ impl StreamBody {
                 Some(version)
             }
         };
-        let left = pieces.iter().map(Piece::len).sum();
-        Self { pieces, version, reading: None, left, finish }
+        Self { pieces, version }
     }
 
-    /// Up to [`FRAME_BYTES_MAX`] bytes of the file, at once if the page cache has them.
-    fn poll_read(&mut self, cx: &mut Context<'_>, range: ByteRange) -> Poll<Result<Bytes, Abort>> {
-        let Some(version) = &self.version else { return Poll::Ready(Err(Abort::FileChanged)) };
-        if self.reading.is_none() {
-            let want = range.len().min(FRAME_BYTES_MAX) as usize;
-            let mut bytes = vec![0; want];
-            match version.file.try_read_at(range.start, &mut bytes).map_err(Abort::Disk)? {
-                Some(read) => {
-                    bytes.truncate(read);
-                    return Poll::Ready(Ok(bytes.into()));
-                }
-                None => self.reading = Some(Box::pin(read_cold(version.clone(), range.start, want))),
-            }
-        }
-        let Some(reading) = &mut self.reading else { return Poll::Pending };
-        let bytes = ready!(reading.as_mut().poll(cx));
-        self.reading = None;
-        Poll::Ready(bytes)
-    }
-
-    /// Takes `n` bytes off the file piece at the front. The last bytes of all go out only if the file is
-    /// still the version that the head announced.
-    fn advance(&mut self, range: ByteRange, n: u64) -> Result<(), Abort> {
-        if n == 0 {
-            return Err(Abort::FileChanged);
-        }
-        self.pieces.pop_front();
-        if n < range.len() {
-            self.pieces.push_front(Piece::File(ByteRange { start: range.start + n, end: range.end }));
-        } else if let Some(version) = &self.version {
-            version.file.check_unchanged(&version.token).map_err(|_| Abort::FileChanged)?;
-        }
-        Ok(())
-    }
-}
-
-impl HttpBody for StreamBody {
-    type Data = Bytes;
-    type Error = Abort;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Abort>>> {
-        let bytes = match self.pieces.front_mut() {
-            None => return Poll::Ready(None),
-            Some(Piece::Listing(rendering)) => {
-                let mut text = String::new();
-                rendering.render(FRAME_BYTES_MAX as usize, &mut text);
-                if rendering.is_done() {
-                    self.pieces.pop_front();
-                }
-                Ok(text.into())
-            }
-            Some(Piece::Memory(bytes)) => {
-                let bytes = bytes.clone();
-                self.pieces.pop_front();
-                Ok(bytes)
-            }
-            Some(Piece::File(range)) => {
-                let range = *range;
-                let read = ready!(self.poll_read(cx, range));
-                read.and_then(|bytes| self.advance(range, bytes.len() as u64).map(|()| bytes))
-            }
-        };
-        match bytes {
-            Ok(bytes) => {
-                self.left = self.left.map(|left| left - bytes.len() as u64);
-                self.finish.sent += bytes.len() as u64;
-                Poll::Ready(Some(Ok(Frame::data(bytes))))
-            }
-            Err(abort) => {
-                self.finish.service.counters.abort(&abort);
-                self.pieces.clear();
-                Poll::Ready(Some(Err(abort)))
-            }
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    fn size_hint(&self) -> SizeHint {
-        self.left.map_or_else(SizeHint::default, SizeHint::with_exact)
+    /// How many bytes the next frame would have if all windows were open.
+    pub(super) fn wanted(&self) -> usize {
+        let left = match self.pieces.front() {
+            None => 0,
+            Some(Piece::Memory(bytes)) => bytes.len(),
+            Some(Piece::Content(_, range) | Piece::File(range)) => {
+                usize::try_from(range.len()).unwrap_or(usize::MAX)
+            }
+            Some(Piece::Listing(..)) => FRAME_BYTES_MAX,
+        };
+        left.min(FRAME_BYTES_MAX)
+    }
+
+    /// The next bytes, at most `max`, which is not 0. The last bytes of a file come only if it is still the version
+    /// that the head announced.
+    pub(super) async fn next(&mut self, max: usize) -> Result<Vec<u8>, Abort> {
+        let Some(piece) = self.pieces.front_mut() else { return Ok(Vec::new()) };
+        let (bytes, is_done) = match piece {
+            Piece::Memory(bytes) => (bytes.split_to(max.min(bytes.len())).to_vec(), bytes.is_empty()),
+            Piece::Content(content, range) => {
+                let part = ByteRange { start: range.start, end: range.end.min(range.start + max as u64) };
+                range.start = part.end;
+                (Body::of_content(content, &part).to_vec(), range.start == range.end)
+            }
+            Piece::Listing(rendering, rest) => {
+                if rest.is_empty() {
+                    let mut text = String::new();
+                    rendering.render(max, &mut text);
+                    *rest = text.into();
+                }
+                let bytes = rest.split_to(max.min(rest.len())).to_vec();
+                // What stays shares memory with all of it.
+                *rest = Bytes::copy_from_slice(rest);
+                (bytes, rest.is_empty() && rendering.is_done())
+            }
+            Piece::File(range) => {
+                let Some(version) = &self.version else { return Err(Abort::FileChanged) };
+                let bytes = read(version, range.start, max.min(range.len() as usize)).await?;
+                if bytes.is_empty() {
+                    return Err(Abort::FileChanged);
+                }
+                range.start += bytes.len() as u64;
+                if range.start == range.end {
+                    version.file.check_unchanged(&version.token).map_err(|_| Abort::FileChanged)?;
+                }
+                (bytes, range.start == range.end)
+            }
+        };
+        if is_done {
+            self.pieces.pop_front();
+        }
+        Ok(bytes)
     }
 }
 
-impl Piece {
-    fn len(&self) -> Option<u64> {
-        match self {
-            Self::Memory(bytes) => Some(bytes.len() as u64),
-            Self::File(range) => Some(range.len()),
-            Self::Listing(_) => None,
-        }
+impl Chunk {
+    pub(super) fn new(bytes: Vec<u8>, held: Charge) -> Self {
+        Self { bytes, at: 0, _held: held }
+    }
+}
+
+impl Buf for Chunk {
+    fn remaining(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+
+    fn advance(&mut self, n: usize) {
+        assert!(n <= self.remaining(), "advanced {n} of {} bytes", self.remaining());
+        self.at += n;
     }
 }
 
@@ -195,12 +175,20 @@ impl Finish {
     pub(super) fn new<B>(
         service: Rc<Service>,
         progress: Rc<Progress>,
+        account: &Rc<Account>,
         peer: IpAddr,
         request: &Request<B>,
     ) -> Self {
         progress.stream_opened();
-        let field =
-            |name| request.headers().get(name).map_or_else(Box::default, |value| value.as_bytes().into());
+        // What the log would cut need not be kept while the client takes its time.
+        let cut = |text: &[u8], max: usize| -> Box<[u8]> { text[..text.len().min(max)].into() };
+        let field = |name| request.headers().get(name).map_or(&b""[..], |value| value.as_bytes());
+        let target = request.uri().path_and_query().map_or("", |target| target.as_str()).as_bytes();
+        let target = cut(target, Record::TARGET_MAX);
+        let host = cut(host_of(request), Record::FIELD_MAX);
+        let referer = cut(field(header::REFERER), Record::FIELD_MAX);
+        let user_agent = cut(field(header::USER_AGENT), Record::FIELD_MAX);
+        let texts = target.len() + host.len() + referer.len() + user_agent.len();
         Self {
             service,
             progress,
@@ -209,10 +197,11 @@ impl Finish {
             method: method_of(request.method()),
             status: 0,
             sent: 0,
-            target: request.uri().path_and_query().map_or("", |target| target.as_str()).as_bytes().into(),
-            host: host_of(request).into(),
-            referer: field(header::REFERER),
-            user_agent: field(header::USER_AGENT),
+            target,
+            host,
+            referer,
+            user_agent,
+            _held: account.charge(STREAM_BYTES + texts),
         }
     }
 }
@@ -251,13 +240,22 @@ fn push_parts(multipart: &Multipart, pieces: &mut VecDeque<Piece>) {
     pieces.push_back(Piece::Memory(Bytes::copy_from_slice(out.written())));
 }
 
-async fn read_cold(version: Version, at: u64, want: usize) -> Result<Bytes, Abort> {
+/// Up to `want` bytes of the file, at once if the page cache has them.
+async fn read(version: &Version, at: u64, want: usize) -> Result<Vec<u8>, Abort> {
+    let mut bytes = vec![0; want];
+    if let Some(read) = version.file.try_read_at(at, &mut bytes).map_err(Abort::Disk)? {
+        bytes.truncate(read);
+        return Ok(bytes);
+    }
+    drop(bytes);
     let buffers = lane::current().buffers().clone();
     let buf = buffers.get(BufClass::Small).await;
     let (read, buf) = version.file.read_at(at, want, buf).await;
     let read = read.map_err(Abort::Disk)?;
-    Ok(Bytes::copy_from_slice(&buf[..read]))
+    Ok(buf[..read].to_vec())
 }
 
-/// A data frame of hyper's default size.
-const FRAME_BYTES_MAX: u64 = 16 * 1024;
+/// With its head a data frame is one TLS record.
+const FRAME_BYTES_MAX: usize = 16 * 1024 - 9;
+/// What a stream costs beside its texts and data: its task, its request's fields, its place at h2.
+const STREAM_BYTES: usize = 2048;

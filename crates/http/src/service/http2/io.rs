@@ -1,4 +1,4 @@
-//! A lane's TLS connection as hyper wants one.
+//! A lane's TLS connection as h2 wants one.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -6,11 +6,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use hyper::rt::{Read, ReadBufCursor, Write};
 use lane::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::progress::{DataMeter, Progress};
 use crate::service::inbox::Inbox;
+use crate::service::memory::{Account, Charge};
 use crate::service::pacer::Ticket;
 use crate::tls::{TlsEvent, TlsSession};
 
@@ -27,6 +28,9 @@ pub(super) struct Io {
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
     meter: DataMeter,
     progress: Rc<Progress>,
+    account: Rc<Account>,
+    /// For what a full socket leaves in `outgoing`.
+    held: Option<Charge>,
 }
 
 impl Io {
@@ -37,6 +41,7 @@ impl Io {
         tls: Option<Box<TlsSession>>,
         inbox: Inbox,
         progress: Rc<Progress>,
+        account: Rc<Account>,
     ) -> Self {
         Self {
             stream,
@@ -49,6 +54,8 @@ impl Io {
             writable: None,
             meter: DataMeter::default(),
             progress,
+            account,
+            held: None,
         }
     }
 
@@ -95,27 +102,69 @@ impl Io {
             let sent = self.stream.try_send(&[part], false)?;
             self.ticket.give_back(granted - sent.unwrap_or(0));
             match sent {
-                Some(sent) => self.sent += sent,
+                Some(sent) => {
+                    self.sent += sent;
+                    self.account.stall(false);
+                }
                 None => {
+                    self.hold_rest();
                     let stream = Rc::clone(&self.stream);
                     self.writable = Some(Box::pin(async move { stream.writable().await }));
                 }
             }
         }
         self.sent = 0;
+        self.held = None;
         self.outgoing.clear();
         if self.outgoing.capacity() > OUTGOING_KEPT_MAX {
             self.outgoing = Vec::new();
         }
         Poll::Ready(Ok(()))
     }
+
+    /// The socket is full: what is left may stay for long, in memory of its own size and on the books.
+    fn hold_rest(&mut self) {
+        self.outgoing.drain(..self.sent);
+        self.outgoing.shrink_to_fit();
+        self.sent = 0;
+        self.held = None;
+        self.held = Some(self.account.charge(self.outgoing.capacity()));
+    }
+
+    /// Seals what there is room for.
+    fn take(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut plain;
+        // A head and its payload leave in one record.
+        let plain = match parts {
+            [part] => &part[..part.len().min(TAKEN_MAX)],
+            _ => {
+                let len = parts.iter().map(|part| part.len()).sum::<usize>();
+                plain = Vec::with_capacity(len.min(TAKEN_MAX));
+                for part in parts {
+                    plain.extend_from_slice(&part[..part.len().min(TAKEN_MAX - plain.len())]);
+                }
+                &plain[..]
+            }
+        };
+        let data = self.meter.count(plain);
+        self.progress.sent(data);
+        match &mut self.tls {
+            Some(tls) => {
+                tls.write(plain).map_err(io::Error::other)?;
+                let sealed = tls.take_output();
+                self.outgoing.extend_from_slice(&sealed);
+            }
+            None => self.outgoing.extend_from_slice(plain),
+        }
+        Ok(plain.len())
+    }
 }
 
-impl Read for Io {
+impl AsyncRead for Io {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-        mut buf: ReadBufCursor<'_>,
+        buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.inbox.unread().is_empty() && !self.ended {
             ready!(self.poll_fill(cx))?;
@@ -127,23 +176,25 @@ impl Read for Io {
     }
 }
 
-impl Write for Io {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.outgoing.len() - self.sent >= OUTGOING_MAX {
+impl AsyncWrite for Io {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        // Behind a full socket nothing is sealed in store.
+        if self.writable.is_some() || self.outgoing.len() - self.sent >= OUTGOING_MAX {
             ready!(self.poll_send(cx))?;
         }
-        let taken = &bytes[..bytes.len().min(OUTGOING_MAX)];
-        let data = self.meter.count(taken);
-        self.progress.sent(data);
-        match &mut self.tls {
-            Some(tls) => {
-                tls.write(taken).map_err(io::Error::other)?;
-                let sealed = tls.take_output();
-                self.outgoing.extend_from_slice(&sealed);
-            }
-            None => self.outgoing.extend_from_slice(taken),
-        }
-        Poll::Ready(Ok(taken.len()))
+        Poll::Ready(self.take(parts))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -161,7 +212,9 @@ impl Write for Io {
     }
 }
 
-/// Sealed bytes that may wait while hyper writes on.
-const OUTGOING_MAX: usize = 64 * 1024;
+/// Sealed bytes that may wait while h2 writes on.
+const OUTGOING_MAX: usize = 32 * 1024;
+/// What is taken at a time: a record, or a few.
+const TAKEN_MAX: usize = 32 * 1024;
 /// Capacity that an idle connection keeps.
 const OUTGOING_KEPT_MAX: usize = 1024;

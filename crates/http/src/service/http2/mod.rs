@@ -1,22 +1,24 @@
-//! HTTP/2 by hyper over the same handlers. Frames are copied; browsers want it, bulk transfers do not.
+//! HTTP/2 by h2 over the same handlers. Frames are copied; browsers want it, bulk transfers do not.
+//!
+//! Nothing is read of a body before the client's windows have room for it, and nothing beyond that room.
 
 mod body;
 mod io;
 mod progress;
+mod stream;
 
-use std::convert::Infallible;
-use std::pin::pin;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::Poll;
 
+use h2::server::Builder;
 use httptypes::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
-use hyper::body::Incoming;
-use hyper::server::conn::http2;
-use hyper::service::service_fn;
-use lane::time::Elapsed;
+use lane::time::{Elapsed, now};
 
-use self::body::{Finish, StreamBody};
+use self::body::{Chunk, Finish};
 use self::io::Io;
 use self::progress::{Progress, Verdict};
+use super::abort::Abort;
 use super::alarm::Alarm;
 use super::dispatch::dispatch;
 use super::inbox::Inbox;
@@ -26,6 +28,7 @@ use super::reply::Reply;
 use super::site::Site;
 use super::wire::Wire;
 use crate::date;
+use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::request::{BodyLength, Fields, Head, Method, Target, Version};
 use crate::response::SERVER;
@@ -34,29 +37,38 @@ use crate::response::SERVER;
 pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox, cohort: Cohort) {
     let peer = wire.peer_ip();
     let limits = service.site().limits.clone();
-    let (stream, ticket, tls) = wire.into_parts();
+    let (stream, ticket, tls, account) = wire.into_parts();
     let progress = Rc::new(Progress::new());
-    let io = Io::new(stream, ticket, tls, inbox, Rc::clone(&progress));
-    let handler = service_fn(|request: Request<Incoming>| {
-        let finish = Finish::new(Rc::clone(service), Rc::clone(&progress), peer, &request);
-        let service = Rc::clone(service);
-        async move { Ok::<_, Infallible>(answer(&service, request, finish).await) }
-    });
-    let connection = http2::Builder::new(LaneExecutor)
-        .max_concurrent_streams(STREAMS_MAX)
-        .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
-        .max_send_buf_size(SEND_BUFFER_BYTES)
-        .serve_connection(io, handler);
-    let mut connection = pin!(connection);
+    let io = Io::new(stream, ticket, tls, inbox, Rc::clone(&progress), Rc::clone(&account));
     let mut alarm = Alarm::default();
+    let handshake = builder(&limits).handshake::<_, Chunk>(io);
+    let opened = alarm.race(now() + limits.idle_timeout, service.unless_leaving(cohort, handshake)).await;
+    let mut connection = match opened {
+        Ok(Some(Ok(connection))) => connection,
+        Ok(Some(Err(_))) => return service.counters.abort(&Abort::PeerClosed),
+        Ok(None) => return service.counters.closed_drain.increment(),
+        Err(Elapsed) => return service.counters.closed_idle.increment(),
+    };
     let mut shutting_down = false;
     loop {
-        let served = alarm.race(progress.next_look(&limits), connection.as_mut());
+        let accepted = poll_fn(|cx| match connection.poll_accept(cx) {
+            Poll::Ready(accepted) => Poll::Ready(Ok(accepted)),
+            Poll::Pending => account.poll_gives_way(cx).map(|()| Err(Abort::GaveWay)),
+        });
+        let served = alarm.race(progress.next_look(&limits), accepted);
         let outcome =
             if shutting_down { Some(served.await) } else { service.unless_leaving(cohort, served).await };
         match outcome {
-            // What hyper could not do is the client's doing; the streams it cost were counted.
-            Some(Ok(_)) => return,
+            Some(Ok(Ok(Some(Ok((request, respond)))))) => {
+                let finish = Finish::new(Rc::clone(service), Rc::clone(&progress), &account, peer, &request);
+                let account = Rc::clone(&account);
+                let request = request.map(drop);
+                lane::spawn(stream::serve_stream(Rc::clone(service), account, request, respond, finish))
+                    .detach();
+            }
+            // What h2 could not do is the client's doing; the streams it cost were counted.
+            Some(Ok(Ok(None | Some(Err(_))))) => return,
+            Some(Ok(Err(abort))) => return service.counters.abort(&abort),
             Some(Err(Elapsed)) => match progress.verdict(&limits) {
                 Verdict::GoesOn => {}
                 Verdict::Idle => return service.counters.closed_idle.increment(),
@@ -64,15 +76,24 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox,
             },
             None => {
                 service.counters.closed_drain.increment();
-                connection.as_mut().graceful_shutdown();
+                connection.graceful_shutdown();
                 shutting_down = true;
             }
         }
     }
 }
 
+fn builder(limits: &Limits) -> Builder {
+    let mut builder = Builder::new();
+    builder
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(u32::try_from(limits.head_bytes_max).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER_BYTES);
+    builder
+}
+
 /// Answers one request.
-async fn answer(service: &Rc<Service>, request: Request<Incoming>, finish: Finish) -> Response<StreamBody> {
+async fn answer(service: &Service, request: Request<()>) -> (Rc<Site>, Reply) {
     let site = service.site();
     service.counters.requests_http2.increment();
     let raw_target = request.uri().path_and_query().map_or("/", |target| target.as_str()).as_bytes();
@@ -86,19 +107,11 @@ async fn answer(service: &Rc<Service>, request: Request<Incoming>, finish: Finis
             reply
         }
     };
-    let head_only = request.method() == httptypes::Method::HEAD;
-    response(service, &site, reply, head_only, finish)
+    (site, reply)
 }
 
-fn response(
-    service: &Service,
-    site: &Site,
-    reply: Reply,
-    head_only: bool,
-    mut finish: Finish,
-) -> Response<StreamBody> {
-    let status = reply.answer.status;
-    finish.status = status.as_u16();
+/// The head of a response.
+fn response(service: &Service, site: &Site, reply: &Reply) -> Response<()> {
     let mut fields = HeaderMap::with_capacity(12);
     fields.insert(header::SERVER, HeaderValue::from_static(SERVER));
     service.with_date(|date: &[u8; date::LEN]| put(&mut fields, "date", date));
@@ -106,9 +119,8 @@ fn response(
     for (name, value) in site.extra() {
         fields.insert(name.clone(), value.clone());
     }
-    let body = StreamBody::new(reply.body, head_only, finish);
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
+    let mut response = Response::new(());
+    *response.status_mut() = reply.answer.status;
     *response.headers_mut() = fields;
     response
 }
@@ -120,9 +132,9 @@ fn put(fields: &mut HeaderMap, name: &str, value: &[u8]) {
     }
 }
 
-/// The request in the form that the handlers know. hyper has checked its framing.
+/// The request in the form that the handlers know. h2 has checked its framing.
 fn head_of<'r>(
-    request: &'r Request<Incoming>,
+    request: &'r Request<()>,
     raw_target: &'r [u8],
     host: &'r [u8],
     site: &Site,
@@ -182,17 +194,7 @@ fn method_of(method: &httptypes::Method) -> Method {
     }
 }
 
-/// Runs hyper's stream tasks on the lane of their connection.
-#[derive(Clone, Copy)]
-struct LaneExecutor;
-
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for LaneExecutor {
-    fn execute(&self, future: F) {
-        lane::spawn(future).detach();
-    }
-}
-
 /// Requests of one connection at a time.
 const STREAMS_MAX: u32 = 128;
-/// Body bytes that hyper may hold for each stream.
+/// Body bytes that h2 may hold for each stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;

@@ -1,0 +1,391 @@
+//! The memory of a lane that replies hold while they wait for their clients, and who gives way when it is short.
+//!
+//! An account belongs to a connection, and counts for its address too (an IPv4 address, an IPv6 /64). What is free
+//! bounds what anybody may have: an address three times what is left to all others, a connection a thirty-second part
+//! of that rest. So one address takes three quarters at most, two take three sevenths each, and a newcomer always finds
+//! some. Who may not have more waits without memory. Where many addresses together leave too little, of the address
+//! that holds most the connection that has stalled longest is ended.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::pin;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use lane::time::{now, timeout_at};
+use slab::Slab;
+
+use super::abort::Abort;
+use super::counters::HttpCounters;
+
+/// One lane's books.
+pub(super) struct ReplyMemory {
+    /// Bytes that all may hold.
+    limit: usize,
+    used: Cell<usize>,
+    addresses: RefCell<HashMap<IpAddr, Rc<Address>>>,
+    /// Addresses of which some connection waits, in the order of their turns.
+    turns: RefCell<VecDeque<Rc<Address>>>,
+    counters: Arc<HttpCounters>,
+}
+
+/// What one address holds.
+struct Address {
+    name: IpAddr,
+    held: Cell<usize>,
+    accounts: RefCell<Slab<Weak<Account>>>,
+    waiting: RefCell<VecDeque<Waker>>,
+}
+
+/// What one connection holds.
+pub(super) struct Account {
+    memory: Rc<ReplyMemory>,
+    address: Rc<Address>,
+    place: Cell<usize>,
+    held: Cell<usize>,
+    stalled_since: Cell<Option<Instant>>,
+    gives_way: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// Bytes that a connection holds until this is dropped.
+pub(super) struct Charge {
+    account: Rc<Account>,
+    bytes: usize,
+}
+
+impl ReplyMemory {
+    /// Books over `limit` bytes.
+    pub(super) fn new(limit: usize, counters: Arc<HttpCounters>) -> Rc<Self> {
+        Rc::new(Self {
+            limit,
+            used: Cell::new(0),
+            addresses: RefCell::default(),
+            turns: RefCell::default(),
+            counters,
+        })
+    }
+
+    /// Opens the account of a connection from `peer`.
+    pub(super) fn account(self: &Rc<Self>, peer: IpAddr) -> Rc<Account> {
+        let name = address_of(peer);
+        let address = {
+            let mut addresses = self.addresses.borrow_mut();
+            let address = addresses.entry(name).or_insert_with(|| Rc::new(Address::new(name)));
+            Rc::clone(address)
+        };
+        let account = Rc::new(Account {
+            memory: Rc::clone(self),
+            address: Rc::clone(&address),
+            place: Cell::new(0),
+            held: Cell::new(0),
+            stalled_since: Cell::new(None),
+            gives_way: Cell::new(false),
+            waker: RefCell::new(None),
+        });
+        account.place.set(address.accounts.borrow_mut().insert(Rc::downgrade(&account)));
+        account
+    }
+
+    fn free(&self) -> usize {
+        self.limit.saturating_sub(self.used.get())
+    }
+
+    /// Tells the connection to end that should give way first, if one has stalled long enough.
+    fn shed(&self) {
+        let addresses = self.addresses.borrow();
+        let Some(most) = addresses.values().max_by_key(|address| address.held.get()) else { return };
+        let accounts = most.accounts.borrow();
+        let stalled = accounts.iter().filter_map(|(_, account)| account.upgrade()).filter_map(|account| {
+            let since = account.stalled_since.get()?;
+            let may_go = account.held.get() > 0 && !account.gives_way.get() && now() >= since + PATIENCE;
+            may_go.then_some((since, account))
+        });
+        if let Some((_, account)) = stalled.min_by_key(|(since, _)| *since) {
+            account.gives_way.set(true);
+            account.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Lets one of the address whose turn it is try again.
+    fn wake_next(&self) {
+        let mut turns = self.turns.borrow_mut();
+        let Some(address) = turns.pop_front() else { return };
+        let mut waiting = address.waiting.borrow_mut();
+        let first = waiting.pop_front();
+        if !waiting.is_empty() {
+            turns.push_back(Rc::clone(&address));
+        }
+        drop((waiting, turns));
+        first.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Address {
+    fn new(name: IpAddr) -> Self {
+        Self { name, held: Cell::new(0), accounts: RefCell::default(), waiting: RefCell::default() }
+    }
+}
+
+impl Account {
+    /// The right to hold `bytes` more, if they are to be had now.
+    pub(super) fn try_charge(self: &Rc<Self>, bytes: usize) -> Option<Charge> {
+        let free = self.memory.free();
+        let held = self.held.get();
+        // A connection without any gets its first where its address may have it.
+        let fits = held == 0 || held + bytes <= free / CONNECTION_DIVISOR;
+        let is_fair = fits && bytes <= free && self.address.held.get() + bytes <= ADDRESS_TIMES * free;
+        is_fair.then(|| self.charge(bytes))
+    }
+
+    /// Counts `bytes` that are held already, be there room for them or not.
+    pub(super) fn charge(self: &Rc<Self>, bytes: usize) -> Charge {
+        self.held.update(|held| held + bytes);
+        self.address.held.update(|held| held + bytes);
+        self.memory.used.update(|used| used + bytes);
+        self.memory.counters.reply_memory_bytes.add(bytes as u64);
+        if self.memory.used.get() > self.memory.limit {
+            self.memory.shed();
+        }
+        Charge { account: Rc::clone(self), bytes }
+    }
+
+    /// The right to hold `bytes` more; where they are not to be had, the caller is woken to ask again.
+    fn poll_charge(self: &Rc<Self>, cx: &mut Context<'_>, bytes: usize) -> Poll<Charge> {
+        if let Some(charge) = self.try_charge(bytes) {
+            return Poll::Ready(charge);
+        }
+        self.memory.shed();
+        self.wait(cx);
+        Poll::Pending
+    }
+
+    /// The right to hold `bytes` more, as soon as they are to be had.
+    pub(super) async fn acquire(self: &Rc<Self>, bytes: usize) -> Charge {
+        if let Some(charge) = self.try_charge(bytes) {
+            return charge;
+        }
+        loop {
+            // Whoever was woken in this one's place may have gone: now and then it looks for itself.
+            let deadline = now() + PATIENCE;
+            if let Ok(charge) = timeout_at(deadline, poll_fn(|cx| self.poll_charge(cx, bytes))).await {
+                return charge;
+            }
+        }
+    }
+
+    /// Registers for the next chance.
+    fn wait(&self, cx: &mut Context<'_>) {
+        let mut waiting = self.address.waiting.borrow_mut();
+        if waiting.is_empty() {
+            self.memory.turns.borrow_mut().push_back(Rc::clone(&self.address));
+        }
+        if !waiting.iter().any(|known| known.will_wake(cx.waker())) {
+            waiting.push_back(cx.waker().clone());
+            self.memory.counters.reply_memory_waits.increment();
+        }
+    }
+
+    /// `future`'s output. While it waits the connection counts as stalled, and may be told to end.
+    pub(super) async fn unless_short<F: Future>(&self, future: F) -> Result<F::Output, Abort> {
+        let mut future = pin!(future);
+        let stalled = Stalled(self);
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Ok(output));
+            }
+            stalled.0.poll_gives_way(cx).map(|()| Err(Abort::GaveWay))
+        })
+        .await
+    }
+
+    /// Ready once the connection is to end for others' sake.
+    pub(super) fn poll_gives_way(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.gives_way.get() {
+            return Poll::Ready(());
+        }
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        self.stall(true);
+        Poll::Pending
+    }
+
+    /// Says whether the connection waits for its peer.
+    pub(super) fn stall(&self, stalls: bool) {
+        match (stalls, self.stalled_since.get()) {
+            (true, None) => self.stalled_since.set(Some(now())),
+            (false, Some(_)) => self.stalled_since.set(None),
+            _ => {}
+        }
+    }
+}
+
+/// Ends a wait for the peer.
+struct Stalled<'a>(&'a Account);
+
+impl Drop for Stalled<'_> {
+    fn drop(&mut self) {
+        self.0.stall(false);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let mut accounts = self.address.accounts.borrow_mut();
+        accounts.remove(self.place.get());
+        if accounts.is_empty() {
+            self.memory.addresses.borrow_mut().remove(&self.address.name);
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let Self { account, bytes } = self;
+        account.held.update(|held| held - *bytes);
+        account.address.held.update(|held| held - *bytes);
+        account.memory.used.update(|used| used - *bytes);
+        account.memory.counters.reply_memory_bytes.sub(*bytes as u64);
+        account.memory.wake_next();
+    }
+}
+
+/// Who counts as one: an IPv6 customer has a /64 at least.
+fn address_of(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
+
+/// An address may hold so many times what is free.
+const ADDRESS_TIMES: usize = 3;
+/// A connection may hold what is free divided by this.
+const CONNECTION_DIVISOR: usize = 32;
+/// How long a client may take nothing where memory is short.
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use lane::backend::sim::{Config, World};
+    use lane::time::sleep;
+
+    use super::*;
+
+    const LIMIT: usize = 1 << 20;
+    const PIECE: usize = 16 << 10;
+
+    /// Runs `story` where there is a clock.
+    fn in_a_lane<F: Future<Output = ()> + 'static>(
+        story: impl FnOnce(Rc<ReplyMemory>, Arc<HttpCounters>) -> F + 'static,
+    ) {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async move {
+            let counters = Arc::new(HttpCounters::default());
+            story(ReplyMemory::new(LIMIT, Arc::clone(&counters)), counters).await;
+        });
+    }
+
+    /// What connections from these addresses get, taking by turns until none gets more.
+    fn taken(memory: &Rc<ReplyMemory>, peers: &[&str]) -> (Vec<usize>, Vec<Charge>) {
+        let accounts: Vec<_> = peers.iter().map(|peer| memory.account(peer.parse().unwrap())).collect();
+        let (mut got, mut charges) = (vec![0; peers.len()], Vec::new());
+        loop {
+            let before = charges.len();
+            for (account, got) in accounts.iter().zip(&mut got) {
+                if let Some(charge) = account.try_charge(PIECE) {
+                    *got += PIECE;
+                    charges.push(charge);
+                }
+            }
+            if charges.len() == before {
+                return (got, charges);
+            }
+        }
+    }
+
+    #[test]
+    fn one_address_takes_three_quarters_at_most_and_a_newcomer_finds_some() {
+        in_a_lane(|memory, counters| async move {
+            let (got, held) = taken(&memory, &["192.0.2.1"; 64]);
+            let all: usize = got.iter().sum();
+            assert!((LIMIT / 4 * 3 - 2 * PIECE..=LIMIT / 4 * 3).contains(&all), "{all}");
+            assert!(*got.iter().max().unwrap() <= LIMIT / CONNECTION_DIVISOR, "{got:?}");
+            assert_eq!(counters.reply_memory_bytes.get(), all as u64);
+            let (newcomer, more) = taken(&memory, &["192.0.2.2"; 64]);
+            assert!(newcomer.iter().sum::<usize>() >= LIMIT / 16 * 3 - 2 * PIECE, "{newcomer:?}");
+            drop((held, more));
+            assert_eq!(counters.reply_memory_bytes.get(), 0);
+            assert!(memory.addresses.borrow().is_empty());
+        });
+    }
+
+    #[test]
+    fn addresses_that_want_all_get_the_same() {
+        in_a_lane(|memory, _| async move {
+            let peers: Vec<_> = (0..90).map(|n| ["192.0.2.1", "192.0.2.2", "2001:db8::1"][n % 3]).collect();
+            let (got, _held) = taken(&memory, &peers);
+            for address in 0..3 {
+                let part: usize = got.iter().skip(address).step_by(3).sum();
+                assert!((LIMIT / 10 * 3 - 3 * PIECE..=LIMIT / 10 * 3 + 3 * PIECE).contains(&part), "{part}");
+            }
+        });
+    }
+
+    #[test]
+    fn who_may_have_no_more_gets_it_when_others_let_go() {
+        in_a_lane(|memory, counters| async move {
+            let (_, mut held) = taken(&memory, &["192.0.2.1"; 64]);
+            let account = memory.account("192.0.2.1".parse().unwrap());
+            let waiting = lane::spawn(async move { drop(account.acquire(PIECE).await) });
+            lane::yield_now().await;
+            assert_eq!((waiting.is_finished(), counters.reply_memory_waits.get()), (false, 1));
+            let begun = now();
+            held.truncate(1);
+            waiting.await;
+            assert!(now() < begun + PATIENCE, "it was woken");
+        });
+    }
+
+    #[test]
+    fn where_it_is_short_the_longest_stalled_of_the_greatest_holder_goes() {
+        in_a_lane(|memory, _| async move {
+            let accounts =
+                ["192.0.2.1", "192.0.2.1", "192.0.2.2"].map(|peer| memory.account(peer.parse().unwrap()));
+            let [first, second, other] = accounts;
+            let held = [first.charge(LIMIT / 2), second.charge(LIMIT / 8), other.charge(LIMIT / 2 - PIECE)];
+            let stall = |account: &Rc<Account>| {
+                let account = Rc::clone(account);
+                lane::spawn(async move { account.unless_short(std::future::pending::<()>()).await })
+            };
+            let (three, two) = (stall(&other), stall(&second));
+            sleep(Duration::from_millis(10)).await;
+            let one = stall(&first);
+            sleep(2 * PATIENCE).await;
+            let more = first.charge(1);
+            assert!(matches!(two.await, Err(Abort::GaveWay)));
+            assert!(!one.is_finished() && !three.is_finished(), "one at a time");
+            drop((held, more));
+        });
+    }
+
+    #[test]
+    fn hosts_of_one_ipv6_network_are_one_address() {
+        in_a_lane(|memory, _| async move {
+            let (got, _held) = taken(&memory, &["2001:db8::1", "2001:db8::2", "2001:db8::ffff:3"]);
+            assert!(got.iter().sum::<usize>() <= LIMIT / 2);
+            assert_eq!(memory.addresses.borrow().len(), 1);
+            let _other = memory.account("2001:db8:0:1::1".parse().unwrap());
+            let _same = memory.account("::ffff:192.0.2.1".parse().unwrap());
+            let _again = memory.account("192.0.2.1".parse().unwrap());
+            assert_eq!(memory.addresses.borrow().len(), 3);
+        });
+    }
+}
