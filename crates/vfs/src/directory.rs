@@ -108,7 +108,8 @@ impl Directory {
         })?;
         let found = raw.len();
         let entries = self.served(raw).await;
-        let listing = Rc::new(CachedListing::new(entries, found, before.change_token(), vantage));
+        let alive = cache.count_alive(entries.len())?;
+        let listing = Rc::new(CachedListing::new(entries, found, before.change_token(), vantage, alive));
         // Within the tick of the file system's clock a later change would leave the time stamp as it is.
         if before.is_settled(lane::time::wall_clock()) {
             cache.keep_listing(key, Rc::clone(&listing));

@@ -37,6 +37,14 @@ pub(crate) struct CachedListing {
     token: ChangeToken,
     vantage: Vantage,
     derived: OnceCell<Rc<dyn Any>>,
+    _alive: Alive,
+}
+
+/// Entries in memory: of the cached listings, and of those that changed while somebody still reads them.
+#[derive(Debug)]
+pub(crate) struct Alive {
+    count: Rc<Cell<usize>>,
+    entries: usize,
 }
 
 /// Who reads a directory now, so that a crowd asks the file system once.
@@ -83,8 +91,14 @@ impl Deref for Listing {
 }
 
 impl CachedListing {
-    pub(crate) fn new(entries: Box<[Entry]>, found: usize, token: ChangeToken, vantage: Vantage) -> Self {
-        Self { entries, found, token, vantage, derived: OnceCell::new() }
+    pub(crate) fn new(
+        entries: Box<[Entry]>,
+        found: usize,
+        token: ChangeToken,
+        vantage: Vantage,
+        alive: Alive,
+    ) -> Self {
+        Self { entries, found, token, vantage, derived: OnceCell::new(), _alive: alive }
     }
 
     /// Whether it is still to be believed of a directory whose token is `now`.
@@ -105,6 +119,20 @@ impl CachedListing {
 impl std::fmt::Debug for CachedListing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.entries).finish()
+    }
+}
+
+impl Alive {
+    /// Counts `entries` among those alive.
+    pub(crate) fn new(count: &Rc<Cell<usize>>, entries: usize) -> Self {
+        count.update(|alive| alive + entries);
+        Self { count: Rc::clone(count), entries }
+    }
+}
+
+impl Drop for Alive {
+    fn drop(&mut self) {
+        self.count.update(|alive| alive - self.entries);
     }
 }
 

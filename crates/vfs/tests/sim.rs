@@ -264,6 +264,32 @@ fn a_crowd_that_asks_for_one_listing_reads_the_directory_once() {
 }
 
 #[test]
+fn readers_of_listings_that_changed_hold_a_bounded_number_of_entries() {
+    in_world(1, Config::clean(), |world| async move {
+        for n in 0..100 {
+            world.fs.write(&format!("/srv/dir/f{n}"), "x").unwrap();
+        }
+        let volume =
+            world.volume(CacheOptions { listing_entries_max: 500, ..patient() }, VolumeOptions::default());
+        let directory = lookup(&volume, "dir").await.unwrap().into_directory().unwrap().0;
+        let mut held = Vec::new();
+        let refused = loop {
+            world.fs.write(&format!("/srv/dir/new{}", held.len()), "x").unwrap();
+            time::sleep(Duration::from_secs(1)).await;
+            match directory.entries(1000).await {
+                Ok(listing) => held.push(listing),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, Error::Overloaded), "{refused:?}");
+        assert!(held.iter().map(|listing| listing.len()).sum::<usize>() <= 2 * 500 + 200);
+        assert_eq!(volume.counters().listings_refused.get(), 1);
+        held.clear();
+        assert!(directory.entries(1000).await.is_ok());
+    });
+}
+
+#[test]
 fn a_reading_given_up_does_not_hold_up_those_who_wait_for_it() {
     in_world(1, Config::clean(), |world| async move {
         world.fs.write("/srv/dir/file", "x").unwrap();

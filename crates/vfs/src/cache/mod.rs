@@ -21,8 +21,9 @@ pub(crate) use self::watches::{Vantage, Watches};
 use crate::attributes::FileId;
 use crate::counters::VfsCounters;
 use crate::directory::OpenDirectory;
+use crate::error::Error;
 use crate::file::OpenFile;
-use crate::listing::CachedListing;
+use crate::listing::{Alive, CachedListing};
 use crate::root::Root;
 
 mod key;
@@ -70,6 +71,7 @@ struct Inner {
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     watches: Rc<Watches>,
     counters: Arc<VfsCounters>,
+    entries_alive: Rc<Cell<usize>>,
     next_volume: Cell<u32>,
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
@@ -100,6 +102,7 @@ impl Cache {
                 )),
                 watches: Watches::new(options.watches_max, Arc::clone(&counters)),
                 counters,
+                entries_alive: Rc::default(),
                 next_volume: Cell::new(0),
                 listener: RefCell::new(None),
                 sweeper: RefCell::new(None),
@@ -180,6 +183,19 @@ impl Cache {
         self.inner.counters.invalidated_shed.add(count);
         self.inner.open.borrow_mut().clear();
         self.inner.gauge();
+    }
+
+    /// Counts the entries of a new listing for as long as anybody holds it.
+    ///
+    /// # Errors
+    /// [`Error::Overloaded`] while readers of listings that have changed since hold too much.
+    pub(crate) fn count_alive(&self, entries: usize) -> Result<Alive, Error> {
+        let inner = &*self.inner;
+        if inner.entries_alive.get() > ALIVE_TIMES * inner.options.listing_entries_max {
+            inner.counters.listings_refused.increment();
+            return Err(Error::Overloaded);
+        }
+        Ok(Alive::new(&inner.entries_alive, entries))
     }
 
     pub(crate) fn find_listing(&self, key: KeyRef<'_>) -> Option<Rc<CachedListing>> {
@@ -350,6 +366,8 @@ impl Weighter<Key, Rc<CachedListing>> for EntryWeight {
 /// How long an event queue that cannot be read is left alone. Answers live for their time to live meanwhile.
 const NOTIFY_ERROR_PAUSE: Duration = Duration::from_secs(1);
 
+/// Entries in memory, cached or still read by somebody, in terms of those that may be cached.
+const ALIVE_TIMES: usize = 2;
 /// Sizes the table of listings.
 const LISTING_ENTRIES_TYPICAL: usize = 64;
 
