@@ -9,17 +9,20 @@ use crate::context;
 
 /// Owns a descriptor of the current lane. Neither `Send` nor `Sync`.
 #[derive(Debug)]
-pub(crate) struct Descriptor {
+#[must_use = "a descriptor that nobody keeps is closed"]
+pub struct Descriptor {
     fd: Fd,
     stays_on_its_lane: PhantomData<Rc<()>>,
 }
 
 impl Descriptor {
+    /// Takes over what a backend has just given out.
     pub(crate) fn new(fd: Fd) -> Self {
         Self { fd, stays_on_its_lane: PhantomData }
     }
 
-    pub(crate) fn fd(&self) -> Fd {
+    /// Its name.
+    pub fn fd(&self) -> Fd {
         self.fd
     }
 

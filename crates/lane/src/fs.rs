@@ -117,7 +117,7 @@ pub enum WatchEvent {
 impl Dir {
     /// Opens the directory a volume exports. Blocks: for start-up and configuration.
     pub fn open_root(path: &Path) -> io::Result<Self> {
-        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { fd: Descriptor::new(fd) })
+        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { fd })
     }
 
     /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.
@@ -127,10 +127,10 @@ impl Dir {
     /// not followed; `ENOENT`, `EACCES`, `ENAMETOOLONG` as the kernel says.
     pub async fn open(&self, path: &CString, how: OpenHow) -> io::Result<File> {
         if let Some(fd) = context::with(|lane| lane.backend().try_open_at(self.fd(), path, how))? {
-            return Ok(File { fd: Descriptor::new(fd) });
+            return Ok(File { fd });
         }
         match OpFuture::submit(Op::OpenAt { dir: self.fd(), path: path.clone(), how }).await {
-            Outcome::Opened(result) => result.map(|fd| File { fd: Descriptor::new(fd) }),
+            Outcome::Opened(result) => result.map(|fd| File { fd }),
             other => unreachable!("an open ends as an open, not as {other:?}"),
         }
     }

@@ -364,6 +364,98 @@ fn dropped_operations_never_touch_a_reused_descriptor() {
     });
 }
 
+#[test]
+fn an_open_that_was_given_up_leaves_no_descriptor() {
+    // The kernel never answers for these names from its cache, so each open goes through the ring.
+    let dir = std::fs::canonicalize("/proc/self/fdinfo").unwrap();
+    let held = tempfile::tempfile().unwrap();
+    let name = std::os::fd::AsRawFd::as_raw_fd(&held).to_string();
+    let path = dir.join(&name);
+    let open_now = move || {
+        let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        links.filter(|link| std::fs::read_link(link.path()).is_ok_and(|target| target == path)).count()
+    };
+    let after_the_lane = open_now.clone();
+    run(async move {
+        let root = Dir::open_root(&dir).unwrap();
+        let name = CString::new(name).unwrap();
+        let counters = lane::current().counters().clone();
+        let files = counters.files.get();
+        drop(root.open(&name, OpenHow::FOLLOW).await.unwrap());
+        for turns in 0..3 {
+            let submitted = counters.submissions.get();
+            for _ in 0..200 {
+                let mut open = Box::pin(root.open(&name, OpenHow::FOLLOW));
+                std::future::poll_fn(|cx| {
+                    assert!(open.as_mut().poll(cx).is_pending(), "an open through the ring waits");
+                    std::task::Poll::Ready(())
+                })
+                .await;
+                for _ in 0..turns {
+                    lane::yield_now().await;
+                    time::sleep(Duration::from_micros(10)).await;
+                }
+                drop(open);
+            }
+            let began = Instant::now();
+            while open_now() > 0 {
+                assert!(began.elapsed() < Duration::from_secs(5), "{} are open still", open_now());
+                time::sleep(Duration::from_millis(1)).await;
+            }
+            assert!(counters.submissions.get() >= submitted + 200);
+            assert_eq!(counters.files.get(), files);
+        }
+        // Given up with the lane itself.
+        let mut open = Box::pin(root.open(&name, OpenHow::FOLLOW));
+        std::future::poll_fn(|cx| {
+            assert!(open.as_mut().poll(cx).is_pending());
+            std::task::Poll::Ready(())
+        })
+        .await;
+        std::mem::forget(open);
+    });
+    assert_eq!(after_the_lane(), 0);
+}
+
+#[test]
+fn connections_that_nobody_took_are_closed_with_their_listener_and_with_the_lane() {
+    for with_the_lane in [false, true] {
+        let peers = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+        let made = std::sync::Arc::clone(&peers);
+        run(async move {
+            let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
+            let addr = listener.local_addr().unwrap();
+            // Arms the accept, which takes connections ahead of whoever asks.
+            let mut accept = Box::pin(listener.accept());
+            std::future::poll_fn(|cx| {
+                assert!(accept.as_mut().poll(cx).is_pending());
+                std::task::Poll::Ready(())
+            })
+            .await;
+            let accepted = lane::current().counters().accepted.get();
+            for _ in 0..10 {
+                made.lock().unwrap().push(std::net::TcpStream::connect(addr).unwrap());
+            }
+            while lane::current().counters().accepted.get() < accepted + 10 {
+                time::sleep(Duration::from_millis(1)).await;
+            }
+            drop(accept);
+            if with_the_lane {
+                std::mem::forget(listener);
+            }
+        });
+        for mut peer in peers.lock().unwrap().drain(..) {
+            peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let ended = std::io::Read::read(&mut peer, &mut [0]);
+            assert!(
+                matches!(&ended, Ok(0))
+                    || ended.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
+                "{ended:?}"
+            );
+        }
+    }
+}
+
 fn run(main: impl Future<Output = ()> + 'static) {
     run_here(RuntimeOptions::default(), main).unwrap();
 }

@@ -18,13 +18,15 @@ use crate::buffer::{Buf, RecvBuf};
 use crate::fs::{DirEntry, OpenHow, Stat, WatchEvent};
 use crate::socket::ktls::KtlsRefusal;
 
+pub use crate::descriptor::Descriptor;
+
 pub mod sim;
 pub mod uring;
 
 mod receive;
 
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.
-/// It is a plain name; the types in `net` and `fs` own it and close it when dropped.
+/// It is a plain name; a [`Descriptor`] owns what it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fd(pub i32);
 
@@ -44,7 +46,7 @@ pub trait Backend {
     fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>>;
 
     /// Opens from the name cache; `Ok(None)` means "submit it instead".
-    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Fd>>;
+    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Descriptor>>;
 
     /// Attributes of an open file, as the kernel has them in memory.
     fn stat(&self, file: Fd) -> io::Result<Stat>;
@@ -54,7 +56,7 @@ pub trait Backend {
     fn lend_file(&self, file: Fd) -> io::Result<OwnedFd>;
 
     /// Opens the directory a volume exports. Blocks: for start-up and configuration only.
-    fn open_root(&self, path: &std::path::Path) -> io::Result<Fd>;
+    fn open_root(&self, path: &std::path::Path) -> io::Result<Descriptor>;
 
     /// Sends what the socket takes at once; `Ok(None)` when it takes nothing now.
     fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>>;
@@ -68,10 +70,10 @@ pub trait Backend {
     fn try_send_datagrams(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>>;
 
     /// A listening TCP socket.
-    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Fd>;
+    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Descriptor>;
 
     /// Takes over a socket made elsewhere (a listener group, another lane). Simulated backends refuse.
-    fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Fd>;
+    fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Descriptor>;
 
     /// Gives a stream away from which nothing was received or asked for yet, for another lane to adopt.
     ///
@@ -84,10 +86,10 @@ pub trait Backend {
 
     /// A bound UDP socket with receive coalescing (GRO) and local-address reporting on, whose datagrams may be
     /// fragmented.
-    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd>;
+    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Descriptor>;
 
     /// A TCP socket for `Op::Connect` to `peer`.
-    fn tcp_socket(&self, peer: SocketAddr) -> io::Result<Fd>;
+    fn tcp_socket(&self, peer: SocketAddr) -> io::Result<Descriptor>;
 
     /// The socket's own address.
     fn local_addr(&self, socket: Fd) -> io::Result<SocketAddr>;
@@ -114,7 +116,7 @@ pub trait Backend {
     fn close(&self, fd: Fd);
 
     /// The next accepted connection of a listener.
-    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Fd, SocketAddr)>>;
+    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Descriptor, SocketAddr)>>;
 
     /// The next bytes of a stream, in a buffer the backend provided. An empty buffer is the end of the stream.
     fn poll_recv(&self, socket: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>>;
@@ -190,17 +192,30 @@ pub enum Op {
     ReadDir { dir: Fd, max: usize },
 }
 
-/// What became of an [`Op`].
+/// What became of an [`Op`]. Descriptors in it are owned at every stage: whoever drops an outcome that nobody wants
+/// closes what it brought. Backends keep outcomes that nobody took yet with an owner of their own, `D`.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum Outcome<D = Descriptor> {
     /// Bytes moved (0 where none are), and the buffer the operation owned.
     Done(io::Result<usize>, Option<Buf>),
     /// The new descriptor.
-    Opened(io::Result<Fd>),
+    Opened(io::Result<D>),
     /// The attributes.
     Stat(io::Result<Stat>),
     /// The entries, without `.` and `..`, in the file system's order.
     Entries(io::Result<Vec<DirEntry>>),
+}
+
+impl<D> Outcome<D> {
+    /// The same outcome with a descriptor of another owner.
+    pub(crate) fn map_descriptor<E>(self, own: impl FnOnce(D) -> E) -> Outcome<E> {
+        match self {
+            Self::Done(result, buf) => Outcome::Done(result, buf),
+            Self::Opened(result) => Outcome::Opened(result.map(own)),
+            Self::Stat(result) => Outcome::Stat(result),
+            Self::Entries(result) => Outcome::Entries(result),
+        }
+    }
 }
 
 /// Names a watched directory in [`WatchEvent`]s.

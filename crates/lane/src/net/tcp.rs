@@ -39,14 +39,12 @@ pub enum SentFile {
 impl TcpListener {
     /// Listens on `addr`.
     pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
-        context::with(|lane| lane.backend().tcp_listen(addr, options))
-            .map(|fd| Self { fd: Descriptor::new(fd) })
+        context::with(|lane| lane.backend().tcp_listen(addr, options)).map(|fd| Self { fd })
     }
 
     /// Takes over a listening socket made elsewhere.
     pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
-        context::with(|lane| lane.backend().adopt(socket, SocketKind::Listener))
-            .map(|fd| Self { fd: Descriptor::new(fd) })
+        context::with(|lane| lane.backend().adopt(socket, SocketKind::Listener)).map(|fd| Self { fd })
     }
 
     /// The next connection.
@@ -57,7 +55,7 @@ impl TcpListener {
     pub async fn accept(&self) -> io::Result<TcpStream> {
         let (fd, peer) =
             poll_fn(|cx| context::with(|lane| lane.backend().poll_accept(self.fd.fd(), cx))).await?;
-        Ok(TcpStream { fd: Descriptor::new(fd), peer })
+        Ok(TcpStream { fd, peer })
     }
 
     /// Its address.
@@ -69,7 +67,7 @@ impl TcpListener {
 impl TcpStream {
     /// Connects to `peer`.
     pub async fn connect(peer: SocketAddr) -> io::Result<Self> {
-        let socket = Descriptor::new(context::with(|lane| lane.backend().tcp_socket(peer))?);
+        let socket = context::with(|lane| lane.backend().tcp_socket(peer))?;
         match OpFuture::submit(Op::Connect { socket: socket.fd(), addr: peer }).await {
             Outcome::Done(Ok(_), _) => Ok(Self { fd: socket, peer }),
             Outcome::Done(Err(error), _) => Err(error),
@@ -79,8 +77,7 @@ impl TcpStream {
 
     /// Takes over a connection that another lane gave away.
     pub fn adopt(connection: OwnedFd, peer: SocketAddr) -> io::Result<Self> {
-        context::with(|lane| lane.backend().adopt(connection, SocketKind::Stream))
-            .map(|fd| Self { fd: Descriptor::new(fd), peer })
+        context::with(|lane| lane.backend().adopt(connection, SocketKind::Stream)).map(|fd| Self { fd, peer })
     }
 
     /// Gives the connection away, for another lane to adopt.

@@ -19,14 +19,12 @@ pub struct UdpSocket {
 impl UdpSocket {
     /// Binds `addr`.
     pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
-        context::with(|lane| lane.backend().udp_bind(addr, options))
-            .map(|fd| Self { fd: Descriptor::new(fd) })
+        context::with(|lane| lane.backend().udp_bind(addr, options)).map(|fd| Self { fd })
     }
 
     /// Takes over a bound socket made elsewhere.
     pub fn adopt(socket: OwnedFd) -> io::Result<Self> {
-        context::with(|lane| lane.backend().adopt(socket, SocketKind::Udp))
-            .map(|fd| Self { fd: Descriptor::new(fd) })
+        context::with(|lane| lane.backend().adopt(socket, SocketKind::Udp)).map(|fd| Self { fd })
     }
 
     /// Its address.

@@ -2,7 +2,7 @@ use std::ffi::CString;
 use std::path::Path;
 use std::time::Duration;
 
-use lane::backend::sim::{Config, World, seeds};
+use lane::backend::sim::{Config, Remains, World, seeds};
 use lane::buffer::BufClass;
 use lane::fs::{Dir, OpenHow, OpenKind, WatchEvent, watch_events};
 use lane::net::tcp::SentFile;
@@ -234,5 +234,30 @@ fn failing_and_slow_disks_fail_and_are_slow() {
         let before = time::now();
         root.stat_at(&name).await.unwrap();
         assert_eq!(time::now() - before, Duration::from_secs(2));
+    });
+}
+
+#[test]
+fn opens_that_were_given_up_leave_nothing_open_however_late_they_succeed() {
+    seeds(50, |seed| {
+        let mut config = Config::default();
+        config.fs.cold_open = 1.0;
+        config.fs.slow = 0.2;
+        let world = World::new(seed, config);
+        let host = world.host("10.0.0.1");
+        host.fs().write("/srv/file", "content").unwrap();
+        world.block_on(&host, async {
+            let root = Dir::open_root(Path::new("/srv")).unwrap();
+            let name = CString::new("file").unwrap();
+            for wait in 0..100 {
+                let patience = Duration::from_micros(wait * 30);
+                let _ = time::timeout(patience, root.open(&name, OpenHow::FOLLOW)).await;
+            }
+            drop(root);
+            time::sleep(Duration::from_secs(10)).await;
+        });
+        assert_eq!(host.descriptors(), 0);
+        assert_eq!(host.counters(0).files.get(), 0);
+        assert_eq!(world.end(), Remains::default());
     });
 }

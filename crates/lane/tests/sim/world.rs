@@ -160,6 +160,18 @@ fn nothing_is_lent_and_nothing_is_open_once_the_tasks_are_gone() {
 }
 
 #[test]
+fn a_descriptor_that_lost_its_owner_fails_the_test() {
+    let panic = catch_unwind(|| {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async { std::mem::forget(listen(80)) });
+    })
+    .unwrap_err();
+    let message = panic.downcast_ref::<String>().unwrap();
+    assert!(message.starts_with("1 descriptors leaked"), "{message}");
+}
+
+#[test]
 fn dropping_the_world_drops_what_its_tasks_own() {
     let alive = Rc::new(());
     let world = World::new(1, Config::default());

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
-use super::core::{Core, Descriptor, State, wall_clock};
+use super::core::{Closed, Core, State, wall_clock};
 use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::{
-    Backend, Datagram, DatagramBatch, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park, SocketKind,
-    SocketOption, UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park,
+    SocketKind, SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -53,13 +53,13 @@ impl SimBackend {
     }
 
     /// Names a new socket and counts it.
-    fn open_socket(&self, make: impl FnOnce(&mut State) -> io::Result<SocketId>) -> io::Result<Fd> {
+    fn open_socket(&self, make: impl FnOnce(&mut State) -> io::Result<SocketId>) -> io::Result<Descriptor> {
         let fd = self.with(|state| {
             let socket = make(state)?;
             state.name_socket(self.host, socket)
         })?;
         self.counters.sockets.add(1);
-        Ok(fd)
+        Ok(Descriptor::new(fd))
     }
 
     fn count_sent(&self, sent: io::Result<Option<usize>>) -> io::Result<Option<usize>> {
@@ -69,11 +69,12 @@ impl SimBackend {
         sent
     }
 
-    /// Counts what an operation brought.
-    fn count_outcome(&self, outcome: &Outcome) {
-        if let Outcome::Opened(Ok(_)) = outcome {
+    /// Makes what an operation opened somebody's, and counts it.
+    fn own(&self, outcome: Outcome<Fd>) -> Outcome {
+        outcome.map_descriptor(|fd| {
             self.counters.files.add(1);
-        }
+            Descriptor::new(fd)
+        })
     }
 }
 
@@ -97,7 +98,7 @@ impl Backend for SimBackend {
         read
     }
 
-    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Fd>> {
+    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Descriptor>> {
         let opened = self.with(|state| {
             let dir = state.inode(self.host, dir)?;
             let (disk, engine) = (&state.disks[self.host.0], &mut state.engine);
@@ -107,7 +108,7 @@ impl Backend for SimBackend {
             }
         })?;
         self.counters.files.add(u64::from(opened.is_some()));
-        Ok(opened)
+        Ok(opened.map(Descriptor::new))
     }
 
     fn stat(&self, file: Fd) -> io::Result<Stat> {
@@ -118,13 +119,13 @@ impl Backend for SimBackend {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    fn open_root(&self, path: &Path) -> io::Result<Fd> {
+    fn open_root(&self, path: &Path) -> io::Result<Descriptor> {
         let fd = self.with(|state| {
             let inode = state.disks[self.host.0].open_root(path.as_os_str().as_bytes())?;
             state.hosts[self.host.0].add_file(inode)
         })?;
         self.counters.files.add(1);
-        Ok(fd)
+        Ok(Descriptor::new(fd))
     }
 
     fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
@@ -155,11 +156,11 @@ impl Backend for SimBackend {
         self.count_sent(sent)
     }
 
-    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Fd> {
+    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Descriptor> {
         self.open_socket(|state| state.net.listen(self.host, addr, options))
     }
 
-    fn adopt(&self, _socket: OwnedFd, _kind: SocketKind) -> io::Result<Fd> {
+    fn adopt(&self, _socket: OwnedFd, _kind: SocketKind) -> io::Result<Descriptor> {
         Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated lane cannot adopt a real socket"))
     }
 
@@ -171,11 +172,11 @@ impl Backend for SimBackend {
         None
     }
 
-    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd> {
+    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Descriptor> {
         self.open_socket(|state| state.net.udp_bind(self.host, addr, options))
     }
 
-    fn tcp_socket(&self, _peer: SocketAddr) -> io::Result<Fd> {
+    fn tcp_socket(&self, _peer: SocketAddr) -> io::Result<Descriptor> {
         self.open_socket(|state| Ok(state.net.stream_socket(self.host)))
     }
 
@@ -207,24 +208,15 @@ impl Backend for SimBackend {
     }
 
     fn close(&self, fd: Fd) {
-        let closed = self.with(|state| match state.hosts[self.host.0].remove(fd)? {
-            Descriptor::Socket(socket) => {
-                state.net.close(socket, &mut state.engine);
-                Some(&self.counters.sockets)
-            }
-            Descriptor::File(inode) => {
-                drop(inode);
-                state.disks[self.host.0].sweep(&mut state.engine);
-                Some(&self.counters.files)
-            }
-        });
-        // None when the host lost power meanwhile and took all its descriptors along.
-        if let Some(open) = closed {
-            open.sub(1);
+        match self.with(|state| state.close(self.host, fd)) {
+            Some(Closed::Socket) => self.counters.sockets.sub(1),
+            Some(Closed::File) => self.counters.files.sub(1),
+            // The host lost power meanwhile and took all its descriptors along.
+            None => {}
         }
     }
 
-    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Fd, SocketAddr)>> {
+    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Descriptor, SocketAddr)>> {
         let accepted = self.with_socket(listener, |state, listener| {
             if !state.net.has_connection(listener, cx.waker())? {
                 return Ok(None);
@@ -240,7 +232,8 @@ impl Backend for SimBackend {
             Ok(Some(accepted)) => {
                 self.counters.accepted.increment();
                 self.counters.sockets.add(1);
-                Poll::Ready(Ok(accepted))
+                let (fd, peer) = accepted;
+                Poll::Ready(Ok((Descriptor::new(fd), peer)))
             }
             Ok(None) => Poll::Pending,
             Err(error) => {
@@ -291,21 +284,15 @@ impl Backend for SimBackend {
 
     fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
         let polled = self.with(|state| state.ops.poll(id, cx));
-        if let Poll::Ready(outcome) = &polled {
+        polled.map(|outcome| {
             self.counters.completions.increment();
-            self.count_outcome(outcome);
-        }
-        polled
+            self.own(outcome)
+        })
     }
 
     fn forget(&self, id: OpId) {
-        let outcome = self.with(|state| state.forget(id));
-        if let Some(outcome) = outcome {
-            self.count_outcome(&outcome);
-            if let Outcome::Opened(Ok(fd)) = outcome {
-                self.close(fd);
-            }
-        }
+        let finished = self.with(|state| state.forget(id));
+        drop(finished.map(|outcome| self.own(outcome)));
     }
 
     fn watch(&self, dir: Fd) -> io::Result<Watch> {

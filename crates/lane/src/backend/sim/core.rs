@@ -35,6 +35,12 @@ pub(super) struct Process {
     pub(super) descriptors_max: usize,
 }
 
+/// What a descriptor that is closed was.
+pub(super) enum Closed {
+    Socket,
+    File,
+}
+
 /// What a descriptor number names.
 pub(super) enum Descriptor {
     Socket(SocketId),
@@ -121,6 +127,21 @@ impl State {
             Some(Descriptor::File(inode)) => Ok(Rc::clone(inode)),
             Some(Descriptor::Socket(_)) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             None => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        }
+    }
+
+    /// Closes a number; `None` when it names nothing.
+    pub(super) fn close(&mut self, host: HostId, fd: Fd) -> Option<Closed> {
+        match self.hosts[host.0].remove(fd)? {
+            Descriptor::Socket(socket) => {
+                self.net.close(socket, &mut self.engine);
+                Some(Closed::Socket)
+            }
+            Descriptor::File(inode) => {
+                drop(inode);
+                self.disks[host.0].sweep(&mut self.engine);
+                Some(Closed::File)
+            }
         }
     }
 

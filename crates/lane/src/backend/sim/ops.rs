@@ -28,11 +28,13 @@ struct Pending {
     what: &'static str,
     stage: Stage,
     waker: Option<Waker>,
+    /// Nobody wants the outcome: it is dropped when it comes.
+    orphaned: bool,
 }
 
 enum Stage {
     Working(Op, Target),
-    Done(Outcome),
+    Done(Outcome<Fd>),
 }
 
 /// What the operation's descriptor named when it was submitted.
@@ -45,7 +47,7 @@ pub(super) enum Target {
 }
 
 impl Ops {
-    pub(super) fn poll(&mut self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
+    pub(super) fn poll(&mut self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome<Fd>> {
         let key = OpKey(id.0);
         let pending = self.pending.get_mut(&key).expect("an operation is polled until it is ready");
         if let Stage::Working(..) = pending.stage {
@@ -59,7 +61,7 @@ impl Ops {
     }
 
     /// Drops the operations of a host that lost power.
-    pub(super) fn lose_power(&mut self, host: HostId) -> Vec<Outcome> {
+    pub(super) fn lose_power(&mut self, host: HostId) -> Vec<Outcome<Fd>> {
         let lost: Vec<_> = self.pending.iter().filter(|(_, p)| p.host == host).map(|(&key, _)| key).collect();
         let stages = lost.into_iter().filter_map(|key| self.pending.remove(&key)).map(|p| p.stage);
         stages
@@ -70,8 +72,9 @@ impl Ops {
             .collect()
     }
 
+    /// Operations that somebody has to take or give up.
     pub(super) fn len(&self) -> usize {
-        self.pending.len()
+        self.pending.values().filter(|pending| !pending.orphaned).count()
     }
 
     /// What a host waits for, for reports.
@@ -83,15 +86,22 @@ impl Ops {
         self.next += 1;
         let key = OpKey(self.next);
         let what = name(&op);
-        self.pending.insert(key, Pending { host, what, stage: Stage::Working(op, target), waker: None });
+        self.pending.insert(
+            key,
+            Pending { host, what, stage: Stage::Working(op, target), waker: None, orphaned: false },
+        );
         key
     }
 
-    fn finish(&mut self, key: OpKey, outcome: Outcome, engine: &mut Engine) {
-        if let Some(pending) = self.pending.get_mut(&key) {
-            pending.stage = Stage::Done(outcome);
-            engine.wake(pending.waker.take());
-        }
+    /// Hands the outcome to who waits for it; gives it back when nobody does.
+    fn finish(&mut self, key: OpKey, outcome: Outcome<Fd>, engine: &mut Engine) -> Option<Outcome<Fd>> {
+        let Some(pending) = self.pending.get_mut(&key).filter(|pending| !pending.orphaned) else {
+            self.pending.remove(&key);
+            return Some(outcome);
+        };
+        pending.stage = Stage::Done(outcome);
+        engine.wake(pending.waker.take());
+        None
     }
 }
 
@@ -109,11 +119,19 @@ impl State {
         OpId(key.0)
     }
 
-    /// Gives an operation up. A send may have gone out all the same.
-    pub(super) fn forget(&mut self, id: OpId) -> Option<Outcome> {
+    /// Gives an operation up. Its cancellation may come too late: a send may have gone out all the same, and a name
+    /// be opened after nobody wants it any more.
+    pub(super) fn forget(&mut self, id: OpId) -> Option<Outcome<Fd>> {
         let key = OpKey(id.0);
         if self.engine.chance(0.5) {
             self.step(key);
+        }
+        let pending = self.ops.pending.get_mut(&key)?;
+        if let Stage::Working(Op::OpenAt { .. }, _) = pending.stage
+            && self.engine.chance(0.5)
+        {
+            (pending.orphaned, pending.waker) = (true, None);
+            return None;
         }
         match self.ops.pending.remove(&key)?.stage {
             Stage::Done(outcome) => Some(outcome),
@@ -128,7 +146,13 @@ impl State {
         let aborted = Stage::Done(Outcome::Done(Err(io::Error::from_raw_os_error(libc::EINTR)), None));
         match std::mem::replace(&mut pending.stage, aborted) {
             Stage::Working(op, target) => match self.work(host, key, op, target) {
-                Ok(outcome) => self.ops.finish(key, outcome, &mut self.engine),
+                Ok(outcome) => {
+                    let unwanted = self.ops.finish(key, outcome, &mut self.engine);
+                    if let Some(Outcome::Opened(Ok(fd))) = unwanted {
+                        // Its number is taken in any case; the lane that gave it up gives it back.
+                        self.close(host, fd);
+                    }
+                }
                 Err(working) => {
                     let pending = self.ops.pending.get_mut(&key).expect("nothing took it meanwhile");
                     pending.stage = working;
@@ -139,7 +163,7 @@ impl State {
     }
 
     /// The outcome, or the stage to go on from when there is none yet.
-    fn work(&mut self, host: HostId, key: OpKey, op: Op, target: Target) -> Result<Outcome, Stage> {
+    fn work(&mut self, host: HostId, key: OpKey, op: Op, target: Target) -> Result<Outcome<Fd>, Stage> {
         match target {
             Target::Invalid(errno) => Ok(failed(op, io::Error::from_raw_os_error(errno))),
             Target::Inode(inode) => {
@@ -153,7 +177,7 @@ impl State {
         }
     }
 
-    fn work_on_socket(&mut self, key: OpKey, op: Op, socket: SocketId) -> Result<Outcome, Stage> {
+    fn work_on_socket(&mut self, key: OpKey, op: Op, socket: SocketId) -> Result<Outcome<Fd>, Stage> {
         let (net, engine) = (&mut self.net, &mut self.engine);
         match op {
             Op::Connect { addr, .. } => match net.connect(socket, addr, key, engine) {
@@ -184,7 +208,7 @@ impl State {
         }
     }
 
-    fn work_on_file(&mut self, host: HostId, op: Op, inode: &Rc<Inode>) -> Outcome {
+    fn work_on_file(&mut self, host: HostId, op: Op, inode: &Rc<Inode>) -> Outcome<Fd> {
         let (disk, engine) = (&mut self.disks[host.0], &mut self.engine);
         engine.note("file operation", &[host.0 as u64, inode.ino()]);
         match op {
@@ -218,7 +242,7 @@ impl State {
 }
 
 /// The outcome of the kind `op` has, with its buffer if it has one.
-fn failed(op: Op, error: io::Error) -> Outcome {
+fn failed(op: Op, error: io::Error) -> Outcome<Fd> {
     match op {
         Op::Send { buf, .. } | Op::ReadAt { buf, .. } => Outcome::Done(Err(error), Some(buf)),
         Op::Connect { .. } | Op::Ready { .. } | Op::Warm { .. } => Outcome::Done(Err(error), None),

@@ -21,7 +21,7 @@ use crate::context::{self, Lane, LaneId, SiloId};
 use crate::counters::LaneCounters;
 
 /// Hosts, a network between them, and a clock. All that happens follows from the seed and from what the test
-/// does. Dropping the world ends all its tasks.
+/// does. Dropping the world ends all its tasks, and fails the test if one of them left a descriptor open.
 pub struct World {
     inner: Rc<Inner>,
 }
@@ -146,6 +146,13 @@ impl Drop for World {
             eprintln!("simulated world failed {now:?} after it began; {}", seeds::repro(self.inner.seed));
         }
         self.inner.cancel_all();
+        let leaked = self.inner.remains().descriptors;
+        // Nothing closes a descriptor in a world but its owner.
+        assert!(
+            leaked == 0 || std::thread::panicking(),
+            "{leaked} descriptors leaked: their owners are gone, or left the world\n{}",
+            self.inner.report()
+        );
         // Hosts' handles may be held by what tasks left behind; lanes must not be.
         self.inner.hosts.borrow_mut().clear();
     }

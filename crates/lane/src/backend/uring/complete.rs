@@ -148,7 +148,8 @@ impl Uring {
         match &mut socket.arrived {
             Arrived::Connections(queue) => {
                 self.counters.accepted.increment();
-                queue.push_back(n.cast_signed());
+                // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+                queue.push_back(unsafe { OwnedFd::from_raw_fd(n.cast_signed()) });
             }
             Arrived::Bytes(untaken) => match cqueue::buffer_select(entry.flags()) {
                 Some(id) => {

@@ -24,8 +24,8 @@ use self::starved::Starved;
 use self::watch::Watcher;
 use super::receive::ReceiveShares;
 use super::{
-    Backend, Datagram, DatagramBatch, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park, SocketKind,
-    SocketOption, UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park,
+    SocketKind, SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -78,7 +78,7 @@ pub(crate) struct Uring {
 }
 
 /// What a helper thread made of an operation.
-type HelperResult = Box<dyn FnOnce(Owned) -> Outcome + Send>;
+type HelperResult = Box<dyn FnOnce(Owned) -> Outcome<OwnedFd> + Send>;
 
 struct Watching {
     watcher: Watcher,
@@ -136,19 +136,19 @@ impl Uring {
         unsafe { BorrowedFd::borrow_raw(fd.0) }
     }
 
-    fn register_socket(&self, fd: OwnedFd, arrived: Arrived) -> Fd {
+    fn register_socket(&self, fd: OwnedFd, arrived: Arrived) -> Descriptor {
         let raw = fd.into_raw_fd();
         let mut sockets = self.sockets.borrow_mut();
         sockets.insert(raw, arrived);
         self.counters.sockets.set(sockets.len() as u64);
-        Fd(raw)
+        Descriptor::new(Fd(raw))
     }
 
-    fn register_file(&self, fd: OwnedFd) -> Fd {
+    fn register_file(&self, fd: OwnedFd) -> Descriptor {
         self.counters.files.add(1);
         self.count_syscall();
         self.in_memory.borrow_mut().set(fd.as_raw_fd(), files::is_in_memory(&fd));
-        Fd(fd.into_raw_fd())
+        Descriptor::new(Fd(fd.into_raw_fd()))
     }
 }
 
@@ -179,7 +179,7 @@ impl Backend for Uring {
         }
     }
 
-    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Fd>> {
+    fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Descriptor>> {
         self.count_syscall();
         Ok(files::try_open(self.borrow_fd(dir), path, how)?.map(|fd| self.register_file(fd)))
     }
@@ -197,7 +197,7 @@ impl Backend for Uring {
         self.borrow_fd(file).try_clone_to_owned()
     }
 
-    fn open_root(&self, path: &Path) -> io::Result<Fd> {
+    fn open_root(&self, path: &Path) -> io::Result<Descriptor> {
         Ok(self.register_file(files::open_root(path)?))
     }
 
@@ -233,12 +233,12 @@ impl Backend for Uring {
         self.send_datagrams(socket, batch)
     }
 
-    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Fd> {
+    fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Descriptor> {
         let socket = setup::listen(addr, options)?;
         Ok(self.register_socket(socket, Arrived::from(SocketKind::Listener)))
     }
 
-    fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Fd> {
+    fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Descriptor> {
         Ok(self.register_socket(socket, Arrived::from(kind)))
     }
 
@@ -263,12 +263,12 @@ impl Backend for Uring {
         }
     }
 
-    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Fd> {
+    fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Descriptor> {
         let socket = udp::bind(addr, options)?;
         Ok(self.register_socket(socket, Arrived::from(SocketKind::Udp)))
     }
 
-    fn tcp_socket(&self, peer: SocketAddr) -> io::Result<Fd> {
+    fn tcp_socket(&self, peer: SocketAddr) -> io::Result<Descriptor> {
         let socket = setup::stream_socket(peer)?;
         Ok(self.register_socket(socket, Arrived::from(SocketKind::Stream)))
     }
@@ -324,14 +324,8 @@ impl Backend for Uring {
                     let builder = opcode::AsyncCancel2::new(CancelBuilder::fd(RingFd(fd.0)).all());
                     self.push(&builder.build(), Key::IGNORED);
                 }
-                match &mut socket.arrived {
-                    Arrived::Connections(queue) => {
-                        for &connection in &*queue {
-                            self.push(&opcode::Close::new(RingFd(connection)).build(), Key::IGNORED);
-                        }
-                    }
-                    Arrived::Bytes(untaken) => self.shares.drop_all(untaken),
-                    Arrived::Datagrams(_) => {}
+                if let Arrived::Bytes(untaken) = &mut socket.arrived {
+                    self.shares.drop_all(untaken);
                 }
             }
             None => self.counters.files.sub(1),
@@ -341,7 +335,7 @@ impl Backend for Uring {
         self.push(&opcode::Close::new(RingFd(fd.0)).build(), Key::IGNORED);
     }
 
-    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Fd, SocketAddr)>> {
+    fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Descriptor, SocketAddr)>> {
         let mut sockets = self.sockets.borrow_mut();
         let socket = sockets.get_mut(listener.0).expect("the listener is open");
         let Arrived::Connections(queue) = &mut socket.arrived else {
@@ -356,8 +350,6 @@ impl Backend for Uring {
             return Poll::Pending;
         };
         drop(sockets);
-        // SAFETY: the kernel made this descriptor for us and nobody else has taken it from the queue.
-        let accepted = unsafe { OwnedFd::from_raw_fd(accepted) };
         self.count_syscall();
         let peer = socket2::SockRef::from(&accepted).peer_addr()?;
         let peer = peer.as_socket().ok_or_else(|| io::Error::other("not an IP socket"))?;
@@ -414,7 +406,8 @@ impl Backend for Uring {
     }
 
     fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
-        self.ops.borrow_mut().poll(id, cx)
+        let polled = self.ops.borrow_mut().poll(id, cx);
+        polled.map(|outcome| outcome.map_descriptor(|fd| self.register_file(fd)))
     }
 
     fn forget(&self, id: OpId) {

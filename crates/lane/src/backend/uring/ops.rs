@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
@@ -25,7 +26,8 @@ struct Slot {
 
 enum State {
     Waiting(Option<Waker>),
-    Finished(Outcome),
+    /// What was opened is closed if nobody takes it.
+    Finished(Outcome<OwnedFd>),
     /// Nobody wants the outcome; the slot stays until the kernel is done with what it owns.
     Orphaned,
 }
@@ -57,7 +59,7 @@ impl Ops {
         &mut self.slots[key.index as usize].owned
     }
 
-    pub(super) fn poll(&mut self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
+    pub(super) fn poll(&mut self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome<OwnedFd>> {
         let key = Key::unpack(id.0);
         let slot = &mut self.slots[key.index as usize];
         assert_eq!(slot.generation, key.generation, "an operation's outcome is taken once");
@@ -75,7 +77,11 @@ impl Ops {
     }
 
     /// Ends an operation with what `outcome` makes of the memory it owned. Returns whom to wake.
-    pub(super) fn finish(&mut self, key: Key, outcome: impl FnOnce(Owned) -> Outcome) -> Option<Waker> {
+    pub(super) fn finish(
+        &mut self,
+        key: Key,
+        outcome: impl FnOnce(Owned) -> Outcome<OwnedFd>,
+    ) -> Option<Waker> {
         let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
         let owned = std::mem::replace(&mut slot.owned, Owned::Nothing);
         let outcome = outcome(owned);
@@ -101,7 +107,7 @@ impl Ops {
             slot.state = State::Orphaned;
             return Some(key);
         }
-        drop_outcome(self.slots.remove(key.index as usize).state);
+        self.slots.remove(key.index as usize);
         None
     }
 
@@ -114,12 +120,5 @@ impl Ops {
 impl Owned {
     pub(super) fn address(addr: SocketAddr) -> Self {
         Self::Address(Box::new(addr.into()))
-    }
-}
-
-/// An unwanted open file must not stay open.
-fn drop_outcome(state: State) {
-    if let State::Finished(Outcome::Opened(Ok(fd))) = state {
-        crate::context::close(fd);
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::task::Waker;
 
 use super::key::GENERATION_MASK;
@@ -36,7 +37,7 @@ pub(super) struct Socket {
 
 /// What the kernel has handed over and nobody has taken.
 pub(super) enum Arrived {
-    Connections(VecDeque<i32>),
+    Connections(VecDeque<OwnedFd>),
     Bytes(Untaken),
     Datagrams(VecDeque<Datagram>),
 }

@@ -67,12 +67,12 @@ pub(super) fn submit(uring: &Uring, op: Op) -> OpId {
 }
 
 /// What a finished ring operation means.
-pub(super) fn outcome(uring: &Uring, owned: Owned, result: io::Result<u32>) -> Outcome {
+pub(super) fn outcome(uring: &Uring, owned: Owned, result: io::Result<u32>) -> Outcome<OwnedFd> {
     match owned {
         Owned::Open(_) => Outcome::Opened(result.and_then(|fd| {
             // SAFETY: the kernel made this descriptor for us and nobody else knows it.
             let fd = unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) };
-            files::settle(fd).map(|fd| uring.register_file(fd))
+            files::settle(fd)
         })),
         Owned::Sent(buf) => {
             uring.counters.bytes_out.add(result.as_ref().map_or(0, |n| u64::from(*n)));
