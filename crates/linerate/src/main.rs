@@ -64,7 +64,8 @@ fn main() -> ExitCode {
         // Somebody closed the pipe: `linerate stat | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("linerate: {}", told(&error));
+            // Whoever started a server may not read what it says: that must not keep it from ending.
+            server::logs::complain(&format!("linerate: {}\n", told(&error)));
             ExitCode::FAILURE
         }
     }

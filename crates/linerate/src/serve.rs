@@ -1,12 +1,13 @@
 //! `linerate serve`: from the command line to a running server.
 
-use std::io::IsTerminal;
+use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use server::config::{Config, LogFormat};
+use server::logs::{self, Diagnostics};
 use server::{Addresses, Server};
 
 use crate::output::say;
@@ -50,7 +51,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    start_diagnostics();
+    let filter = std::env::var("LINERATE_LOG").ok();
+    let _diagnostics = Diagnostics::start(filter.as_deref()).context("LINERATE_LOG")?;
     let source = args.clone_source();
     let load = move || source.load();
     let config = load()?;
@@ -60,7 +62,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let server = Server::start(config.clone())?;
-    greet(&config, server.addresses());
+    logs::announce(&greeting(&config, server.addresses()));
     for warning in server.warnings() {
         tracing::warn!("{warning}");
     }
@@ -171,30 +173,36 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Tells a person where to look; scripts read the log or the admin address.
-fn greet(config: &Config, addresses: &Addresses) {
-    say!("Linerate {} serves, read-only:", env!("CARGO_PKG_VERSION"));
+fn greeting(config: &Config, addresses: &Addresses) -> String {
+    let mut text = String::new();
+    put_greeting(config, addresses, &mut text).expect("a string takes every text");
+    text
+}
+
+fn put_greeting(config: &Config, addresses: &Addresses, out: &mut String) -> std::fmt::Result {
+    writeln!(out, "Linerate {} serves, read-only:", env!("CARGO_PKG_VERSION"))?;
     for volume in &config.volumes {
-        say!("  {} at {}", volume.path.display(), volume.mount);
+        writeln!(out, "  {} at {}", volume.path.display(), volume.mount)?;
     }
     for addr in &addresses.http {
-        say!("  http://{}/", reachable(*addr));
+        writeln!(out, "  http://{}/", reachable(*addr))?;
     }
     for addr in &addresses.https {
-        say!("  https://{}/", reachable(*addr));
+        writeln!(out, "  https://{}/", reachable(*addr))?;
     }
-    say!("\nTry:");
+    writeln!(out, "\nTry:")?;
     if let Some(addr) = addresses.http.first() {
-        say!("  curl http://{}/", reachable(*addr));
+        writeln!(out, "  curl http://{}/", reachable(*addr))?;
     }
     if let Some(addr) = addresses.https.first() {
         let insecure = if config.https.certificates.is_empty() { "--insecure " } else { "" };
-        say!("  curl {insecure}https://{}/", reachable(*addr));
+        writeln!(out, "  curl {insecure}https://{}/", reachable(*addr))?;
     }
     if let Some(addr) = addresses.admin {
-        say!("  linerate stat {addr}");
-        say!("  curl http://{addr}/metrics");
+        writeln!(out, "  linerate stat {addr}")?;
+        writeln!(out, "  curl http://{addr}/metrics")?;
     }
-    say!("\nCtrl-C ends it after transfers in progress; a second Ctrl-C at once.");
+    writeln!(out, "\nCtrl-C ends it after transfers in progress; a second Ctrl-C at once.")
 }
 
 /// An address a browser on this machine can use.
@@ -207,17 +215,6 @@ fn reachable(addr: SocketAddr) -> SocketAddr {
         return SocketAddr::new(loopback, addr.port());
     }
     addr
-}
-
-fn start_diagnostics() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("LINERATE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false)
-        .init();
 }
 
 #[cfg(test)]

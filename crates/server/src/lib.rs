@@ -2,11 +2,11 @@
 //! everything they count is told at the admin address. Nothing here is on a data path.
 
 pub mod config;
+pub mod logs;
 pub mod metrics;
 pub mod process;
 pub mod stats;
 
-mod access_log;
 mod admin;
 mod egress;
 mod lane_main;

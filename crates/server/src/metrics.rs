@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use lane::counters::{CounterBlock, CounterKind, Reading};
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -25,8 +25,7 @@ pub struct Blocks {
 #[derive(Clone)]
 struct Block {
     area: &'static str,
-    lane: u16,
-    silo: u16,
+    lane: Option<LaneLabels>,
     counters: Arc<dyn CounterBlock>,
 }
 
@@ -35,26 +34,38 @@ struct Block {
 pub struct Sample {
     /// What counts: `lane`, `http`, `vfs`.
     pub area: &'static str,
+    /// Which lane; none for what the process has once, such as a log.
+    pub lane: Option<LaneLabels>,
+    /// The counter.
+    pub reading: Reading,
+}
+
+/// A lane and its silo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneLabels {
     /// Which lane.
     pub lane: u16,
     /// Its silo.
     pub silo: u16,
-    /// The counter.
-    pub reading: Reading,
 }
 
 impl Blocks {
     /// Hands in a block of `area`, such as `http`.
     pub fn add(&self, area: &'static str, lane: u16, silo: u16, counters: Arc<dyn CounterBlock>) {
-        self.lock().push(Block { area, lane, silo, counters });
+        self.lock().push(Block { area, lane: Some(LaneLabels { lane, silo }), counters });
+    }
+
+    /// Hands in a block of `area` that belongs to no lane.
+    pub fn add_of_process(&self, area: &'static str, counters: Arc<dyn CounterBlock>) {
+        self.lock().push(Block { area, lane: None, counters });
     }
 
     /// Every counter of every block, now.
     pub fn samples(&self) -> Vec<Sample> {
         let blocks = self.lock().clone();
         let mut samples = Vec::new();
-        for Block { area, lane, silo, counters } in blocks {
-            counters.visit(&mut |reading| samples.push(Sample { area, lane, silo, reading }));
+        for Block { area, lane, counters } in blocks {
+            counters.visit(&mut |reading| samples.push(Sample { area, lane, reading }));
         }
         samples
     }
@@ -103,18 +114,27 @@ fn encode_family(encoder: &mut DescriptorEncoder<'_>, name: &str, samples: &[Sam
     };
     let help = first.help.trim_end_matches('.');
     let mut family = encoder.encode_descriptor(name, help, None, kind)?;
-    for Sample { lane, silo, reading, .. } in samples {
-        let (lane, silo) = (lane.to_string(), silo.to_string());
-        let mut labels = vec![("lane", lane.as_str()), ("silo", silo.as_str())];
-        labels.extend(reading.label);
-        let encoder = family.encode_family(&labels)?;
-        match reading.kind {
-            CounterKind::Count => ConstCounter::new(reading.value).encode(encoder)?,
-            // Gauges are levels of things that fit in memory.
-            CounterKind::Gauge => ConstGauge::new(reading.value.cast_signed()).encode(encoder)?,
+    for Sample { lane, reading, .. } in samples {
+        let lane = lane.map(|LaneLabels { lane, silo }| (lane.to_string(), silo.to_string()));
+        let mut labels = Vec::new();
+        if let Some((lane, silo)) = &lane {
+            labels.extend([("lane", lane.as_str()), ("silo", silo.as_str())]);
         }
+        labels.extend(reading.label);
+        if labels.is_empty() {
+            return encode_value(family, reading);
+        }
+        encode_value(family.encode_family(&labels)?, reading)?;
     }
     Ok(())
+}
+
+fn encode_value(encoder: MetricEncoder<'_>, reading: &Reading) -> fmt::Result {
+    match reading.kind {
+        CounterKind::Count => ConstCounter::new(reading.value).encode(encoder),
+        // Gauges are levels of things that fit in memory.
+        CounterKind::Gauge => ConstGauge::new(reading.value.cast_signed()).encode(encoder),
+    }
 }
 
 fn encode_process(encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -157,6 +177,10 @@ mod tests {
             counters.open.set(5);
             blocks.add("test", lane, 0, counters);
         }
+        let of_process = Arc::new(TestCounters::default());
+        of_process.requests.add(7);
+        of_process.refused_a.add(2);
+        blocks.add_of_process("once", of_process);
         let text = blocks.prometheus().unwrap();
         for line in [
             r#"linerate_test_requests_total{lane="0",silo="0"} 10"#,
@@ -164,6 +188,8 @@ mod tests {
             r#"linerate_test_refused_total{lane="1",silo="0",reason="b"} 3"#,
             r#"linerate_test_open{lane="0",silo="0"} 5"#,
             "# TYPE linerate_test_open gauge",
+            "linerate_once_requests_total 7",
+            r#"linerate_once_refused_total{reason="a"} 2"#,
         ] {
             assert!(text.lines().any(|l| l == line), "no line {line} in\n{text}");
         }

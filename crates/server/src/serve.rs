@@ -1,6 +1,7 @@
 //! A running server: started as a whole or not at all, reloaded on SIGHUP, drained on SIGTERM and SIGINT.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -14,12 +15,12 @@ use lane::topology::{CpuSet, Topology, TopologyError};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
-use crate::access_log::AccessLog;
 use crate::admin::{self, Subject};
 use crate::config::{Config, ConfigError};
 use crate::egress::{self, Egress, EgressError};
 use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
+use crate::logs::{self, AccessLog};
 use crate::metrics::Blocks;
 use crate::pacing::Pacing;
 use crate::process;
@@ -123,6 +124,9 @@ pub fn check(config: &Config) -> Result<(), ServerError> {
     config.check()?;
     SiteSpec::new(config, &new_tickets()?)?;
     Taking::new(&layout(config, &Topology::of_this_machine()?)?, &config.server.drained_nodes)?;
+    if let Some(path) = config.log.access.as_deref().filter(|path| *path != Path::new("-")) {
+        logs::check(path).map_err(io("the access log"))?;
+    }
     Ok(egress::check(&config.server.egress_marks)?)
 }
 
@@ -181,11 +185,12 @@ impl Serving {
         let egress = Egress::new(&config.server.egress_marks, &layout);
         let mut listeners = Listeners::none();
         let change = listeners.change(&config, &layout, &taking)?;
-        let log = AccessLog::start(&config.log).map_err(io("the access log"))?;
+        let blocks = Blocks::default();
+        logs::add_to(&blocks);
+        let log = AccessLog::start(&config.log, &blocks).map_err(io("the access log"))?;
         let admin = config.admin.listen.map(admin::bind).transpose();
         let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
 
-        let blocks = Blocks::default();
         let (tell, mut news) = unbounded_channel();
         let (mut controls, mut boots) = (Vec::new(), Vec::new());
         let shares = (0..layout.lane_count()).map(|_| Arc::<RateShare>::default()).collect();
@@ -269,6 +274,7 @@ impl Serving {
             tokio::select! {
                 said = signals.next() => match said {
                     Said::Reload => self.reload(&load),
+                    Said::ReopenLogs => self.reopen_logs(),
                     Said::Stop => return self.drain(signals).await,
                 },
                 () = self.pacing.tick() => {}
@@ -280,11 +286,16 @@ impl Serving {
         }
     }
 
-    /// Takes over a new configuration, or goes on with the old one and says why.
-    fn reload(&mut self, load: impl Fn() -> Result<Config, String>) {
+    /// Opens log files anew, after a rotation moved them.
+    fn reopen_logs(&self) {
         if let Some(log) = &self.log {
             log.reopen();
         }
+    }
+
+    /// Takes over a new configuration, or goes on with the old one and says why.
+    fn reload(&mut self, load: impl Fn() -> Result<Config, String>) {
+        self.reopen_logs();
         let reloaded = load().and_then(|config| self.take_over(config).map_err(|error| error.to_string()));
         match reloaded {
             Ok(()) => tracing::info!("reloaded"),
@@ -345,11 +356,12 @@ impl Serving {
                 },
                 said = signals.next() => match said {
                     Said::Reload => {}
-                    Said::Stop => std::process::exit(EXIT_AT_ONCE),
+                    Said::ReopenLogs => self.reopen_logs(),
+                    Said::Stop => exit_at_once(),
                 },
                 () = tokio::time::sleep_until(deadline) => {
                     tracing::error!("a lane does not end; stopping without it");
-                    std::process::exit(EXIT_AT_ONCE);
+                    exit_at_once();
                 }
             }
         }
@@ -361,6 +373,12 @@ impl Serving {
         }
         Ok(())
     }
+}
+
+/// Ends the process without its lanes, once the last messages are out.
+fn exit_at_once() -> ! {
+    logs::finish();
+    std::process::exit(EXIT_AT_ONCE)
 }
 
 fn wait_until_serving(news: &mut UnboundedReceiver<News>, lanes: usize) -> Result<(), ServerError> {

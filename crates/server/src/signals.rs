@@ -1,4 +1,4 @@
-//! The signals that reload and stop a server. They are caught from before the first listener opens: one that
+//! The signals that reload and stop a server and open its logs anew. They are caught from before the first listener opens: one that
 //! comes while the lanes start waits its turn instead of ending the process by default.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -6,6 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 /// What the administrator may say to the process.
 pub(crate) struct Signals {
     hangup: Signal,
+    user1: Signal,
     terminate: Signal,
     interrupt: Signal,
 }
@@ -15,6 +16,8 @@ pub(crate) struct Signals {
 pub(crate) enum Said {
     /// SIGHUP: read the configuration again.
     Reload,
+    /// SIGUSR1: open the log files again, and nothing else.
+    ReopenLogs,
     /// SIGTERM or SIGINT: stop, gracefully the first time.
     Stop,
 }
@@ -27,6 +30,7 @@ impl Signals {
     pub(crate) fn catch() -> std::io::Result<Self> {
         Ok(Self {
             hangup: signal(SignalKind::hangup())?,
+            user1: signal(SignalKind::user_defined1())?,
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
         })
@@ -36,6 +40,7 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> Said {
         tokio::select! {
             _ = self.hangup.recv() => Said::Reload,
+            _ = self.user1.recv() => Said::ReopenLogs,
             _ = self.terminate.recv() => Said::Stop,
             _ = self.interrupt.recv() => Said::Stop,
         }

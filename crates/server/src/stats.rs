@@ -58,7 +58,9 @@ impl Snapshot {
             lanes: lanes.iter().map(LaneSnapshot::without_counters).collect(),
         };
         for sample in blocks.samples() {
-            let Some(lane) = snapshot.lanes.iter_mut().find(|lane| lane.id == sample.lane) else { continue };
+            let of_sample =
+                |lane: &&mut LaneSnapshot| sample.lane.is_some_and(|labels| labels.lane == lane.id);
+            let Some(lane) = snapshot.lanes.iter_mut().find(of_sample) else { continue };
             let reading = sample.reading;
             let name = match reading.label {
                 Some((label, value)) => format!("{}{{{label}={value}}}", reading.name),

@@ -8,5 +8,5 @@ mod queue;
 mod record;
 
 pub use line::{Format, put_line};
-pub use queue::{LaneLog, LogReader, channel};
+pub use queue::{BATCH_BYTES, LaneLog, LogReader, channel};
 pub use record::{Protocol, Record};

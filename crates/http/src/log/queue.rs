@@ -123,8 +123,8 @@ struct Batch {
     records: u64,
 }
 
-/// A few hundred ordinary records.
-const BATCH_BYTES: usize = 32 * 1024;
+/// Bytes of a batch: a few hundred ordinary records.
+pub const BATCH_BYTES: usize = 32 * 1024;
 
 #[cfg(test)]
 mod tests {

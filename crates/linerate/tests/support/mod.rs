@@ -8,7 +8,8 @@
 
 use std::ffi::OsStr;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+pub(crate) mod http2;
 pub(crate) mod metrics;
 pub(crate) mod raw;
 pub(crate) mod site;
@@ -36,6 +38,9 @@ pub(crate) struct Launch {
     args: Vec<String>,
     state: Option<PathBuf>,
     open_files: Option<u64>,
+    environment: Vec<(String, String)>,
+    stdout: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
 }
 
 impl Launch {
@@ -68,6 +73,34 @@ impl Launch {
         self
     }
 
+    pub(crate) fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Gives it this for standard output, in place of a file.
+    pub(crate) fn stdout(mut self, to: OwnedFd) -> Self {
+        self.stdout = Some(to);
+        self
+    }
+
+    /// Gives it this for standard error, in place of a file.
+    pub(crate) fn stderr(mut self, to: OwnedFd) -> Self {
+        self.stderr = Some(to);
+        self
+    }
+
+    /// Starts one whose output may go nowhere, and waits until it listens where its configuration says.
+    pub(crate) fn start_unheard(self, http: SocketAddr, admin: SocketAddr) -> Server {
+        let scratch = tempfile::tempdir().expect("a temporary directory");
+        let mut child = self.spawn(&scratch);
+        wait_for("the server to listen", || {
+            assert!(child.try_wait().unwrap().is_none(), "the server has ended:\n{}", said(scratch.path()));
+            TcpStream::connect(http).and(TcpStream::connect(admin)).ok()
+        });
+        Server { child, http: vec![http], https: Vec::new(), admin, scratch }
+    }
+
     /// Starts it and waits until it has said where it listens.
     pub(crate) fn start(self) -> Server {
         let scratch = tempfile::tempdir().expect("a temporary directory");
@@ -94,11 +127,15 @@ impl Launch {
         let scratch = tempfile::tempdir().expect("a temporary directory");
         let mut child = self.spawn(&scratch);
         let status = wait_for("the server to give up", || child.try_wait().unwrap());
-        (status, std::fs::read_to_string(scratch.path().join("stderr")).unwrap())
+        // There is none where it was given another.
+        (status, std::fs::read_to_string(scratch.path().join("stderr")).unwrap_or_default())
     }
 
     fn spawn(&self, scratch: &TempDir) -> Child {
-        let file = |name: &str| std::fs::File::create(scratch.path().join(name)).unwrap();
+        let output = |given: &Option<OwnedFd>, name: &str| match given {
+            Some(given) => Stdio::from(given.try_clone().unwrap()),
+            None => Stdio::from(std::fs::File::create(scratch.path().join(name)).unwrap()),
+        };
         let program = assert_cmd::cargo::cargo_bin!("linerate");
         let mut command = match self.open_files {
             Some(max) => {
@@ -112,9 +149,10 @@ impl Launch {
             .arg("serve")
             .args(&self.args)
             .env("XDG_STATE_HOME", self.state.as_deref().unwrap_or(scratch.path()))
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
-            .stdout(file("stdout"))
-            .stderr(file("stderr"))
+            .stdout(output(&self.stdout, "stdout"))
+            .stderr(output(&self.stderr, "stderr"))
             .spawn()
             .expect("the server can be started")
     }

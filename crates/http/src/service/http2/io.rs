@@ -21,6 +21,8 @@ pub(super) struct Io {
     ticket: Ticket,
     tls: Option<Box<TlsSession>>,
     inbox: Inbox,
+    /// Arrivals taken since this last gave way to others.
+    arrivals: u32,
     ended: bool,
     /// Bytes on their way out, from `sent` on.
     outgoing: Vec<u8>,
@@ -48,6 +50,7 @@ impl Io {
             ticket,
             tls,
             inbox,
+            arrivals: 0,
             ended: false,
             outgoing: Vec::new(),
             sent: 0,
@@ -167,7 +170,17 @@ impl AsyncRead for Io {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.inbox.unread().is_empty() && !self.ended {
-            ready!(self.poll_fill(cx))?;
+            // Frames that ask for nothing, such as PING without end, must not keep the lane to their connection.
+            if self.arrivals == ARRIVALS_PER_TURN {
+                self.arrivals = 0;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if self.poll_fill(cx)?.is_pending() {
+                self.arrivals = 0;
+                return Poll::Pending;
+            }
+            self.arrivals += 1;
         }
         let taken = self.inbox.unread().len().min(buf.remaining());
         buf.put_slice(&self.inbox.unread()[..taken]);
@@ -212,6 +225,8 @@ impl AsyncWrite for Io {
     }
 }
 
+/// Arrivals of one connection between two turns of the others.
+const ARRIVALS_PER_TURN: u32 = 16;
 /// Sealed bytes that may wait while h2 writes on.
 const OUTGOING_MAX: usize = 32 * 1024;
 /// What is taken at a time: a record, or a few.

@@ -1,0 +1,335 @@
+//! The thread that writes the access log: lanes hand batches over and never wait for the disk.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use http::log::{Format, LaneLog, LogReader};
+
+use super::sink::{Sink, count_lines};
+use super::{FAREWELL_MAX, STEP};
+use crate::config::{LogFormat, LogSection};
+use crate::metrics::Blocks;
+
+lane::counter_block! {
+    /// What the access log's thread counts.
+    struct AccessCounters {
+        count lines_lost: "Lines of the access log that were lost because it could not be written fast enough.",
+        gauge stalled: "1 while the access log cannot be written.",
+    }
+}
+
+/// The running log. Dropping it writes what is queued, for [`FAREWELL_MAX`] if need be, and ends the thread.
+#[derive(Debug)]
+pub(crate) struct AccessLog {
+    lanes: LaneLog,
+    state: Arc<State>,
+    thread: Thread,
+    /// Says when the thread has ended.
+    ended: mpsc::Receiver<()>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stop: AtomicBool,
+    reopen: AtomicBool,
+}
+
+impl AccessLog {
+    /// Opens the file that `section` names and starts the thread; `None` when there is no access log.
+    pub(crate) fn start(section: &LogSection, blocks: &Blocks) -> io::Result<Option<Self>> {
+        let Some(path) = &section.access else { return Ok(None) };
+        let sink = match path == Path::new("-") {
+            true => Sink::standard(io::stdout().as_fd())?,
+            false => Sink::open(path)?,
+        };
+        let format = match section.format {
+            LogFormat::Combined => Format::Combined,
+            LogFormat::Json => Format::Json,
+        };
+        let (lanes, reader) = http::log::channel(BATCHES_MAX);
+        let state = Arc::new(State::default());
+        let counters = Arc::new(AccessCounters::default());
+        blocks.add_of_process("access_log", Arc::clone(&counters) as _);
+        let (done, ended) = mpsc::channel();
+        let writer = Writer {
+            reader,
+            format,
+            sink,
+            state: Arc::clone(&state),
+            counters,
+            lost: 0,
+            stop_at: None,
+            trouble: None,
+            _done: done,
+        };
+        let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(|| writer.run())?;
+        Ok(Some(Self { lanes, state, thread: thread.thread().clone(), ended }))
+    }
+
+    /// A lane's end of the queue.
+    pub(crate) fn lane(&self) -> LaneLog {
+        self.lanes.clone()
+    }
+
+    /// Opens the file anew, after a log rotation moved it.
+    pub(crate) fn reopen(&self) {
+        self.state.reopen.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+impl Drop for AccessLog {
+    fn drop(&mut self) {
+        self.lanes.flush();
+        self.state.stop.store(true, Ordering::Release);
+        self.thread.unpark();
+        // A thread that a disk keeps in a write ends with the process.
+        if self.ended.recv_timeout(FAREWELL_MAX + 2 * STEP) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tracing::error!("the access log's last lines are lost: a write does not come back");
+        }
+    }
+}
+
+struct Writer {
+    reader: LogReader,
+    format: Format,
+    sink: Sink,
+    state: Arc<State>,
+    counters: Arc<AccessCounters>,
+    /// Lines given up here; the queue counts its own.
+    lost: u64,
+    /// Once the end was asked for.
+    stop_at: Option<Instant>,
+    /// The spell in which nothing can be written.
+    trouble: Option<Spell>,
+    _done: mpsc::Sender<()>,
+}
+
+struct Spell {
+    since: Instant,
+    told: bool,
+    lost_before: u64,
+}
+
+impl Writer {
+    fn run(mut self) {
+        self.reader.attach();
+        let (mut lines, mut told_lost, mut told_at) = (Vec::new(), 0, None);
+        loop {
+            // Looked at before the last read: what was queued before the stop is written.
+            let stop = self.stops();
+            self.reopen_if_asked();
+            while self.reader.read(self.format, &mut lines) {
+                self.sink.put(&lines);
+                lines.clear();
+                if !self.write() {
+                    return self.give_up();
+                }
+            }
+            let lost = self.lost();
+            let is_time = told_at.is_none_or(|at: Instant| at.elapsed() >= TELL_PERIOD) || stop;
+            if lost > told_lost && is_time {
+                tracing::warn!(lines = lost - told_lost, "the access log cannot keep up; lines were lost");
+                (told_lost, told_at) = (lost, Some(Instant::now()));
+            }
+            if stop {
+                return;
+            }
+            std::thread::park_timeout(Duration::from_secs(1));
+        }
+    }
+
+    /// Writes what was put, however long it takes; false when the end came first.
+    fn write(&mut self) -> bool {
+        loop {
+            match self.sink.step() {
+                Ok(()) => {
+                    self.recover();
+                    return true;
+                }
+                Err(super::sink::Trouble::Gone) => {
+                    self.lost += self.sink.discard();
+                    self.counters.lines_lost.set(self.lost());
+                    return true;
+                }
+                Err(trouble) => self.suffer(&trouble),
+            }
+            if self.stops() && self.stop_at.is_some_and(|at| Instant::now() >= at) {
+                return false;
+            }
+            self.reopen_if_asked();
+        }
+    }
+
+    /// Says once for each spell that nothing can be written: a full disk must not fill the server's own log too.
+    fn suffer(&mut self, trouble: &super::sink::Trouble) {
+        self.counters.lines_lost.set(self.lost());
+        let lost_before = self.lost();
+        let spell =
+            self.trouble.get_or_insert_with(|| Spell { since: Instant::now(), told: false, lost_before });
+        // A reader that is a moment late is no trouble.
+        if !spell.told && spell.since.elapsed() >= TROUBLE_MIN {
+            spell.told = true;
+            self.counters.stalled.set(1);
+            tracing::error!(
+                %trouble,
+                "the access log cannot be written; {} MiB of records wait, what comes after is lost",
+                (http::log::BATCH_BYTES * BATCHES_MAX) >> 20
+            );
+        }
+    }
+
+    fn recover(&mut self) {
+        let lost = self.lost();
+        self.counters.lines_lost.set(lost);
+        if let Some(spell) = self.trouble.take().filter(|spell| spell.told) {
+            self.counters.stalled.set(0);
+            tracing::info!(lost_lines = lost - spell.lost_before, "the access log is written again");
+        }
+    }
+
+    /// The end, with lines that could not be written.
+    fn give_up(mut self) {
+        let mut lost = self.sink.discard();
+        let mut lines = Vec::new();
+        while self.reader.read(self.format, &mut lines) {
+            lost += count_lines(&lines);
+            lines.clear();
+        }
+        self.lost += lost;
+        self.counters.lines_lost.set(self.lost());
+        tracing::error!(
+            lines = self.lost(),
+            "the access log could not be written to its end; lines were lost"
+        );
+    }
+
+    fn lost(&self) -> u64 {
+        self.lost + self.reader.dropped()
+    }
+
+    fn stops(&mut self) -> bool {
+        let stop = self.state.stop.load(Ordering::Acquire);
+        if stop {
+            self.stop_at.get_or_insert_with(|| Instant::now() + FAREWELL_MAX);
+        }
+        stop
+    }
+
+    fn reopen_if_asked(&mut self) {
+        if self.state.reopen.swap(false, Ordering::AcqRel)
+            && let Err(error) = self.sink.reopen()
+        {
+            tracing::error!(%error, "cannot open the access log anew; going on with the old one");
+        }
+    }
+}
+
+/// Batches that may wait: 8 MiB for all lanes.
+const BATCHES_MAX: usize = 256;
+/// Between two complaints that lines are lost.
+const TELL_PERIOD: Duration = Duration::from_secs(10);
+/// What is shorter is told to nobody.
+const TROUBLE_MIN: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::log::{Protocol, Record};
+
+    fn record(target: &[u8]) -> Record<'_> {
+        Record {
+            peer: std::net::IpAddr::from([127, 0, 0, 1]),
+            unix_us: 1_700_000_000_000_000,
+            duration_us: 5,
+            status: 200,
+            body_bytes: 3,
+            method: http::request::Method::Get,
+            protocol: Protocol::Http11,
+            tls: false,
+            target,
+            host: b"",
+            referer: b"",
+            user_agent: b"",
+        }
+    }
+
+    fn start(path: &Path) -> (AccessLog, Blocks) {
+        let section = LogSection { access: Some(path.to_owned()), format: LogFormat::Json };
+        let blocks = Blocks::default();
+        (AccessLog::start(&section, &blocks).unwrap().unwrap(), blocks)
+    }
+
+    fn counted(blocks: &Blocks, name: &str) -> u64 {
+        blocks.samples().iter().filter(|sample| sample.reading.name == name).map(|s| s.reading.value).sum()
+    }
+
+    fn wait_for(mut done: impl FnMut() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !done() {
+            assert!(Instant::now() < deadline, "waited in vain");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    #[test]
+    fn every_line_is_written_before_the_log_ends_and_a_rotated_file_is_opened_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let (log, _) = start(&path);
+        let mut lane = log.lane();
+        lane.push(&record(b"/one"));
+        lane.flush();
+        wait_for(|| !std::fs::read_to_string(&path).unwrap().is_empty());
+        std::fs::rename(&path, dir.path().join("old.log")).unwrap();
+        log.reopen();
+        wait_for(|| path.exists());
+        lane.push(&record(b"/two"));
+        drop(lane);
+        drop(log);
+        let (old, new) = (dir.path().join("old.log"), path);
+        assert!(std::fs::read_to_string(old).unwrap().contains("/one"));
+        let new = std::fs::read_to_string(new).unwrap();
+        assert!(new.contains("/two") && !new.contains("/one") && new.ends_with('\n'));
+    }
+
+    #[test]
+    fn full_disk_keeps_what_the_queue_holds_counts_the_rest_and_recovers() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+        let (log, blocks) = start(&path);
+        let mut lane = log.lane();
+        lane.push(&record(b"/first"));
+        lane.flush();
+        wait_for(|| counted(&blocks, "stalled") == 1);
+        // One batch is with the thread, 256 are in the queue; each holds some hundred records.
+        let pushed = 400_000;
+        (0..pushed).for_each(|_| lane.push(&record(b"/")));
+        lane.flush();
+        wait_for(|| counted(&blocks, "lines_lost") > 0);
+        std::fs::remove_file(&path).unwrap();
+        log.reopen();
+        wait_for(|| counted(&blocks, "stalled") == 0);
+        let written = || std::fs::read(&path).map_or(0, |bytes| count_lines(&bytes));
+        wait_for(|| written() + counted(&blocks, "lines_lost") == pushed + 1);
+        assert!(std::fs::read_to_string(&path).unwrap().contains("/first"), "what waited is written");
+    }
+
+    #[test]
+    fn a_disk_that_stays_full_does_not_keep_the_end_and_what_it_cost_is_counted() {
+        let (log, blocks) = start(Path::new("/dev/full"));
+        let mut lane = log.lane();
+        (0..10).for_each(|_| lane.push(&record(b"/")));
+        drop(lane);
+        let begun = Instant::now();
+        drop(log);
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert_eq!(counted(&blocks, "lines_lost"), 10);
+    }
+}

@@ -1,0 +1,300 @@
+//! The server's own messages: `tracing` events and panics, as lines on standard error.
+//!
+//! Lanes, helpers and the control thread put them into one queue and go on. A thread writes it out as the reader
+//! takes it; while the reader takes nothing the newest lines are lost, and one line tells how many once it goes on.
+
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use super::limit::{Limit, Limiter};
+use super::sink::{Sink, Trouble};
+use super::{FAREWELL_MAX, STEP};
+use crate::metrics::Blocks;
+
+lane::counter_block! {
+    /// What the thread of the diagnostics counts.
+    struct DiagnosticsCounters {
+        count lines_lost: "Lines of the server's own messages that were lost because nobody read them.",
+        count lines_limited: "Messages left out because the same place in the code said too many.",
+        gauge stalled: "1 while the server's own messages cannot be written.",
+    }
+}
+
+/// Keeps the diagnostics; dropping it is [`finish`].
+#[derive(Debug)]
+pub struct Diagnostics(());
+
+impl Diagnostics {
+    /// Sends what this process says from now on to standard error, panics included. Once for a process. `filter`
+    /// is what the user asked for, as `tracing_subscriber::EnvFilter` reads it.
+    ///
+    /// # Errors
+    /// A filter that cannot be read, a thread that cannot be started.
+    pub fn start(filter: Option<&str>) -> io::Result<Self> {
+        let filter = EnvFilter::try_new(filter.unwrap_or(FILTER)).map_err(io::Error::other)?;
+        let shared = Arc::new(Shared {
+            queue: ArrayQueue::new(LINES_MAX),
+            lost: AtomicU64::new(0),
+            limit: Arc::default(),
+            writer: OnceLock::new(),
+            stop: AtomicBool::new(false),
+        });
+        let counters = Arc::new(DiagnosticsCounters::default());
+        let (done, ended) = mpsc::channel();
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            sink: Sink::standard(io::stderr().as_fd())?,
+            counters: Arc::clone(&counters),
+            lost_told: 0,
+            limited_told: 0,
+            given_up: 0,
+            stop_at: None,
+            _done: done,
+        };
+        let running = Running { shared: Arc::clone(&shared), counters, ended: Mutex::new(ended) };
+        RUNNING.set(running).map_err(|_| io::Error::other("the diagnostics were started before"))?;
+        std::thread::Builder::new().name("diagnostics".to_owned()).spawn(|| writer.run())?;
+        let lines = tracing_subscriber::fmt::layer()
+            .with_writer(Lines(Arc::clone(&shared)))
+            .with_ansi(io::stderr().is_terminal())
+            .with_target(false);
+        tracing_subscriber::registry()
+            .with(filter)
+            .with(Limiter(Arc::clone(&shared.limit)))
+            .with(lines)
+            .try_init()
+            .map_err(io::Error::other)?;
+        std::panic::set_hook(Box::new(tell_panic));
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Diagnostics {
+    fn drop(&mut self) {
+        finish();
+    }
+}
+
+/// Writes what is queued, for [`FAREWELL_MAX`] if need be, and ends the thread: for those who are about to end the
+/// process. What is said afterwards is said to nobody.
+pub fn finish() {
+    let Some(Running { shared, ended, .. }) = RUNNING.get() else { return };
+    shared.stop.store(true, Ordering::Release);
+    shared.wake();
+    if let Ok(ended) = ended.lock() {
+        let _ = ended.recv_timeout(FAREWELL_MAX + 2 * STEP);
+    }
+}
+
+/// Hands in what the diagnostics count, where they run.
+pub(crate) fn add_to(blocks: &Blocks) {
+    if let Some(running) = RUNNING.get() {
+        blocks.add_of_process("diagnostics", Arc::clone(&running.counters) as _);
+    }
+}
+
+/// The one that `tracing` knows: it is process-wide as well.
+static RUNNING: OnceLock<Running> = OnceLock::new();
+
+struct Running {
+    shared: Arc<Shared>,
+    counters: Arc<DiagnosticsCounters>,
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: ArrayQueue<Vec<u8>>,
+    lost: AtomicU64,
+    limit: Arc<Limit>,
+    writer: OnceLock<Thread>,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    fn push(&self, line: &[u8]) {
+        let mut kept = line[..line.len().min(LINE_BYTES_MAX)].to_vec();
+        if kept.len() < line.len() {
+            kept.extend_from_slice(b" [...]\n");
+        }
+        if self.queue.push(kept).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(writer) = self.writer.get() {
+            writer.unpark();
+        }
+    }
+}
+
+/// Where the formatter writes: each line whole, in one call.
+struct Lines(Arc<Shared>);
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = Line<'a>;
+
+    fn make_writer(&'a self) -> Line<'a> {
+        Line(&self.0)
+    }
+}
+
+struct Line<'a>(&'a Shared);
+
+impl Write for Line<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.push(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Writer {
+    shared: Arc<Shared>,
+    sink: Sink,
+    counters: Arc<DiagnosticsCounters>,
+    lost_told: u64,
+    limited_told: u64,
+    /// Lines that the thread itself could not write.
+    given_up: u64,
+    stop_at: Option<Instant>,
+    _done: mpsc::Sender<()>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        // It is set here alone.
+        let _ = self.shared.writer.set(std::thread::current());
+        loop {
+            let stop = self.stops();
+            while let Some(line) = self.shared.queue.pop() {
+                self.sink.put(&line);
+                if self.sink.pending() >= BATCH_BYTES && !self.write() {
+                    return;
+                }
+            }
+            if !self.write() {
+                return;
+            }
+            self.tell_what_is_missing();
+            if stop && self.write() {
+                return;
+            }
+            std::thread::park_timeout(if self.sink.pending() > 0 { Duration::ZERO } else { PERIOD });
+        }
+    }
+
+    /// Writes what was put, however long it takes; false when the end came first.
+    fn write(&mut self) -> bool {
+        let since = Instant::now();
+        loop {
+            match self.sink.step() {
+                Ok(()) => {
+                    self.counters.stalled.set(0);
+                    return true;
+                }
+                Err(Trouble::Gone) => self.given_up += self.sink.discard(),
+                Err(_) if since.elapsed() >= STALL_MIN => self.counters.stalled.set(1),
+                Err(_) => {}
+            }
+            self.count();
+            if self.stops() && self.stop_at.is_some_and(|at| Instant::now() >= at) {
+                return false;
+            }
+        }
+    }
+
+    /// Says how many lines were lost or left out, after those that were queued before them.
+    fn tell_what_is_missing(&mut self) {
+        self.count();
+        let (lost, limited) = (self.lost(), self.shared.limit.refused());
+        if lost > self.lost_told {
+            let lines = lost - self.lost_told;
+            self.say(format_args!(
+                "{lines} messages were lost while nobody took them; they are written again"
+            ));
+            self.lost_told = lost;
+        }
+        if limited > self.limited_told {
+            let messages = limited - self.limited_told;
+            self.say(format_args!("{messages} messages were left out because their like came too often"));
+            self.limited_told = limited;
+        }
+    }
+
+    /// Puts a line of its own ahead of the queue, which may be full.
+    fn say(&mut self, text: std::fmt::Arguments<'_>) {
+        let mut time = String::new();
+        // Without the time the line still says what it has to.
+        let _ = SystemTime.format_time(&mut format::Writer::new(&mut time));
+        self.sink.put(format!("{time}  WARN {text}\n").as_bytes());
+    }
+
+    fn count(&self) {
+        self.counters.lines_lost.set(self.lost());
+        self.counters.lines_limited.set(self.shared.limit.refused());
+    }
+
+    fn lost(&self) -> u64 {
+        self.given_up + self.shared.lost.load(Ordering::Relaxed)
+    }
+
+    fn stops(&mut self) -> bool {
+        let stop = self.shared.stop.load(Ordering::Acquire);
+        if stop {
+            self.stop_at.get_or_insert_with(|| Instant::now() + FAREWELL_MAX);
+        }
+        stop
+    }
+}
+
+/// A panic is a message like others: the default hook would write it from the lane's thread, and wait.
+fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let payload = panic.payload();
+    let text =
+        payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+    let thread = std::thread::current();
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    // Empty unless RUST_BACKTRACE asks for it.
+    let backtrace = std::backtrace::Backtrace::capture();
+    let backtrace = match backtrace.status() {
+        std::backtrace::BacktraceStatus::Captured => format!("\n{backtrace}"),
+        _ => String::new(),
+    };
+    tracing::error!(
+        thread = thread.name().unwrap_or("unnamed"),
+        "defect: panicked at {place}: {}{backtrace}",
+        text.unwrap_or("without a message")
+    );
+}
+
+/// Libraries speak from the lanes' threads about what clients do (h2 warns of each acknowledgement that nobody asked
+/// for); what matters of it comes back as errors and is counted.
+const FILTER: &str = "info,h2=off,hyper=off,hyper_util=off,rustls=off,axum=off,tokio=off,mio=off";
+/// Lines that may wait.
+const LINES_MAX: usize = 512;
+/// Of one line; the rest is cut.
+const LINE_BYTES_MAX: usize = 8 * 1024;
+/// Lines are joined up to this much.
+const BATCH_BYTES: usize = 64 * 1024;
+/// How late the counters may be when nothing is said.
+const PERIOD: Duration = Duration::from_secs(1);
+/// A shorter wait is none to speak of.
+const STALL_MIN: Duration = Duration::from_millis(500);

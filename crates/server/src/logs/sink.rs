@@ -1,0 +1,303 @@
+//! Where a log's lines go, written by a thread that is never kept longer than a moment: files, FIFOs that may have
+//! no reader, and the pipe, terminal or socket that the process was started with.
+
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::STEP;
+
+/// The lines that are on their way and what they go to.
+pub(super) struct Sink {
+    /// What can be opened anew; a standard stream cannot.
+    path: Option<PathBuf>,
+    /// None: a FIFO that nobody reads.
+    file: Option<File>,
+    /// A regular file takes all at once; others may have room for one page only.
+    regular: bool,
+    pending: Vec<u8>,
+    /// Of `pending`.
+    written: usize,
+}
+
+/// Why lines cannot be written now.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// A FIFO without a reader: what was not read yet waits for the next one.
+    NoReader,
+    /// A pipe, terminal or socket that takes nothing more.
+    Stalled,
+    /// A standard stream whose reader has left for ever.
+    Gone,
+    /// The system's answer: a full disk, say.
+    Io(io::Error),
+}
+
+impl Sink {
+    /// Opens a file, or a FIFO even while nobody reads it.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = match open(path, true) {
+            Err(error) if is_without_reader(&error) => None,
+            other => Some(other.map_err(|error| told(path, &error))?),
+        };
+        let regular = file.as_ref().is_some_and(is_regular);
+        Ok(Self { path: Some(path.to_owned()), file, regular, pending: Vec::new(), written: 0 })
+    }
+
+    /// Standard output or error.
+    pub(super) fn standard(stream: BorrowedFd<'_>) -> io::Result<Self> {
+        let file = File::from(stream.try_clone_to_owned()?);
+        let regular = is_regular(&file);
+        Ok(Self { path: None, file: Some(file), regular, pending: Vec::new(), written: 0 })
+    }
+
+    /// Opens the path anew, after a log rotation moved it. Fails with the old one still in use.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        let Some(path) = &self.path else { return Ok(()) };
+        match open(path, true) {
+            Ok(file) => {
+                self.regular = is_regular(&file);
+                self.file = Some(file);
+                self.back_to_line();
+                Ok(())
+            }
+            Err(error) if is_without_reader(&error) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds whole lines to what is to be written.
+    pub(super) fn put(&mut self, lines: &[u8]) {
+        self.pending.extend_from_slice(lines);
+    }
+
+    /// Bytes that wait.
+    pub(super) fn pending(&self) -> usize {
+        self.pending.len() - self.written
+    }
+
+    /// Gives up what waits; how many lines it was.
+    pub(super) fn discard(&mut self) -> u64 {
+        let lost = count_lines(&self.pending[self.written..]);
+        self.clear();
+        lost
+    }
+
+    /// Writes on, for [`STEP`] if need be. `Ok` when all is written.
+    pub(super) fn step(&mut self) -> Result<(), Trouble> {
+        while self.pending() > 0 {
+            let result = self.write_some();
+            match result {
+                Ok(written) => self.written += written,
+                Err(trouble) => {
+                    if !matches!(trouble, Trouble::Stalled) {
+                        std::thread::sleep(STEP);
+                    }
+                    return Err(trouble);
+                }
+            }
+        }
+        self.clear();
+        Ok(())
+    }
+
+    fn write_some(&mut self) -> Result<usize, Trouble> {
+        if self.file.is_none() {
+            let path = self.path.as_ref().ok_or(Trouble::Gone)?;
+            let file = open(path, true);
+            self.file = Some(file.map_err(|error| match is_without_reader(&error) {
+                true => Trouble::NoReader,
+                false => Trouble::Io(error),
+            })?);
+        }
+        let file = self.file.as_mut().ok_or(Trouble::NoReader)?;
+        wait_until_writable(file)?;
+        let mut rest = &self.pending[self.written..];
+        if !self.regular {
+            rest = &rest[..rest.len().min(WRITE_MAX)];
+        }
+        match file.write(rest) {
+            Ok(0) => Err(Trouble::Io(io::ErrorKind::WriteZero.into())),
+            Ok(written) => Ok(written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(0),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                std::thread::sleep(STEP);
+                Err(Trouble::Stalled)
+            }
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                self.back_to_line();
+                match self.path {
+                    Some(_) => {
+                        self.file = None;
+                        Err(Trouble::NoReader)
+                    }
+                    None => Err(Trouble::Gone),
+                }
+            }
+            Err(error) => Err(Trouble::Io(error)),
+        }
+    }
+
+    /// A new reader or file begins with a whole line.
+    fn back_to_line(&mut self) {
+        let line = self.pending[..self.written].iter().rposition(|byte| *byte == b'\n');
+        self.written = line.map_or(0, |end| end + 1);
+    }
+
+    fn clear(&mut self) {
+        self.written = 0;
+        self.pending.clear();
+        self.pending.shrink_to(PENDING_KEPT_MAX);
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoReader => f.write_str("the FIFO has no reader"),
+            Self::Stalled => f.write_str("its reader takes nothing"),
+            Self::Gone => f.write_str("its reader has left"),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Whether [`Sink::open`] would work. A file that is not there is not made: its directory is asked.
+pub(super) fn check(path: &Path) -> io::Result<()> {
+    match open(path, false) {
+        Ok(_) => Ok(()),
+        Err(error) if is_without_reader(&error) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+            rustix::fs::access(dir, access).map_err(|error| told(path, &error.into()))
+        }
+        Err(error) => Err(told(path, &error)),
+    }
+}
+
+/// Never waits for a FIFO's reader. A terminal does not become the process's own.
+fn open(path: &Path, create: bool) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    OpenOptions::new().create(create).append(true).custom_flags(flags.bits().cast_signed()).open(path)
+}
+
+fn told(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot open the access log {}: {error}", path.display()))
+}
+
+/// open(2): a FIFO that nobody has open for reading. A socket in the file system answers so too.
+fn is_without_reader(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|meta| {
+        let kind = meta.file_type();
+        !kind.is_fifo() && !kind.is_char_device() && !kind.is_socket()
+    })
+}
+
+/// Waits for room, at most [`STEP`]. A regular file has it always; a pipe whose reader left says so when written to.
+fn wait_until_writable(file: &File) -> Result<(), Trouble> {
+    let step = Timespec { tv_sec: 0, tv_nsec: i64::from(STEP.subsec_nanos()) };
+    match poll(&mut [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)], Some(&step)) {
+        Ok(0) => Err(Trouble::Stalled),
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(Trouble::Io(error.into())),
+    }
+}
+
+pub(super) fn count_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+/// A pipe that poll(2) calls writable has room for this much (pipe(7), PIPE_BUF), so that a write to one that was
+/// not opened here, and so may wait, does not.
+const WRITE_MAX: usize = 4096;
+/// Memory that is kept between two batches.
+const PENDING_KEPT_MAX: usize = 256 * 1024;
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    fn fifo(dir: &Path) -> PathBuf {
+        let path = dir.join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        path
+    }
+
+    fn reader(path: &Path) -> File {
+        let flags = OFlags::NONBLOCK.bits().cast_signed();
+        OpenOptions::new().read(true).custom_flags(flags).open(path).unwrap()
+    }
+
+    fn read(file: &mut File) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let _ = file.read_to_end(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn fifo_without_reader_keeps_the_lines_for_the_next_one_who_gets_them_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = fifo(dir.path());
+        let mut sink = Sink::open(&path).unwrap();
+        sink.put(b"one\n");
+        assert!(matches!(sink.step(), Err(Trouble::NoReader)));
+        let mut first = reader(&path);
+        sink.step().unwrap();
+        assert_eq!(read(&mut first), b"one\n");
+
+        // The pipe's buffer takes many lines and a part of one; its reader leaves with them.
+        let line = [&[b'x'; 999][..], b"\n"].concat();
+        let lines = line.repeat(200);
+        sink.put(&lines);
+        assert!(matches!(sink.step(), Err(Trouble::Stalled)));
+        let taken = lines.len() - sink.pending();
+        assert!(!taken.is_multiple_of(line.len()), "{taken} bytes end a line by chance");
+        drop(first);
+        assert!(matches!(sink.step(), Err(Trouble::NoReader)));
+        let mut second = reader(&path);
+        let mut got = Vec::new();
+        while sink.step().is_err() {
+            got.extend(read(&mut second));
+        }
+        got.extend(read(&mut second));
+        assert_eq!(got, lines[taken / line.len() * line.len()..]);
+    }
+
+    #[test]
+    fn standard_stream_without_reader_takes_nothing_and_says_so() {
+        let (output, input) = rustix::pipe::pipe().unwrap();
+        let mut sink = Sink::standard(input.as_fd()).unwrap();
+        sink.put(&b"a line of the log\n".repeat(10_000));
+        assert!(matches!(sink.step(), Err(Trouble::Stalled)));
+        drop::<OwnedFd>(output);
+        assert!(matches!(sink.step(), Err(Trouble::Gone)));
+        assert!(sink.discard() > 5_000);
+    }
+
+    #[test]
+    fn check_makes_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        check(&path).unwrap();
+        assert!(!path.exists());
+        assert!(
+            check(&dir.path().join("none/access.log")).unwrap_err().to_string().contains("none/access.log")
+        );
+        assert!(check(dir.path()).is_err());
+    }
+}
