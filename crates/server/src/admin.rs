@@ -13,6 +13,7 @@ use axum::response::{Html, IntoResponse, Json};
 use axum::routing::get;
 use lane::runtime::LaneInfo;
 
+use crate::health::Health;
 use crate::metrics::Blocks;
 use crate::stats::Snapshot;
 
@@ -24,6 +25,7 @@ pub(crate) struct Subject {
     pub(crate) started: SystemTime,
     /// Set when the server begins to drain: health turns to 503 so that no new client is sent here.
     pub(crate) draining: Arc<AtomicBool>,
+    pub(crate) health: Arc<Health>,
 }
 
 /// Tells of lanes that another program than the server runs, such as a benchmark's, on a thread of its own that
@@ -39,7 +41,7 @@ pub fn tell_of(
     let listener = bind(addr)?;
     let bound = listener.local_addr()?;
     let (lanes, draining) = (lanes.into_iter().collect(), Arc::default());
-    let subject = Subject { blocks, lanes, started: SystemTime::now(), draining };
+    let subject = Subject { blocks, lanes, started: SystemTime::now(), draining, health: Arc::default() };
     let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         let ended = housekeeping
@@ -81,9 +83,9 @@ async fn metrics(State(subject): State<Subject>) -> impl IntoResponse {
 
 async fn health(State(subject): State<Subject>) -> impl IntoResponse {
     if subject.draining.load(Ordering::Relaxed) {
-        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, "draining\n".to_owned());
     }
-    (StatusCode::OK, "ok\n")
+    (StatusCode::OK, format!("ok\n{}", subject.health.lines()))
 }
 
 async fn stats(State(subject): State<Subject>) -> Json<Snapshot> {

@@ -14,9 +14,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use vfs::{Cache, CacheOptions};
 
 use crate::egress::Mark;
-use crate::listeners::{LaneListener, ListenerId};
+use crate::listeners::LaneListener;
 use crate::listening::Listening;
 use crate::metrics::Blocks;
+use crate::round::{Order, Preparation};
 use crate::silo::{Door, Placement, SiloCounters, Ways};
 use crate::site::SiteSpec;
 
@@ -38,8 +39,10 @@ pub(crate) struct Boot {
 
 /// From the control thread to a lane.
 pub(crate) enum Control {
-    /// Serve this from the next request on, stop listening at `close`, begin at `listeners`.
-    Reload { site: Box<SiteSpec>, listeners: Vec<LaneListener>, close: Vec<ListenerId> },
+    /// Make ready to serve this, and say whether it can be done; serve as before until the verdict.
+    Prepare(Box<Order>),
+    /// The verdict on what was prepared has been given. It stands in [`Order::verdict`]: this only wakes the lane.
+    Decided,
     /// Listen at these too; a listener with the same id is replaced.
     Listen(Vec<LaneListener>),
     /// Take what waits at the listeners, which get nothing new, then close them. Connections end as they become idle.
@@ -59,6 +62,10 @@ pub(crate) enum News {
     Serving,
     /// It cannot do what it was told.
     Failed(String),
+    /// It can serve the order of this number, or cannot.
+    Prepared { lane: usize, order: u64, outcome: Result<(), String> },
+    /// It serves the order of this number.
+    Switched { lane: usize, order: u64 },
     /// A listener ended though nobody told it to.
     ListenerDied { lane: usize, problem: String },
     /// [`Control::StopListening`] is done.
@@ -113,19 +120,20 @@ async fn obey(
     silo_counters: &Arc<SiloCounters>,
     mut ended: EndedGuard,
 ) {
+    let mut preparation = None;
     // Without a control thread there is nobody left to serve for.
     while let Some(control) = boot.control.recv().await {
+        // The bell of a verdict may have found the mailbox full: whatever else came rings it as well.
+        Preparation::settle(&mut preparation, service, listening, &boot.news);
         match control {
-            Control::Reload { site, listeners, close } => match site.open(cache) {
-                Ok(site) => {
-                    service.reload(site);
-                    close.iter().for_each(|id| listening.remove(*id));
-                    if let Err(error) = listening.add(listeners) {
-                        tell(&boot.news, News::Failed(error.to_string()));
-                    }
-                }
-                Err(error) => tell(&boot.news, News::Failed(error.to_string())),
-            },
+            Control::Prepare(order) => {
+                let number = order.number;
+                let prepared = Preparation::new(*order, cache);
+                let outcome = prepared.as_ref().map(|_| ()).map_err(Clone::clone);
+                preparation = prepared.ok();
+                tell(&boot.news, News::Prepared { lane: listening.lane(), order: number, outcome });
+            }
+            Control::Decided => {}
             Control::Listen(listeners) => {
                 if let Err(error) = listening.add(listeners) {
                     tell(&boot.news, News::Failed(error.to_string()));

@@ -9,10 +9,12 @@ pub mod stats;
 
 mod admin;
 mod egress;
+mod health;
 mod lane_main;
 mod listeners;
 mod listening;
 mod pacing;
+mod round;
 mod serve;
 mod shares;
 mod signals;

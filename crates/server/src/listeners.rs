@@ -19,8 +19,8 @@ pub(crate) struct Listeners {
     next_id: ListenerId,
 }
 
-/// What a configuration makes of the listeners: decided and opened by [`Listeners::change`], in force with
-/// [`Listeners::commit`]. Dropped before, it leaves everything as it was.
+/// What a configuration makes of the listeners: decided and bound by [`Listeners::change`], taking connections with
+/// [`Change::listen`], in force with [`Listeners::commit`]. Dropped before, it leaves everything as it was.
 pub(crate) struct Change {
     open: Vec<OpenListener>,
     close: Vec<ListenerId>,
@@ -65,7 +65,7 @@ impl Listeners {
         Self { open: Vec::new(), next_id: 0 }
     }
 
-    /// Opens what `config` asks for and is not open yet, for every lane, and says what it asks for no more.
+    /// Binds what `config` asks for and is not open yet, for every lane, and says what it asks for no more.
     /// Nothing is kept when one address fails.
     pub(crate) fn change(
         &mut self,
@@ -188,7 +188,7 @@ impl Listeners {
                 let prepare = Box::new(|socket: &_| incoming::keep_interface(socket).or(Ok(())));
                 let config = GroupConfig { address: asked, transport, prepare };
                 let steering = Steering::by_layout(layout)?;
-                Arc::new(Mutex::new(Group::open_for(config, steering, |lane| taking.lane(lane))?))
+                Arc::new(Mutex::new(Group::bind_for(config, steering, |lane| taking.lane(lane))?))
             }
         };
         open.push(OpenListener { id: self.next_id, asked, role, group });
@@ -212,6 +212,14 @@ impl Change {
             }
         }
         Ok(listeners)
+    }
+
+    /// Takes connections at the new listeners: once every lane is ready to accept them, not before.
+    pub(crate) fn listen(&self) -> Result<(), ListenError> {
+        for open in &self.open {
+            open.group().listen()?;
+        }
+        Ok(())
     }
 
     /// The listeners that end.

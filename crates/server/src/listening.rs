@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::service::Service;
+use http::service::{Role, Service};
 use lane::net::TcpListener;
 use lane::{Task, time};
 use tokio::sync::mpsc::UnboundedSender;
@@ -28,6 +28,19 @@ pub(crate) struct Listening {
     added: Cell<u64>,
 }
 
+/// Listeners that belong to the lane already, which takes no connections from them yet.
+pub(crate) struct Adopted {
+    listeners: Vec<(ListenerId, Role, TcpListener)>,
+}
+
+impl Adopted {
+    /// Takes over all of them, or none.
+    pub(crate) fn new(listeners: Vec<LaneListener>) -> io::Result<Self> {
+        let adopt = |LaneListener { id, role, socket }| Ok((id, role, TcpListener::adopt(socket)?));
+        Ok(Self { listeners: listeners.into_iter().map(adopt).collect::<io::Result<_>>()? })
+    }
+}
+
 /// Dropping it closes the listener; connections that were accepted go on.
 struct Accepting {
     number: u64,
@@ -45,10 +58,20 @@ impl Listening {
         Rc::new(Self { lane, service, door, counters, news, tasks: RefCell::default(), added: Cell::new(0) })
     }
 
+    /// Whose they are.
+    pub(crate) fn lane(&self) -> usize {
+        self.lane
+    }
+
     /// Accepts at these too, and in place of those with the same id.
     pub(crate) fn add(self: &Rc<Self>, listeners: Vec<LaneListener>) -> io::Result<()> {
-        for LaneListener { id, role, socket } in listeners {
-            let listener = TcpListener::adopt(socket)?;
+        self.accept(Adopted::new(listeners)?);
+        Ok(())
+    }
+
+    /// As [`Listening::add`], for listeners that the lane has taken over before. It cannot fail.
+    pub(crate) fn accept(self: &Rc<Self>, adopted: Adopted) {
+        for (id, role, listener) in adopted.listeners {
             let me = Rc::clone(self);
             let task = lane::spawn(async move {
                 let place = |stream| me.door.place(stream, role);
@@ -64,7 +87,6 @@ impl Listening {
             drop(replaced);
         }
         self.gauge();
-        Ok(())
     }
 
     pub(crate) fn remove(&self, id: ListenerId) {

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +28,9 @@ use crate::signals::{Said, Signals};
 use crate::silo::{MemoryWatch, Placement, Taking, TakingError, connect_silos};
 use crate::site::{SiteError, SiteSpec};
 
+use self::reload::{ReloadCounters, Reloading};
+
+mod reload;
 mod upkeep;
 
 /// A server whose lanes serve. [`Server::run`] stays until it is told to stop.
@@ -47,6 +50,12 @@ struct Serving {
     /// When listeners were last repaired, and when they are to be again.
     repaired: Instant,
     repair_at: Option<Instant>,
+    /// A reload under way, and whether another one was asked for meanwhile.
+    reloading: Option<Reloading>,
+    reload_again: bool,
+    /// Numbers what the lanes are ordered to make ready.
+    orders: u64,
+    reload_counters: Arc<ReloadCounters>,
     controls: Vec<Sender<Control>>,
     pacing: Pacing,
     egress: Egress,
@@ -213,6 +222,7 @@ impl Serving {
                 seed: seed(lane),
             }));
         }
+        change.listen()?;
         listeners.commit(change);
         let boots = Arc::new(Mutex::new(boots));
         let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |spec| {
@@ -228,8 +238,10 @@ impl Serving {
             https: listeners.https(),
             admin: admin.as_ref().and_then(|listener| listener.local_addr().ok()),
         };
-        let subject =
-            Subject { blocks, lanes, started: SystemTime::now(), draining: Arc::new(AtomicBool::new(false)) };
+        let reload_counters = Arc::new(ReloadCounters::default());
+        blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
+        let (draining, health) = (Arc::default(), Arc::default());
+        let subject = Subject { blocks, lanes, started: SystemTime::now(), draining, health };
         Ok(Self {
             runtime,
             layout,
@@ -238,6 +250,10 @@ impl Serving {
             placement,
             repaired: Instant::now(),
             repair_at: None,
+            reloading: None,
+            reload_again: false,
+            orders: 0,
+            reload_counters,
             controls,
             pacing,
             egress,
@@ -264,13 +280,7 @@ impl Serving {
         }
         let mut rounds = tokio::time::interval(upkeep::LOOK_AROUND_PERIOD);
         loop {
-            let repair_at = self.repair_at;
-            let repair = async {
-                match repair_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
+            let (repair, reload_late) = (at(self.repair_at), at(self.reload_due()));
             tokio::select! {
                 said = signals.next() => match said {
                     Said::Reload => self.reload(&load),
@@ -280,8 +290,12 @@ impl Serving {
                 () = self.pacing.tick() => {}
                 news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
                 () = repair => self.mend_listeners(),
+                () = reload_late => self.reload_late(),
                 () = self.egress.next_look() => self.follow_links(),
                 _ = rounds.tick() => self.look_around(),
+            }
+            if self.reload_again && self.reloading.is_none() {
+                self.reload(&load);
             }
         }
     }
@@ -293,44 +307,6 @@ impl Serving {
         }
     }
 
-    /// Takes over a new configuration, or goes on with the old one and says why.
-    fn reload(&mut self, load: impl Fn() -> Result<Config, String>) {
-        self.reopen_logs();
-        let reloaded = load().and_then(|config| self.take_over(config).map_err(|error| error.to_string()));
-        match reloaded {
-            Ok(()) => tracing::info!("reloaded"),
-            Err(problem) => {
-                tracing::error!(%problem, "the configuration is not taken over; the old one stays")
-            }
-        }
-    }
-
-    fn take_over(&mut self, config: Config) -> Result<(), ServerError> {
-        let site = SiteSpec::new(&config, &self.tickets)?;
-        site.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-        if config.server.differs_for_restart(&self.config.server) || config.admin != self.config.admin {
-            tracing::warn!("[server] and [admin] changed: they take effect at the next start");
-        }
-        // Whatever can fail comes before the first lane hears of it: a reload happens as a whole or not.
-        egress::check(&config.server.egress_marks)?;
-        let taking = Taking::new(&self.layout, &config.server.drained_nodes)?;
-        let change = self.listeners.change(&config, &self.layout, &taking)?;
-        let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
-        let listeners = listeners.collect::<Result<Vec<_>, _>>()?;
-        for (lane, (control, listeners)) in self.controls.iter_mut().zip(listeners).enumerate() {
-            let close = change.closed().to_vec();
-            if control.send(Control::Reload { site: Box::new(site.clone()), listeners, close }).is_err() {
-                tracing::error!(lane, "the lane is too busy with earlier reloads to take this one");
-            }
-        }
-        self.listeners.commit(change);
-        self.pacing.set_rate(config.limits.total_bytes_per_second);
-        self.steer_to(taking);
-        self.mark_by(&config.server.egress_marks);
-        self.config = config;
-        Ok(())
-    }
-
     async fn drain(&mut self, signals: &mut Signals) -> Result<(), ServerError> {
         let patience = self.config.drain();
         tracing::info!(
@@ -338,15 +314,22 @@ impl Serving {
             "draining: transfers in progress may end; again to stop at once"
         );
         self.subject.draining.store(true, Ordering::Relaxed);
-        for control in &mut self.controls {
-            // A full mailbox is a lane with reloads to take; it sees the end of the mailbox after them.
-            let _ = control.send(Control::Drain(patience));
-        }
+        self.forget_reload();
+        let mut unheard: Vec<usize> = (0..self.controls.len()).collect();
         self.listeners.close_all();
         let deadline = tokio::time::Instant::now() + patience + Duration::from_secs(5);
         let (mut ended, mut cut) = (0, 0);
         while ended < self.controls.len() {
+            // A full mailbox is a lane that has not come round to it yet.
+            unheard.retain(|&lane| self.controls[lane].send(Control::Drain(patience)).is_err());
+            let ask_again = async {
+                match unheard.is_empty() {
+                    true => std::future::pending().await,
+                    false => tokio::time::sleep(ASK_AGAIN).await,
+                }
+            };
             tokio::select! {
+                () = ask_again => {}
                 () = self.pacing.tick() => {}
                 () = self.egress.next_look() => self.follow_links(),
                 news = self.news.recv() => match news {
@@ -375,6 +358,14 @@ impl Serving {
     }
 }
 
+/// Waits until then; for ever without a time.
+async fn at(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Ends the process without its lanes, once the last messages are out.
 fn exit_at_once() -> ! {
     logs::finish();
@@ -382,9 +373,11 @@ fn exit_at_once() -> ! {
 }
 
 fn wait_until_serving(news: &mut UnboundedReceiver<News>, lanes: usize) -> Result<(), ServerError> {
-    for _ in 0..lanes {
+    let mut serving = 0;
+    while serving < lanes {
         match news.blocking_recv() {
-            Some(News::Serving) => {}
+            Some(News::Serving) => serving += 1,
+            Some(News::Prepared { .. } | News::Switched { .. }) => {}
             Some(News::Failed(problem)) => return Err(ServerError::Serve(problem)),
             Some(News::ListenerDied { problem, .. }) => return Err(ServerError::Serve(problem)),
             Some(News::Ended { .. } | News::StoppedListening { .. }) | None => {
@@ -431,5 +424,7 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
 
 /// Messages to a lane that may wait: a few reloads and the drain.
 const CONTROLS_MAX: usize = 8;
+/// Between two attempts to reach a lane whose mailbox is full.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// As shells report an end by SIGINT.
 const EXIT_AT_ONCE: i32 = 130;

@@ -416,3 +416,27 @@ fn eventually(mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not within five seconds");
     }
 }
+
+#[test]
+fn a_bound_group_refuses_connections_until_it_listens() {
+    let address = (Ipv4Addr::LOCALHOST, 0).into();
+    let config = GroupConfig { address, transport: TCP, prepare: Box::new(|_| Ok(())) };
+    let mut group = Group::bind_for(config, Steering::single_silo(3).unwrap(), |_| true).unwrap();
+    let address = group.address();
+    let lanes: Vec<TcpListener> = (0..3).map(|lane| group.descriptor(lane).unwrap().into()).collect();
+    assert_eq!(TcpStream::connect(address).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+    let other = TcpListener::bind(address).expect("an address that nobody listens at is not held");
+    assert!(matches!(group.listen(), Err(GroupError::InUse(_))), "but it is not shared either");
+    drop(other);
+
+    group.listen().unwrap();
+    group.listen().expect("a second time changes nothing");
+    let clients: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let taken = lanes.iter().map(|lane| {
+        lane.set_nonblocking(true).unwrap();
+        std::iter::from_fn(|| lane.accept().ok()).count()
+    });
+    let taken: Vec<usize> = taken.collect();
+    assert_eq!(taken.iter().sum::<usize>(), clients.len());
+    assert!(taken.iter().all(|&taken| taken > 0), "every lane has its part: {taken:?}");
+}

@@ -18,6 +18,8 @@ impl Serving {
     pub(super) fn hear(&mut self, news: News) -> Result<(), ServerError> {
         match news {
             News::Serving => {}
+            News::Prepared { lane, order, outcome } => self.hear_prepared(lane, order, outcome),
+            News::Switched { lane, order } => self.hear_switched(lane, order),
             News::Failed(problem) => tracing::error!(%problem, "a lane keeps serving as before"),
             News::ListenerDied { lane, problem } => {
                 tracing::error!(lane, %problem, "opening a new one");
@@ -58,6 +60,11 @@ impl Serving {
     /// Sees that every lane that takes connections has its listeners and the others get nothing new.
     pub(super) fn mend_listeners(&mut self) {
         (self.repaired, self.repair_at) = (Instant::now(), None);
+        if self.reloading.is_some() {
+            // Lanes hold sockets of the groups that a repair would replace.
+            self.repair_at = Some(self.repaired + REPAIR_PAUSE);
+            return;
+        }
         match self.listeners.repair() {
             Ok(new) => self.hand_out(new),
             Err(problem) => self.retry(&problem),

@@ -63,6 +63,8 @@ pub struct Group {
     members: Vec<Member>,
     /// There has been a second member.
     joined: bool,
+    /// TCP: the sockets take connections. UDP sockets do from the start.
+    listening: bool,
 }
 
 /// Why a group could not be opened or changed.
@@ -129,12 +131,40 @@ impl Group {
         steering: Steering,
         wanted: impl Fn(usize) -> bool,
     ) -> Result<Self, GroupError> {
-        let mut group = Self { config, steering, members: Vec::new(), joined: false };
+        let mut group = Self::bind_for(config, steering, wanted)?;
+        group.listen()?;
+        Ok(group)
+    }
+
+    /// As [`open_for`](Self::open_for), but TCP sockets only bind: until [`listen`](Self::listen) the kernel refuses
+    /// connections, so none waits at a lane that may never take it. Who listens at the address in between is an error
+    /// of `listen`.
+    pub fn bind_for(
+        config: GroupConfig,
+        steering: Steering,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<Self, GroupError> {
+        let listening = matches!(config.transport, Transport::Rx);
+        let mut group = Self { config, steering, members: Vec::new(), joined: false, listening };
         for lane in (0..group.steering.lane_count()).filter(|&lane| wanted(lane)) {
             group.join(lane)?;
         }
-        group.attach()?;
+        // What the selector would not take is known before anybody relies on the address.
+        group.program()?;
         Ok(group)
+    }
+
+    /// Takes connections from now on. A group that does already stays as it is.
+    pub fn listen(&mut self) -> Result<(), GroupError> {
+        if !self.listening {
+            for member in &self.members {
+                if let Some(socket) = &member.socket {
+                    self.listen_on(socket)?;
+                }
+            }
+            self.listening = true;
+        }
+        self.attach()
     }
 
     /// The shared address, with the port the kernel chose.
@@ -289,13 +319,21 @@ impl Group {
             socket.set_reuse_port(true).map_err(|source| self.failed("share", source))?;
             self.bind(&socket)?;
         }
-        if let Transport::Tcp { backlog } = self.config.transport {
-            socket.listen(backlog).map_err(|source| self.failed("listen on", source))?;
+        if self.listening {
+            self.listen_on(&socket)?;
         }
         let inode = presence::inode(&socket).map_err(|source| self.failed("describe", source))?;
         self.joined |= !self.members.is_empty();
         self.members.push(Member { slot: Slot { lane, draining: false }, socket: Some(socket), inode });
         Ok(())
+    }
+
+    fn listen_on(&self, socket: &Socket) -> Result<(), GroupError> {
+        let Transport::Tcp { backlog } = self.config.transport else { return Ok(()) };
+        socket.listen(backlog).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => GroupError::InUse(self.config.address),
+            _ => self.failed("listen on", source),
+        })
     }
 
     fn create(&self) -> Result<Socket, GroupError> {

@@ -1,0 +1,104 @@
+//! A reload happens on every lane or on none, whatever fails in the middle.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use support::raw;
+use support::site::Site;
+use support::{Server, free_address};
+
+mod support;
+
+#[test]
+fn a_reload_that_runs_out_of_descriptors_on_one_lane_changes_nothing_on_any() {
+    let site = Site::new(&[("a.txt", b"old\n")], "");
+    let (old, new, admin) = (free_address(), free_address(), free_address());
+    site.configure(&configuration(&[old], admin, 0));
+    let server = site.launch().open_files(DESCRIPTORS).start();
+    let before = descriptors(&server);
+
+    // Lane 0 could open that many directories; for both there are not enough descriptors.
+    site.configure(&configuration(&[old, new], admin, (DESCRIPTORS * 3 / 4) as usize));
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let knocking = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let refused = TcpStream::connect(new).expect_err("nobody serves there");
+                assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+            }
+        });
+        server.reload("stays");
+        stop.store(true, Ordering::Relaxed);
+        knocking.join().unwrap();
+    });
+    assert!(server.stderr().contains("lane "), "it says which lane: {}", server.stderr());
+    for _ in 0..32 {
+        assert_eq!(raw::get(old, "/a.txt").body, b"old\n");
+        assert_eq!(raw::get(old, "/0/a.txt").status, 404, "no lane serves a part of what was refused");
+    }
+    let health = raw::get(server.admin, "/health");
+    let text = String::from_utf8(health.body).unwrap();
+    assert!(health.status == 200 && text.starts_with("ok\nreload: the last one was refused"), "{text}");
+    assert_eq!(server.counted("linerate_server_reloads", "outcome=\"refused\""), 1);
+    assert_eq!(server.counted("linerate_server_last_reload_refused", ""), 1);
+    support::wait_for("descriptors to be closed again", || {
+        (descriptors(&server) <= before + 2).then_some(())
+    });
+
+    site.configure(&configuration(&[old, new], admin, 3));
+    server.reload("reloaded");
+    for _ in 0..32 {
+        assert_eq!(raw::get(new, "/2/a.txt").body, b"old\n");
+    }
+    assert_eq!(raw::get(server.admin, "/health").body, b"ok\n");
+    assert_eq!(server.counted("linerate_server_last_reload_refused", ""), 0);
+}
+
+#[test]
+fn whoever_can_connect_to_a_new_address_is_answered_from_the_first_connection_on() {
+    let site = Site::new(&[("a.txt", b"hello\n")], "");
+    let (old, admin) = (free_address(), free_address());
+    site.configure(&configuration(&[old], admin, 0));
+    let server = site.start();
+    for round in 0..5 {
+        let new = free_address();
+        let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+        site.configure(&configuration(&[old, new], admin, round));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    if TcpStream::connect(new).is_ok() {
+                        // It listens; from now on nobody is refused, reset or left waiting.
+                        assert_eq!(raw::get(new, "/a.txt").body, b"hello\n");
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+            server.reload("reloaded");
+            support::wait_for("some answers", || (answered.load(Ordering::Relaxed) >= 10).then_some(()));
+            stop.store(true, Ordering::Relaxed);
+        });
+    }
+}
+
+/// Two lanes, and volumes that all show the same directory.
+fn configuration(http: &[SocketAddr], admin: SocketAddr, volumes: usize) -> String {
+    let http: Vec<String> = http.iter().map(|address| format!("\"{address}\"")).collect();
+    let mut text = format!(
+        "[server]\nlanes = 2\n[http]\nlisten = [{}]\n[https]\nlisten = [\"127.0.0.1:0\"]\n[admin]\n\
+         listen = \"{admin}\"\n",
+        http.join(", ")
+    );
+    for number in 0..volumes {
+        text.push_str(&format!("[[volume]]\nname = \"v{number}\"\npath = \"root\"\nmount = \"/{number}\"\n"));
+    }
+    text
+}
+
+fn descriptors(server: &Server) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", server.pid().as_raw_nonzero())).unwrap().count()
+}
+
+/// A server of two lanes takes some sixty.
+const DESCRIPTORS: u64 = 256;

@@ -1,0 +1,54 @@
+//! What `/health` tells beside "ok": troubles that keep nobody from being served, and that somebody should mend.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Mutex;
+
+/// Troubles by their subject, written by the control thread and shown at the admin address.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    troubles: Mutex<BTreeMap<String, String>>,
+}
+
+impl Health {
+    /// Notes a trouble with `subject`, in place of an older one.
+    pub(crate) fn note(&self, subject: &str, trouble: impl Into<String>) {
+        self.troubles().insert(subject.to_owned(), trouble.into());
+    }
+
+    /// The trouble with `subject` is over.
+    pub(crate) fn clear(&self, subject: &str) {
+        self.troubles().remove(subject);
+    }
+
+    /// A line for each trouble.
+    pub(crate) fn lines(&self) -> String {
+        let mut lines = String::new();
+        for (subject, trouble) in &*self.troubles() {
+            // One line each, whatever a path holds. A string takes every text.
+            let _ = writeln!(lines, "{subject}: {}", trouble.escape_debug());
+        }
+        lines
+    }
+
+    fn troubles(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, String>> {
+        self.troubles.lock().expect("nothing panics while it holds the troubles")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_subject_has_one_line_until_it_is_well_again() {
+        let health = Health::default();
+        health.note("reload", "refused\nonce");
+        health.note("volume files", "gone");
+        health.note("reload", "refused\ntwice");
+        assert_eq!(health.lines(), "reload: refused\\ntwice\nvolume files: gone\n");
+        health.clear("reload");
+        health.clear("volume files");
+        assert_eq!(health.lines(), "");
+    }
+}

@@ -1,0 +1,296 @@
+//! A change of what all lanes serve, which happens on every lane or on none.
+//!
+//! The control thread gives each lane an [`Order`]. A lane makes everything ready that can fail (its volumes opened,
+//! its listeners taken over) and answers. Once all have, the control thread gives the verdict, one word that all
+//! orders share, so that no full mailbox can keep it from a lane; then each lane switches, which cannot fail. One
+//! refusal, one lane that is silent for [`PREPARED_WITHIN`], one mailbox that is full: the verdict is no, and every
+//! lane serves on as before.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use http::service::{Service, Site};
+use lane::mailbox::Sender;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
+use vfs::Cache;
+
+use crate::lane_main::{Control, News, tell};
+use crate::listeners::{LaneListener, ListenerId};
+use crate::listening::{Adopted, Listening};
+use crate::site::SiteSpec;
+
+/// What one lane is to make ready.
+pub(crate) struct Order {
+    pub(crate) number: u64,
+    pub(crate) site: SiteSpec,
+    /// Listeners to begin with, which take no connections yet.
+    pub(crate) listeners: Vec<LaneListener>,
+    /// And those to end.
+    pub(crate) close: Vec<ListenerId>,
+    pub(crate) verdict: Arc<Verdict>,
+}
+
+/// Whether an order is to be carried out: written once by the control thread, read by every lane.
+#[derive(Debug, Default)]
+pub(crate) struct Verdict(AtomicU8);
+
+/// A lane's side: an order that can be carried out at once.
+pub(crate) struct Preparation {
+    number: u64,
+    site: Site,
+    listeners: Adopted,
+    close: Vec<ListenerId>,
+    verdict: Arc<Verdict>,
+}
+
+/// The control thread's side.
+#[derive(Debug)]
+pub(crate) struct Round {
+    number: u64,
+    verdict: Arc<Verdict>,
+    phase: Phase,
+    /// Lanes that have not answered.
+    silent: BTreeSet<usize>,
+    deadline: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Preparing,
+    Switching,
+}
+
+/// Where a round stands after a lane has spoken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Others have yet to answer.
+    Waits,
+    /// Every lane is ready: the verdict can be given.
+    Ready,
+    /// It cannot be done, for this reason.
+    Refused(String),
+    /// Every lane serves what was ordered.
+    Done,
+}
+
+impl Verdict {
+    fn give(&self, carry_out: bool) {
+        self.0.store(if carry_out { CARRY_OUT } else { DROP }, Ordering::Release);
+    }
+
+    fn get(&self) -> Option<bool> {
+        match self.0.load(Ordering::Acquire) {
+            CARRY_OUT => Some(true),
+            DROP => Some(false),
+            _ => None,
+        }
+    }
+}
+
+impl Preparation {
+    /// Does everything of an order that can fail. What the lane serves is untouched.
+    pub(crate) fn new(order: Order, cache: &Cache) -> Result<Self, String> {
+        let Order { number, site, listeners, close, verdict } = order;
+        let site = site.open(cache).map_err(|error| error.to_string())?;
+        let listeners =
+            Adopted::new(listeners).map_err(|error| format!("cannot take a listener: {error}"))?;
+        Ok(Self { number, site, listeners, close, verdict })
+    }
+
+    /// Follows the verdict, once there is one.
+    pub(crate) fn settle(
+        preparation: &mut Option<Self>,
+        service: &Service,
+        listening: &Rc<Listening>,
+        news: &UnboundedSender<News>,
+    ) {
+        let verdict = preparation.as_ref().and_then(|preparation| preparation.verdict.get());
+        let Some(carry_out) = verdict else { return };
+        let Some(Self { number, site, listeners, close, .. }) = preparation.take() else { return };
+        if carry_out {
+            service.reload(site);
+            close.iter().for_each(|id| listening.remove(*id));
+            listening.accept(listeners);
+            tell(news, News::Switched { lane: listening.lane(), order: number });
+        }
+    }
+}
+
+impl Round {
+    /// Gives every lane its order: a site and its own listeners.
+    ///
+    /// # Errors
+    /// A lane whose mailbox is full. Those that have their orders drop them.
+    pub(crate) fn begin(
+        number: u64,
+        controls: &mut [Sender<Control>],
+        site: &SiteSpec,
+        listeners: Vec<Vec<LaneListener>>,
+        close: &[ListenerId],
+    ) -> Result<Self, String> {
+        let verdict = Arc::<Verdict>::default();
+        let silent = (0..controls.len()).collect();
+        let deadline = Instant::now() + PREPARED_WITHIN;
+        let round = Self { number, verdict: Arc::clone(&verdict), phase: Phase::Preparing, silent, deadline };
+        for (lane, listeners) in listeners.into_iter().enumerate() {
+            let (site, close, verdict) = (site.clone(), close.to_vec(), Arc::clone(&verdict));
+            let order = Order { number, site, listeners, close, verdict };
+            if controls[lane].send(Control::Prepare(Box::new(order))).is_err() {
+                round.drop_orders(controls);
+                return Err(format!("lane {lane} is too busy to hear of it"));
+            }
+        }
+        Ok(round)
+    }
+
+    /// Takes a lane's word that it is ready, or is not.
+    pub(crate) fn prepared(&mut self, lane: usize, order: u64, outcome: Result<(), String>) -> Standing {
+        if order != self.number || self.phase != Phase::Preparing {
+            return Standing::Waits;
+        }
+        if let Err(problem) = outcome {
+            return Standing::Refused(format!("lane {lane}: {problem}"));
+        }
+        self.silent.remove(&lane);
+        if self.silent.is_empty() { Standing::Ready } else { Standing::Waits }
+    }
+
+    /// Takes a lane's word that it serves what was ordered.
+    pub(crate) fn switched(&mut self, lane: usize, order: u64) -> Standing {
+        if order != self.number || self.phase != Phase::Switching {
+            return Standing::Waits;
+        }
+        self.silent.remove(&lane);
+        if self.silent.is_empty() { Standing::Done } else { Standing::Waits }
+    }
+
+    /// When [`Round::late`] is to be asked.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// The time is over. Before the verdict that is a refusal; after it, the lanes that are late will switch when
+    /// they next look up, and nobody waits for them.
+    pub(crate) fn late(&self) -> Standing {
+        let lanes = &self.silent;
+        match self.phase {
+            Phase::Preparing => Standing::Refused(format!(
+                "no answer within {} s from lanes {lanes:?}",
+                PREPARED_WITHIN.as_secs()
+            )),
+            Phase::Switching => {
+                tracing::error!(
+                    ?lanes,
+                    "lanes are late to serve the new configuration; they will, once they go on"
+                );
+                Standing::Done
+            }
+        }
+    }
+
+    /// The verdict is yes.
+    pub(crate) fn carry_out(&mut self, controls: &mut [Sender<Control>]) {
+        self.phase = Phase::Switching;
+        self.silent = (0..controls.len()).collect();
+        self.deadline = Instant::now() + SWITCHED_WITHIN;
+        self.verdict.give(true);
+        ring(controls);
+    }
+
+    /// The verdict is no, unless it was given.
+    pub(crate) fn drop_orders(&self, controls: &mut [Sender<Control>]) {
+        if self.phase == Phase::Preparing {
+            self.verdict.give(false);
+            ring(controls);
+        }
+    }
+}
+
+fn ring(controls: &mut [Sender<Control>]) {
+    for control in controls {
+        // A full mailbox rings as well: the lane looks at the verdict with whatever it takes out.
+        let _ = control.send(Control::Decided);
+    }
+}
+
+const CARRY_OUT: u8 = 1;
+const DROP: u8 = 2;
+/// A directory that takes longer to open is on a disk that does not answer.
+const PREPARED_WITHIN: Duration = Duration::from_secs(10);
+/// A switch waits for nothing but the lane's turn.
+const SWITCHED_WITHIN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use http::tls::TicketKeys;
+    use lane::mailbox::{Receiver, mailbox};
+
+    use super::*;
+    use crate::config::Config;
+
+    fn lanes() -> (Vec<Sender<Control>>, Vec<Receiver<Control>>) {
+        (0..3).map(|_| mailbox(2)).unzip()
+    }
+
+    fn begin(controls: &mut [Sender<Control>]) -> Result<Round, String> {
+        let mut config = Config::for_directory(Path::new("/"));
+        config.https.listen.clear();
+        let site = SiteSpec::new(&config, &Arc::new(TicketKeys::new().unwrap())).unwrap();
+        let listeners = controls.iter().map(|_| Vec::new()).collect();
+        Round::begin(7, controls, &site, listeners, &[])
+    }
+
+    fn order(receiver: &mut Receiver<Control>) -> Box<Order> {
+        match receiver.try_recv() {
+            Some(Control::Prepare(order)) => order,
+            _ => panic!("the lane has no order"),
+        }
+    }
+
+    #[test]
+    fn nobody_switches_before_the_last_lane_is_ready_and_the_verdict_needs_no_room_in_a_mailbox() {
+        let (mut controls, mut receivers) = lanes();
+        let mut round = begin(&mut controls).unwrap();
+        let orders: Vec<_> = receivers.iter_mut().map(order).collect();
+        assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits);
+        assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits, "one lane counts once");
+        assert_eq!(round.prepared(1, 6, Err("of an older round".into())), Standing::Waits);
+        assert_eq!(round.prepared(1, 7, Ok(())), Standing::Waits);
+        assert!(orders.iter().all(|order| order.verdict.get().is_none()));
+        assert_eq!(round.prepared(2, 7, Ok(())), Standing::Ready);
+        while controls[1].send(Control::StopListening).is_ok() {}
+        round.carry_out(&mut controls);
+        assert!(orders.iter().all(|order| order.verdict.get() == Some(true)));
+        assert_eq!(round.switched(0, 7), Standing::Waits);
+        assert_eq!(round.switched(2, 7), Standing::Waits);
+        assert_eq!(round.switched(1, 7), Standing::Done);
+    }
+
+    #[test]
+    fn a_full_mailbox_refuses_the_round_for_the_lanes_that_had_room_too() {
+        let (mut controls, mut receivers) = lanes();
+        while controls[2].send(Control::StopListening).is_ok() {}
+        let problem = begin(&mut controls).unwrap_err();
+        assert!(problem.contains("lane 2"), "{problem}");
+        assert_eq!(order(&mut receivers[0]).verdict.get(), Some(false));
+        assert_eq!(order(&mut receivers[1]).verdict.get(), Some(false));
+    }
+
+    #[test]
+    fn one_lane_that_cannot_and_one_that_is_silent_refuse_it_for_all() {
+        let (mut controls, mut receivers) = lanes();
+        let mut round = begin(&mut controls).unwrap();
+        let orders: Vec<_> = receivers.iter_mut().map(order).collect();
+        assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits);
+        assert_eq!(round.prepared(2, 7, Err("no".into())), Standing::Refused("lane 2: no".into()));
+        assert_eq!(round.late(), Standing::Refused("no answer within 10 s from lanes {1, 2}".into()));
+        round.drop_orders(&mut controls);
+        assert!(orders.iter().all(|order| order.verdict.get() == Some(false)));
+    }
+}

@@ -1,0 +1,256 @@
+//! Reload: a new configuration, or the old one opened anew, on every lane or on none.
+
+use std::time::SystemTime;
+
+use tokio::time::Instant;
+
+use super::{ServerError, Serving};
+use crate::config::Config;
+use crate::egress;
+use crate::listeners::Change;
+use crate::round::{Round, Standing};
+use crate::silo::Taking;
+use crate::site::SiteSpec;
+
+lane::counter_block! {
+    /// What the control thread counts.
+    pub(super) struct ReloadCounters {
+        count taken as reloads [outcome = "taken"]: "Configurations taken over while the server runs.",
+        count refused as reloads [outcome = "refused"]: "Configurations taken over while the server runs.",
+        gauge last_reload_refused: "1 when the last reload was refused: the server goes on with what it had.",
+        gauge last_reload_seconds: "When the last reload was taken or refused, seconds since 1970.",
+    }
+}
+
+/// A reload that the lanes make ready or carry out.
+pub(super) struct Reloading {
+    round: Round,
+    config: Config,
+    taking: Taking,
+    /// Bound, but taking no connections before the verdict.
+    change: Change,
+}
+
+impl Serving {
+    /// Takes over a new configuration, or goes on with the old one and says why.
+    pub(super) fn reload(&mut self, load: impl Fn() -> Result<Config, String>) {
+        self.reopen_logs();
+        if self.reloading.is_some() {
+            self.reload_again = true;
+            return;
+        }
+        self.reload_again = false;
+        let begun = load().and_then(|config| self.take_over(config));
+        if let Err(problem) = begun {
+            self.refused(&problem);
+        }
+    }
+
+    /// Lets the lanes make ready what `config` says. [`Serving::proceed`] does the rest.
+    ///
+    /// # Errors
+    /// What can be seen before a lane hears of it, and what keeps one from hearing of it.
+    pub(super) fn take_over(&mut self, config: Config) -> Result<(), String> {
+        let tell = |error: ServerError| error.to_string();
+        let site = SiteSpec::new(&config, &self.tickets).map_err(|error| tell(error.into()))?;
+        site.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
+        let taking = Taking::new(&self.layout, &config.server.drained_nodes);
+        let taking = taking.map_err(|error| tell(error.into()))?;
+        let change = self.listeners.change(&config, &self.layout, &taking);
+        let change = change.map_err(|error| tell(error.into()))?;
+        let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
+        let listeners = listeners.collect::<Result<Vec<_>, _>>().map_err(|error| tell(error.into()))?;
+        self.orders += 1;
+        let round = Round::begin(self.orders, &mut self.controls, &site, listeners, change.closed())?;
+        self.reloading = Some(Reloading { round, config, taking, change });
+        Ok(())
+    }
+
+    /// When lanes that have not answered by then are late.
+    pub(super) fn reload_due(&self) -> Option<Instant> {
+        self.reloading.as_ref().map(|reloading| reloading.round.deadline())
+    }
+
+    /// A lane is ready to serve what was ordered, or cannot.
+    pub(super) fn hear_prepared(&mut self, lane: usize, order: u64, outcome: Result<(), String>) {
+        if let Some(reloading) = &mut self.reloading {
+            let standing = reloading.round.prepared(lane, order, outcome);
+            self.proceed(standing);
+        }
+    }
+
+    /// A lane serves what was ordered.
+    pub(super) fn hear_switched(&mut self, lane: usize, order: u64) {
+        if let Some(reloading) = &mut self.reloading {
+            let standing = reloading.round.switched(lane, order);
+            self.proceed(standing);
+        }
+    }
+
+    /// A lane has not answered in time.
+    pub(super) fn reload_late(&mut self) {
+        if let Some(reloading) = &self.reloading {
+            let standing = reloading.round.late();
+            self.proceed(standing);
+        }
+    }
+
+    /// Takes back what lanes make ready, because the server ends.
+    pub(super) fn forget_reload(&mut self) {
+        if let Some(Reloading { round, .. }) = self.reloading.take() {
+            round.drop_orders(&mut self.controls);
+        }
+    }
+
+    fn proceed(&mut self, standing: Standing) {
+        match standing {
+            Standing::Waits => {}
+            Standing::Ready => {
+                let Some(reloading) = &mut self.reloading else { return };
+                // The last that can fail. From here on connections wait at lanes that are ready for them.
+                if let Err(problem) = reloading.change.listen() {
+                    let problem = problem.to_string();
+                    self.forget_reload();
+                    return self.refused(&problem);
+                }
+                reloading.round.carry_out(&mut self.controls);
+            }
+            Standing::Refused(problem) => {
+                self.forget_reload();
+                self.refused(&problem);
+            }
+            Standing::Done => self.taken(),
+        }
+    }
+
+    /// Every lane serves it: what the control thread keeps follows.
+    fn taken(&mut self) {
+        let Some(Reloading { config, taking, change, .. }) = self.reloading.take() else { return };
+        if config.server.differs_for_restart(&self.config.server) || config.admin != self.config.admin {
+            tracing::warn!("[server] and [admin] changed: they take effect at the next start");
+        }
+        self.listeners.commit(change);
+        self.pacing.set_rate(config.limits.total_bytes_per_second);
+        self.steer_to(taking);
+        self.mark_by(&config.server.egress_marks);
+        self.config = config;
+        self.reload_counters.taken.increment();
+        self.note_reload(false);
+        self.subject.health.clear(SUBJECT);
+        tracing::info!("reloaded");
+    }
+
+    fn refused(&mut self, problem: &str) {
+        self.reload_counters.refused.increment();
+        self.note_reload(true);
+        self.subject.health.note(SUBJECT, format!("the last one was refused: {problem}"));
+        tracing::error!(%problem, "the configuration is not taken over; the old one stays");
+    }
+
+    fn note_reload(&self, refused: bool) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.reload_counters.last_reload_refused.set(refused.into());
+        self.reload_counters.last_reload_seconds.set(now.as_secs());
+    }
+}
+
+/// In `/health`.
+const SUBJECT: &str = "reload";
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener, TcpStream};
+    use std::path::Path;
+
+    use lane::mailbox::{Receiver, Sender, mailbox};
+
+    use super::*;
+    use crate::lane_main::Control;
+    use crate::serve::Server;
+
+    fn config(dir: &Path, http: &[SocketAddr]) -> Config {
+        let mut config = Config::for_directory(dir);
+        config.http.listen = http.to_vec();
+        (config.https.listen, config.admin.listen, config.server.lanes) = (Vec::new(), None, Some(2));
+        config
+    }
+
+    fn get(address: SocketAddr, target: &str) -> std::io::Result<String> {
+        let mut stream = TcpStream::connect(address)?;
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    fn free_address() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    }
+
+    /// A mailbox in place of lane 1's, which hears nothing meanwhile.
+    fn deaf(serving: &mut Serving, room: usize) -> (Sender<Control>, Receiver<Control>) {
+        let (mut sender, receiver) = mailbox(8);
+        for _ in room..8 {
+            sender.send(Control::StopListening).ok().unwrap();
+        }
+        (std::mem::replace(&mut serving.controls[1], sender), receiver)
+    }
+
+    fn assert_unchanged(serving: &Serving, old: SocketAddr, new: SocketAddr, why: &str) {
+        assert!(serving.reloading.is_none());
+        assert!(serving.subject.health.lines().contains(why), "{}", serving.subject.health.lines());
+        assert_eq!(serving.listeners.http(), [old]);
+        for _ in 0..16 {
+            assert!(get(old, "/a.txt").unwrap().ends_with("old"), "either lane serves what it did");
+        }
+        assert_eq!(TcpStream::connect(new).unwrap_err().kind(), std::io::ErrorKind::ConnectionRefused);
+        drop(TcpListener::bind(new).expect("the new address is free again"));
+    }
+
+    #[test]
+    fn one_lane_that_is_deaf_or_full_or_refuses_keeps_the_old_site_and_listeners_everywhere() {
+        let [old_dir, new_dir] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        std::fs::write(old_dir.path().join("a.txt"), "old").unwrap();
+        std::fs::write(new_dir.path().join("a.txt"), "new").unwrap();
+        let (old, new) = (free_address(), free_address());
+        let mut server = Server::start(config(old_dir.path(), &[old])).unwrap();
+        let serving = &mut server.serving;
+        let load = || Ok(config(new_dir.path(), &[new]));
+
+        let (real, full) = deaf(serving, 0);
+        serving.reload(load);
+        assert_unchanged(serving, old, new, "lane 1 is too busy");
+        drop(full);
+
+        let (_, silent) = deaf(serving, 8);
+        serving.reload(load);
+        assert!(serving.reloading.is_some() && serving.reload_due().is_some());
+        assert!(TcpStream::connect(new).is_err(), "no connection may wait for a lane that is not ready");
+        serving.reload_late();
+        drop(silent);
+        assert_unchanged(serving, old, new, "no answer");
+
+        let (_, refusing) = deaf(serving, 8);
+        serving.reload(load);
+        serving.hear_prepared(1, serving.orders, Err("no descriptors left".to_owned()));
+        drop(refusing);
+        assert_unchanged(serving, old, new, "no descriptors left");
+        assert_eq!(serving.reload_counters.refused.get(), 3);
+
+        serving.controls[1] = real;
+        serving.reload(load);
+        server.housekeeping.block_on(async {
+            while serving.reloading.is_some() {
+                let news = serving.news.recv().await.unwrap();
+                serving.hear(news).unwrap();
+            }
+        });
+        assert_eq!((serving.listeners.http(), serving.subject.health.lines()), (vec![new], String::new()));
+        for _ in 0..16 {
+            assert!(get(new, "/a.txt").unwrap().ends_with("new"), "either lane serves what is new");
+        }
+        assert_eq!(serving.reload_counters.taken.get(), 1);
+    }
+}
