@@ -13,6 +13,7 @@ mod lab;
 mod packages;
 mod process;
 mod server;
+mod skipped;
 mod tests;
 
 /// Tasks of the Linerate repository.

@@ -10,9 +10,15 @@ use anyhow::{Context, bail};
 
 /// Runs a program in the repository's root with our output; its failure is ours.
 pub(crate) fn run(program: &str, args: &[&str]) -> anyhow::Result<()> {
+    run_with(program, args, &[])
+}
+
+/// As [`run`], with variables added to the environment.
+pub(crate) fn run_with(program: &str, args: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<()> {
     eprintln!("$ {program} {}", args.join(" "));
     let status = Command::new(program)
         .args(args)
+        .envs(variables.iter().copied())
         .current_dir(root())
         .status()
         .with_context(|| format!("cannot start {program}"))?;

@@ -66,7 +66,12 @@ fn a_lane_that_is_asked_tells_where_its_buffers_its_tasks_and_served_files_lie()
         // Tasks are named at the end of a round.
         time::sleep(Duration::from_millis(1)).await;
         let samples = memory.sample(0, 0);
-        let (Ok(pools), Ok(tasks)) = (samples.pools, samples.tasks) else { return };
+        let (pools, tasks) = match (samples.pools, samples.tasks) {
+            (Ok(pools), Ok(tasks)) => (pools, tasks),
+            (Err(problem), _) | (_, Err(problem)) => {
+                return testkit::skip(format_args!("the kernel does not tell where pages lie: {problem}"));
+            }
+        };
         assert!(pools.local + pools.remote >= 1 && pools.absent > 0, "{pools:?}");
         assert!(tasks.local + tasks.remote >= 1, "{tasks:?}");
         assert!(!samples.files.is_empty());

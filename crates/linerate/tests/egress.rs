@@ -18,7 +18,7 @@ fn socket_of(client: &TcpStream) -> String {
 #[test]
 fn open_connections_follow_marks_that_a_reload_brings_changes_and_takes() {
     if let Err(problem) = can_mark() {
-        return eprintln!("skipped: this process may not mark packets: {problem}");
+        return testkit::skip(format_args!("this process may not mark packets: {problem}"));
     }
     let site = Site::new(&[("a.txt", b"hello\n")], "");
     let marks = |marks: &str| format!("[server]\negress_marks = {{ {marks} }}\n{ANY_PORT}");
@@ -51,7 +51,7 @@ fn open_connections_follow_marks_that_a_reload_brings_changes_and_takes() {
 #[test]
 fn what_the_kernel_still_holds_of_a_closed_connection_has_no_mark() {
     if let Err(problem) = can_mark() {
-        return eprintln!("skipped: this process may not mark packets: {problem}");
+        return testkit::skip(format_args!("this process may not mark packets: {problem}"));
     }
     let body = support::patterned(400_000);
     let site = Site::new(&[("f", &body)], "[server]\negress_marks = { lo = 17 }");

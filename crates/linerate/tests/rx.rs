@@ -86,8 +86,7 @@ fn rxdebug_tells_version_packets_connections_and_peers() {
 #[test]
 fn rxdebug_tells_of_all_lanes_of_a_server() {
     if std::thread::available_parallelism().unwrap().get() < 2 {
-        eprintln!("skipped: one CPU has no two lanes");
-        return;
+        return testkit::skip("one CPU has no two lanes");
     }
     let server = Server::start(&["--lanes", "2", "--packets", "2000"]);
     let load =

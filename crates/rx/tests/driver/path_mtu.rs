@@ -1,50 +1,41 @@
 //! Paths of different MTUs between network namespaces: probes are never cut up, data always gets through.
 
-use std::fs::File;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
-use std::process::Command;
 use std::sync::mpsc;
 
-use nix::sched::{CloneFlags, setns, unshare};
 use rx::EndpointStats;
 use rx::driver::{Anonymous, CallError, ServerCall};
+use testkit::netns::{Namespace, ip};
 
 use super::{SERVICE, config, pattern, run};
 
 /// A server, a router and a client in namespaces of their own: 10.9.0.1 - 10.9.0.2, 10.9.1.2 - 10.9.1.1.
 struct Path {
-    server: File,
-    router: File,
-    client: File,
+    server: Namespace,
+    router: Namespace,
+    client: Namespace,
 }
 
 impl Path {
-    /// `None`, with a word on standard error, where the test may not make namespaces.
+    /// `None` where the test may not make namespaces: it is skipped.
+    #[track_caller]
     fn new(server_side_mtu: u32, client_side_mtu: u32) -> Option<Self> {
-        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-            eprintln!("skipped: network namespaces need root ({error})");
-            return None;
-        }
-        let server = own_namespace();
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let client = own_namespace();
-        unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        let router = own_namespace();
+        let server = Namespace::new_or_skip()?;
+        let client = Namespace::new().unwrap();
+        let router = Namespace::new().unwrap();
         std::fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
         for (n, (end, mtu)) in
             [(&server, server_side_mtu), (&client, client_side_mtu)].into_iter().enumerate()
         {
-            let path = format!("/proc/{}/fd/{}", std::process::id(), end.as_raw_fd());
-            ip(&format!("link add r{n} mtu {mtu} type veth peer name e{n} mtu {mtu} netns {path}"));
-            ip(&format!("addr add 10.9.{n}.2/24 dev r{n}"));
-            ip(&format!("link set r{n} up"));
-            enter(end);
-            ip(&format!("addr add 10.9.{n}.1/24 dev e{n}"));
-            ip(&format!("link set e{n} up"));
-            ip("link set lo up");
-            ip(&format!("route add default via 10.9.{n}.2"));
-            enter(&router);
+            let path = end.path();
+            ip(&format!("link add r{n} mtu {mtu} type veth peer name e{n} mtu {mtu} netns {path}")).unwrap();
+            ip(&format!("addr add 10.9.{n}.2/24 dev r{n}")).unwrap();
+            ip(&format!("link set r{n} up")).unwrap();
+            end.enter().unwrap();
+            ip(&format!("addr add 10.9.{n}.1/24 dev e{n}")).unwrap();
+            ip(&format!("link set e{n} up")).unwrap();
+            ip(&format!("route add default via 10.9.{n}.2")).unwrap();
+            router.enter().unwrap();
         }
         Some(Self { server, router, client })
     }
@@ -61,7 +52,7 @@ impl Path {
         };
         std::thread::scope(|threads| {
             let server = threads.spawn(|| {
-                enter(&self.server);
+                self.server.enter().unwrap();
                 run(async move {
                     let mut config = config();
                     config.endpoint.check_reach = false;
@@ -83,7 +74,7 @@ impl Path {
                 })
             });
             threads.spawn(move || {
-                enter(&self.client);
+                self.client.enter().unwrap();
                 let server = bound.recv().unwrap();
                 run(async move {
                     let client = rx::driver::Driver::bind("10.9.1.1:0".parse().unwrap(), config()).unwrap();
@@ -102,8 +93,8 @@ impl Path {
     }
 
     /// One of the counters of `Ip:` in the namespace of `end`.
-    fn ip_counter(&self, end: &File, name: &str) -> u64 {
-        enter(end);
+    fn ip_counter(&self, end: &Namespace, name: &str) -> u64 {
+        end.enter().unwrap();
         let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();
         let mut lines = text.lines().filter(|line| line.starts_with("Ip:"));
         let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
@@ -141,17 +132,4 @@ fn router_too_narrow_drops_probes_and_data_is_fragmented() {
         "probes reached the router and were dropped there"
     );
     assert!(path.ip_counter(&path.client, "ReasmOKs") > 0, "data of 1444 bytes exceeds the MTU");
-}
-
-fn own_namespace() -> File {
-    File::open("/proc/thread-self/ns/net").unwrap()
-}
-
-fn enter(namespace: &File) {
-    setns(namespace.as_fd(), CloneFlags::CLONE_NEWNET).unwrap();
-}
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output().expect("iproute2 is installed");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }

@@ -23,13 +23,14 @@ pub(crate) struct TwoLanes {
 }
 
 impl TwoLanes {
-    /// Starts two lanes that share a port of loopback; `serve` says what each offers. `None`, with a word on standard
-    /// error, where there is one CPU only.
+    /// Starts two lanes that share a port of loopback; `serve` says what each offers. `None` where there is one CPU
+    /// only: the test is skipped.
+    #[track_caller]
     pub(crate) fn start(steering: Steering, config: DriverConfig, serve: fn(&Driver)) -> Option<Self> {
         let topology = Topology::read(Path::new("/")).unwrap();
         let wishes = Wishes { lanes: LaneCount::Total(2), ..Wishes::default() };
         let Ok(layout) = Layout::new(&topology, &wishes) else {
-            eprintln!("skipped: this machine has no two CPUs for two lanes");
+            testkit::skip("this machine has no two CPUs for two lanes");
             return None;
         };
         let links = Links::over(&steering, 64);

@@ -16,10 +16,11 @@ mod two_lanes;
 /// A service whose calls stay open until the client has seen enough.
 const SLOW_SERVICE: u16 = 78;
 
+#[track_caller]
 fn installed(program: &str) -> bool {
     let found = Command::new(program).arg("-version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if found.is_err() {
-        eprintln!("skipped: {program} is not installed; `cargo xtask test` installs it");
+        testkit::skip(format_args!("{program} is not installed; `cargo xtask test` installs it"));
     }
     found.is_ok()
 }
@@ -123,8 +124,7 @@ fn tshark_finds_no_malformed_packet_in_a_captured_run() {
         return;
     }
     if !is_root() {
-        eprintln!("skipped: capturing on loopback needs root");
-        return;
+        return testkit::skip("capturing on loopback needs root");
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("run.pcap");

@@ -10,13 +10,14 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
-/// The program, built if need be; `None`, with the reason on standard error, where it cannot be had.
+/// The program, built if need be; `None` where it cannot be had: the test is skipped.
+#[track_caller]
 pub(crate) fn rxperf() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     match PROGRAM.get_or_init(find_or_build) {
         Ok(program) => Some(program),
         Err(why) => {
-            eprintln!("skipped: no stock rxperf: {why}");
+            testkit::skip(format_args!("no stock rxperf: {why}"));
             None
         }
     }
