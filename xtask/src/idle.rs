@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use crate::server::{self, Subject};
-use crate::{cpu, packages};
+use crate::{cpu, descriptors, packages};
 
 /// Flags of `cargo xtask idle`.
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     packages::install(packages::COMPARE)?;
-    raise_descriptor_limit(u64::from(args.connections) + 500)?;
+    descriptors::raise_limit_to(u64::from(args.connections) + 500)?;
     let work = tempfile::tempdir()?;
     let tree = work.path().join("tree");
     std::fs::create_dir(&tree)?;
@@ -94,18 +94,4 @@ fn is_open(stream: &TcpStream) -> bool {
 /// Of the server's whole process tree: nginx holds connections in its workers.
 fn resident(subject: &Subject) -> anyhow::Result<u64> {
     cpu::tree(subject.server.pid())?.into_iter().map(cpu::resident_bytes).sum()
-}
-
-fn raise_descriptor_limit(wanted: u64) -> anyhow::Result<()> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let now = getrlimit(Resource::Nofile);
-    if now.current.is_none_or(|current| current >= wanted) {
-        return Ok(());
-    }
-    // Raising the upper limit needs a privilege that not even root has everywhere.
-    let maximum = now.maximum.map(|maximum| maximum.max(wanted));
-    let limit = Rlimit { current: Some(wanted), maximum };
-    setrlimit(Resource::Nofile, limit).with_context(|| {
-        format!("{wanted} descriptors are needed: raise the limit with `ulimit -n {wanted}`")
-    })
 }

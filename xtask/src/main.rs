@@ -8,6 +8,8 @@ mod ci;
 mod compare;
 mod counts;
 mod cpu;
+mod descriptors;
+mod hostile;
 mod idle;
 mod lab;
 mod packages;
@@ -34,6 +36,8 @@ enum Task {
     Compare(compare::Args),
     /// Count the instructions of the hot paths and hold them against the baseline
     Counts(counts::Args),
+    /// Attack the server as hostile clients do while a good client measures what it feels
+    Hostile(hostile::Args),
     /// Measure what an idle keep-alive connection costs in memory
     Idle(idle::Args),
     /// Boot guests with other kernels and machines, and run scenarios inside
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         Task::Ci => ci::run(),
         Task::Compare(args) => compare::run(&args),
         Task::Counts(args) => counts::run(&args),
+        Task::Hostile(args) => hostile::run(&args),
         Task::Idle(args) => idle::run(&args),
         Task::Lab(args) => lab::run(&args),
         Task::LabGuest(args) => lab::guest::run(&args),

@@ -1,0 +1,214 @@
+//! `cargo xtask hostile`: what a hostile, patient or slow client does to others. Beside every attack a good client
+//! measures what it feels. How it is measured: `docs/benchmarks.md`.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::{descriptors, process, skipped};
+
+mod arena;
+mod good;
+mod http;
+mod load;
+mod report;
+mod rx;
+mod samples;
+mod scenario;
+mod server;
+
+use arena::{Arena, inside};
+use load::Burners;
+use report::{FREE_SECONDS_MAX, Report};
+use samples::{Part, Samples};
+use scenario::{Field, Scenario, Service};
+use server::{Levels, MemoryWatch, Server};
+
+/// Flags of `cargo xtask hostile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Scenarios to run; without any, all
+    scenarios: Vec<String>,
+    /// Name the scenarios, and run none
+    #[arg(long)]
+    list: bool,
+    /// Seconds that each attack lasts
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// One JSON line for each scenario
+    #[arg(long)]
+    json: bool,
+    /// The program to attack instead of this tree's release build
+    #[arg(long, value_name = "PROGRAM")]
+    server: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    if args.list {
+        scenario::ALL.iter().for_each(|scenario| println!("{:22}{}", scenario.name(), scenario.about()));
+        return Ok(());
+    }
+    let chosen = scenario::choose(&args.scenarios)?;
+    if let Err(reason) = Arena::is_possible() {
+        if skipped::in_ci() {
+            bail!("CI skips nothing: {reason}");
+        }
+        eprintln!("SKIPPED, no hostile client was tried: {reason}");
+        return Ok(());
+    }
+    descriptors::raise_limit()?;
+    let program = match &args.server {
+        Some(program) => program.canonicalize().with_context(|| program.display().to_string())?,
+        None => process::release_binary()?,
+    };
+    let work = tempfile::Builder::new().prefix("linerate-hostile").tempdir()?;
+    let tree = work.path().join("tree");
+    if chosen.iter().any(|scenario| scenario.service() == Service::Http) {
+        server::make_tree(&tree)?;
+    }
+    let bench = Bench { program, tree, work: work.path(), seconds: args.seconds };
+    if !args.json {
+        Report::print_heads();
+    }
+    let mut missed = Vec::new();
+    for scenario in chosen {
+        let report = bench.run_with_a_second_chance(scenario)?;
+        report.print(args.json)?;
+        if !report.reached {
+            missed.push(scenario.name());
+        }
+    }
+    if missed.is_empty() {
+        return Ok(());
+    }
+    bail!("others suffer: {}", missed.join(", "))
+}
+
+/// What all scenarios have in common.
+struct Bench<'a> {
+    program: PathBuf,
+    tree: PathBuf,
+    work: &'a Path,
+    seconds: u64,
+}
+
+impl Bench<'_> {
+    /// Other work on the machine can delay an answer; it cannot do so twice as if by the attack, nor cause an error.
+    fn run_with_a_second_chance(&self, scenario: &dyn Scenario) -> anyhow::Result<Report> {
+        let run = || self.run(scenario).with_context(|| scenario.name());
+        let report = run()?;
+        if !report.is_late_only() {
+            return Ok(report);
+        }
+        eprintln!("{}: {}; once more", scenario.name(), report.missed.join(", "));
+        run()
+    }
+
+    fn run(&self, scenario: &dyn Scenario) -> anyhow::Result<Report> {
+        let work = self.work.join(scenario.name());
+        if work.exists() {
+            std::fs::remove_dir_all(&work)?;
+        }
+        std::fs::create_dir(&work)?;
+        let arena = Arena::new()?;
+        let wishes = scenario.prepare(&work)?;
+        let mut server = match scenario.service() {
+            Service::Http => Server::http(&arena, &self.program, &work, &self.tree, &wishes)?,
+            Service::Rx => Server::rx(&arena, &self.program, &work)?,
+        };
+        let stderr = Mutex::new(server.take_stderr());
+        let (samples, memory) = (Arc::new(Samples::new()), MemoryWatch::default());
+        let _burners = Burners::start();
+        let (free, findings) = std::thread::scope(|scope| {
+            scope.spawn(|| memory.run(server.pid()));
+            let asking = scope.spawn(|| match scenario.service() {
+                Service::Http => {
+                    good::http(&arena, &samples);
+                    Ok(())
+                }
+                Service::Rx => good::rx(&arena, &samples),
+            });
+            let parts = Parts { bench: self, scenario, arena: &arena, server: &server, samples: &samples };
+            let outcome = parts.run(&stderr);
+            samples.enter(Part::Over);
+            memory.stop();
+            asking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            outcome
+        })?;
+        let stop = match server.stop() {
+            Ok(time) => Ok(time.as_secs_f64()),
+            Err(error) => Err(format!("{error:#}")),
+        };
+        Ok(Report::new(scenario.name(), samples.figures(), memory.most(), free, stop, findings))
+    }
+}
+
+/// A run's parts, one after the other.
+struct Parts<'a> {
+    bench: &'a Bench<'a>,
+    scenario: &'a dyn Scenario,
+    arena: &'a Arena,
+    server: &'a Server,
+    samples: &'a Samples,
+}
+
+impl Parts<'_> {
+    fn run(
+        &self,
+        stderr: &Mutex<Option<std::process::ChildStderr>>,
+    ) -> anyhow::Result<(Result<f64, Vec<String>>, scenario::Findings)> {
+        std::thread::sleep(WARM_UP);
+        self.samples.enter(Part::Before);
+        let idle = self.undisturbed()?;
+        self.samples.enter(Part::During);
+        let seconds = self.bench.seconds.max(self.scenario.seconds_least());
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let field = Field { arena: self.arena, tree: &self.bench.tree, stderr, end };
+        let findings = inside(&self.arena.attackers, || {
+            load::become_attacker();
+            self.scenario.attack(&field)
+        })?;
+        // Who gives up early leaves a server that recovers under the name of an attacked one.
+        field.sit_out();
+        self.samples.enter(Part::After);
+        let free = self.wait_until_free(&idle)?;
+        Ok((free, findings))
+    }
+
+    /// What is in use at most while only the good client asks.
+    fn undisturbed(&self) -> anyhow::Result<Levels> {
+        let end = Instant::now() + UNDISTURBED;
+        let mut idle = Levels::new();
+        while Instant::now() < end {
+            server::merge(&mut idle, self.server.levels(self.arena)?);
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        Ok(idle)
+    }
+
+    /// Seconds until everything is free again, or what is not.
+    fn wait_until_free(&self, idle: &Levels) -> anyhow::Result<Result<f64, Vec<String>>> {
+        let ended = Instant::now();
+        loop {
+            let held = match self.server.levels(self.arena) {
+                Ok(levels) => server::held(idle, &levels),
+                Err(error) => vec![format!("its counters cannot be read: {error:#}")],
+            };
+            let waited = ended.elapsed();
+            if held.is_empty() {
+                std::thread::sleep(AFTER_LEAST.saturating_sub(waited));
+                return Ok(Ok(waited.as_secs_f64()));
+            }
+            if waited.as_secs_f64() > FREE_SECONDS_MAX {
+                return Ok(Err(held));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+const WARM_UP: Duration = Duration::from_millis(500);
+const UNDISTURBED: Duration = Duration::from_secs(3);
+const AFTER_LEAST: Duration = Duration::from_secs(1);

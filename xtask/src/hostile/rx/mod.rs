@@ -1,0 +1,10 @@
+//! What clients of Rx do.
+
+pub(crate) mod acks;
+pub(crate) mod connections;
+pub(crate) mod flood;
+pub(crate) mod gap;
+pub(crate) mod reflection;
+pub(crate) mod stores;
+pub(crate) mod theft;
+mod wire;
