@@ -70,21 +70,70 @@ impl BodyDiscard {
 enum State {
     Exact(u64),
     Size { value: u64, digits: u8 },
-    Extension { size: u64 },
+    Extension { size: u64, at: Extension },
     SizeLf { size: u64 },
     Data(u64),
     DataCr,
     DataLf,
     TrailerStart,
-    Trailer,
+    TrailerName,
+    TrailerValue,
     TrailerLf,
     EndLf,
     Done,
 }
 
+/// Where in `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )` (RFC 9112 7.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extension {
+    /// After blanks that a semicolon must follow.
+    Blank,
+    /// After a semicolon and perhaps blanks.
+    Semicolon,
+    Name,
+    /// After a name and blanks: an equals sign or the next semicolon must follow.
+    NameBlank,
+    /// After an equals sign and perhaps blanks.
+    Equals,
+    Token,
+    Quoted,
+    /// After a backslash within quotes.
+    Escape,
+    /// After the closing quote.
+    Unquoted,
+}
+
+impl Extension {
+    /// The place after one byte that is not the CR; `None` when it may not stand here.
+    fn next(self, byte: u8) -> Option<Self> {
+        let is_blank = matches!(byte, b' ' | b'\t');
+        match (self, byte) {
+            (Self::Quoted, b'"') => Some(Self::Unquoted),
+            (Self::Quoted, b'\\') => Some(Self::Escape),
+            (Self::Quoted | Self::Escape, _) if is_field_byte(byte) => Some(Self::Quoted),
+            (Self::Quoted | Self::Escape, _) => None,
+            (Self::Blank | Self::Semicolon | Self::NameBlank | Self::Equals, _) if is_blank => Some(self),
+            (Self::Semicolon | Self::Name, _) if is_token_byte(byte) => Some(Self::Name),
+            (Self::Name, _) if is_blank => Some(Self::NameBlank),
+            (Self::Name | Self::NameBlank, b'=') => Some(Self::Equals),
+            (Self::Equals, b'"') => Some(Self::Quoted),
+            (Self::Equals | Self::Token, _) if is_token_byte(byte) => Some(Self::Token),
+            (Self::Token | Self::Unquoted, _) if is_blank => Some(Self::Blank),
+            (Self::Blank | Self::Name | Self::NameBlank | Self::Token | Self::Unquoted, b';') => {
+                Some(Self::Semicolon)
+            }
+            _ => None,
+        }
+    }
+
+    fn may_end(self) -> bool {
+        matches!(self, Self::Name | Self::Token | Self::Unquoted)
+    }
+}
+
 impl State {
-    /// The state after one byte of framing. Extensions and trailers are skipped, not understood, but
-    /// may hold no control byte: a CR or LF out of place is where two parsers come apart.
+    /// The state after one byte of framing. Extensions and trailers are skipped, not understood, but must
+    /// be well-formed: a byte out of place is where two parsers come apart.
     fn framing_byte(self, byte: u8) -> Result<Self, Refusal> {
         let next = match (self, byte) {
             (Self::Size { value, digits }, _) if byte.is_ascii_hexdigit() && digits < SIZE_DIGITS_MAX => {
@@ -92,17 +141,25 @@ impl State {
                 Self::Size { value: value << 4 | u64::from(digit), digits: digits + 1 }
             }
             (Self::Size { value, digits: 1.. }, b'\r') => Self::SizeLf { size: value },
-            (Self::Size { value, digits: 1.. }, b';') => Self::Extension { size: value },
-            (Self::Extension { size }, b'\r') => Self::SizeLf { size },
-            (Self::Extension { .. }, _) if is_field_byte(byte) => self,
+            (Self::Size { value, digits: 1.. }, b';') => {
+                Self::Extension { size: value, at: Extension::Semicolon }
+            }
+            (Self::Size { value, digits: 1.. }, b' ' | b'\t') => {
+                Self::Extension { size: value, at: Extension::Blank }
+            }
+            (Self::Extension { size, at }, b'\r') if at.may_end() => Self::SizeLf { size },
+            (Self::Extension { size, at }, _) => {
+                Self::Extension { size, at: at.next(byte).ok_or(Refusal::ChunkedBody)? }
+            }
             (Self::SizeLf { size: 0 }, b'\n') => Self::TrailerStart,
             (Self::SizeLf { size }, b'\n') => Self::Data(size),
             (Self::DataCr, b'\r') => Self::DataLf,
             (Self::DataLf, b'\n') => Self::Size { value: 0, digits: 0 },
             (Self::TrailerStart, b'\r') => Self::EndLf,
-            (Self::TrailerStart, _) if byte.is_ascii_graphic() => Self::Trailer,
-            (Self::Trailer, b'\r') => Self::TrailerLf,
-            (Self::Trailer, _) if is_field_byte(byte) => self,
+            (Self::TrailerStart | Self::TrailerName, _) if is_token_byte(byte) => Self::TrailerName,
+            (Self::TrailerName, b':') => Self::TrailerValue,
+            (Self::TrailerValue, b'\r') => Self::TrailerLf,
+            (Self::TrailerValue, _) if is_field_byte(byte) => self,
             (Self::TrailerLf, b'\n') => Self::TrailerStart,
             (Self::EndLf, b'\n') => Self::Done,
             _ => return Err(Refusal::ChunkedBody),
@@ -113,6 +170,11 @@ impl State {
 
 fn is_field_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
+}
+
+/// `tchar` (RFC 9110 5.6.2).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 /// Enough for any size a `u64` holds.
@@ -146,6 +208,53 @@ mod tests {
     }
 
     #[test]
+    fn extensions_are_names_with_or_without_values() {
+        for extensions in [
+            "",
+            ";a",
+            ";a;b",
+            " ;\ta",
+            ";a=b",
+            ";a=\"\"",
+            "; a = b ; c\t=\t\"d;e = \\\" \\\\\";f",
+            ";a=\"\u{fc}\t\"",
+        ] {
+            let body = format!("3{extensions}\r\nabc\r\n0{extensions}\r\nTrailer:\r\n\r\n");
+            let fed = discard(BodyLength::Chunked, body.as_bytes());
+            assert_eq!(fed, Ok(Fed { consumed: body.len(), done: true }), "{extensions:?}");
+        }
+        for extensions in [
+            ";",
+            " ",
+            ";;a",
+            ";a;",
+            ";a ",
+            ";a=",
+            ";a= ",
+            ";=b",
+            ";a==b",
+            ";a=b c",
+            ";a b",
+            ";a=\"",
+            ";a=\"b\"c",
+            ";a=\"b\\\"",
+            ";a=b\"c\"",
+            ";a=b ",
+            ";\u{fc}",
+            ";a=(b)",
+            ";a,b",
+            ";a=\"\u{7f}\"",
+            ";a=\"\u{1}\"",
+            " a",
+            "\u{b}",
+        ] {
+            let body = format!("3{extensions}\r\nabc\r\n0\r\n\r\n");
+            let fed = discard(BodyLength::Chunked, body.as_bytes());
+            assert_eq!(fed, Err(Refusal::ChunkedBody), "{extensions:?}");
+        }
+    }
+
+    #[test]
     fn exact_body_leaves_the_next_request() {
         assert_eq!(discard(BodyLength::Exact(3), b"abcGET"), Ok(Fed { consumed: 3, done: true }));
         assert_eq!(discard(BodyLength::Exact(3), b"ab"), Ok(Fed { consumed: 2, done: false }));
@@ -172,6 +281,9 @@ mod tests {
             b"1;a\nb\r\n",
             b"1;a\0\r\n",
             b";a\r\n",
+            b"0\r\nA\r\n",
+            b"0\r\nA : b\r\n",
+            b"0\r\n: b\r\n",
             b"00000000000000001\r\n",
         ] {
             assert_eq!(

@@ -34,7 +34,7 @@ pub fn evaluate(method: Method, fields: &Fields<'_>, current: &Validators) -> Ve
     {
         return Verdict::Proceed;
     }
-    if let Some(list) = fields.if_match {
+    if let Some(list) = &fields.if_match {
         if !names(list, |tag| current.etag.matches_strongly(tag)) {
             return Verdict::Failed;
         }
@@ -44,7 +44,7 @@ pub fn evaluate(method: Method, fields: &Fields<'_>, current: &Validators) -> Ve
         return Verdict::Failed;
     }
     let reads = matches!(method, Method::Get | Method::Head);
-    if let Some(list) = fields.if_none_match {
+    if let Some(list) = &fields.if_none_match {
         if names(list, |tag| current.etag.matches_weakly(tag)) {
             return if reads { Verdict::NotModified } else { Verdict::Failed };
         }
@@ -124,11 +124,11 @@ mod tests {
     }
 
     fn if_match(list: &[u8]) -> Verdict {
-        get(Fields { if_match: Some(list), ..Fields::default() })
+        get(Fields { if_match: Some(list.into()), ..Fields::default() })
     }
 
     fn if_none_match(list: &[u8]) -> Verdict {
-        get(Fields { if_none_match: Some(list), ..Fields::default() })
+        get(Fields { if_none_match: Some(list.into()), ..Fields::default() })
     }
 
     #[test]
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(if_none_match(&weak), Verdict::NotModified);
         assert_eq!(if_none_match(b"*"), Verdict::NotModified);
         assert_eq!(if_none_match(b"\"z\""), Verdict::Proceed);
-        let fields = Fields { if_none_match: Some(b"*"), ..Fields::default() };
+        let fields = Fields { if_none_match: Some(b"*".into()), ..Fields::default() };
         assert_eq!(evaluate(Method::Options, &fields, &current()), Verdict::Failed);
     }
 
@@ -179,16 +179,21 @@ mod tests {
         assert_eq!(unless(BEFORE), Verdict::Failed);
         assert_eq!(unless(EQUAL), Verdict::Proceed);
         assert_eq!(unless(b"junk"), Verdict::Proceed);
-        let both =
-            Fields { if_none_match: Some(b"\"z\""), if_modified_since: Some(AFTER), ..Fields::default() };
+        let both = Fields {
+            if_none_match: Some(b"\"z\"".into()),
+            if_modified_since: Some(AFTER),
+            ..Fields::default()
+        };
         assert_eq!(get(both), Verdict::Proceed);
-        let both = Fields { if_match: Some(b"*"), if_unmodified_since: Some(BEFORE), ..Fields::default() };
+        let both =
+            Fields { if_match: Some(b"*".into()), if_unmodified_since: Some(BEFORE), ..Fields::default() };
         assert_eq!(get(both), Verdict::Proceed);
     }
 
     #[test]
     fn failed_if_match_outranks_a_current_copy() {
-        let fields = Fields { if_match: Some(b"\"x\""), if_none_match: Some(b"*"), ..Fields::default() };
+        let fields =
+            Fields { if_match: Some(b"\"x\"".into()), if_none_match: Some(b"*".into()), ..Fields::default() };
         assert_eq!(get(fields), Verdict::Failed);
     }
 

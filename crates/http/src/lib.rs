@@ -8,6 +8,7 @@ pub mod conditional;
 pub mod date;
 pub mod encoding;
 pub mod etag;
+mod host;
 pub mod limits;
 pub mod listing;
 pub mod log;

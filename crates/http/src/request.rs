@@ -5,8 +5,13 @@
 
 use std::mem::MaybeUninit;
 
+use crate::host::is_host;
 use crate::limits::{HEADERS_CAP, Limits};
 use crate::refusal::Refusal;
+
+pub use self::fields::{Fields, List};
+
+mod fields;
 
 /// One request head. Every slice points into the receive buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,31 +34,6 @@ pub struct Head<'b> {
     pub expect_continue: bool,
     /// Fields that handlers look at.
     pub fields: Fields<'b>,
-}
-
-/// Values of the fields the file service uses, without surrounding white space.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Fields<'b> {
-    /// Accept
-    pub accept: Option<&'b [u8]>,
-    /// Accept-Encoding
-    pub accept_encoding: Option<&'b [u8]>,
-    /// If-Match
-    pub if_match: Option<&'b [u8]>,
-    /// If-Modified-Since
-    pub if_modified_since: Option<&'b [u8]>,
-    /// If-None-Match
-    pub if_none_match: Option<&'b [u8]>,
-    /// If-Range
-    pub if_range: Option<&'b [u8]>,
-    /// If-Unmodified-Since
-    pub if_unmodified_since: Option<&'b [u8]>,
-    /// Range
-    pub range: Option<&'b [u8]>,
-    /// Referer
-    pub referer: Option<&'b [u8]>,
-    /// User-Agent
-    pub user_agent: Option<&'b [u8]>,
 }
 
 /// Method (RFC 9110 9).
@@ -198,35 +178,33 @@ struct Seen<'b> {
 }
 
 impl<'b> Seen<'b> {
-    fn field(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
-        // Length first: most fields of a browser are none of these and cost one jump.
+    fn field(&mut self, name: &'b [u8], value: &'b [u8]) -> Result<(), Refusal> {
         match name.len() {
             4 if is(name, b"host") => {
                 if self.host.is_some() || !is_host(value) {
                     return Err(Refusal::Host);
                 }
                 self.host = Some(value);
+                Ok(())
             }
-            5 if is(name, b"range") => once(&mut self.fields.range, value)?,
-            6 if is(name, b"accept") => first(&mut self.fields.accept, value),
-            6 if is(name, b"expect") => {
-                if !is(value, b"100-continue") {
-                    return Err(Refusal::Expectation);
-                }
-                self.expect_continue = true;
+            6 if is(name, b"expect") => self.expect(value),
+            10 if is(name, b"connection") => {
+                self.connection(value);
+                Ok(())
             }
-            7 if is(name, b"referer") => first(&mut self.fields.referer, value),
-            8 if is(name, b"if-match") => once(&mut self.fields.if_match, value)?,
-            8 if is(name, b"if-range") => once(&mut self.fields.if_range, value)?,
-            10 if is(name, b"connection") => self.connection(value),
-            10 if is(name, b"user-agent") => first(&mut self.fields.user_agent, value),
-            13 if is(name, b"if-none-match") => once(&mut self.fields.if_none_match, value)?,
-            14 if is(name, b"content-length") => self.content_length(value)?,
-            15 if is(name, b"accept-encoding") => first(&mut self.fields.accept_encoding, value),
-            17 if is(name, b"if-modified-since") => once(&mut self.fields.if_modified_since, value)?,
-            17 if is(name, b"transfer-encoding") => self.transfer_encoding(value)?,
-            19 if is(name, b"if-unmodified-since") => once(&mut self.fields.if_unmodified_since, value)?,
-            _ => {}
+            14 if is(name, b"content-length") => self.content_length(value),
+            17 if is(name, b"transfer-encoding") => self.transfer_encoding(value),
+            _ => self.fields.take(name, value),
+        }
+    }
+
+    fn expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        for expectation in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            match expectation {
+                b"" => {}
+                _ if is(expectation, b"100-continue") => self.expect_continue = true,
+                _ => return Err(Refusal::Expectation),
+            }
         }
         Ok(())
     }
@@ -361,24 +339,8 @@ fn strip_prefix_ignore_case<'b>(text: &'b [u8], prefix: &[u8]) -> Option<&'b [u8
     is(head, prefix).then_some(rest)
 }
 
-/// `uri-host [":" port]` (RFC 3986 3.2), by its alphabet: no user name, no space, not empty.
-fn is_host(value: &[u8]) -> bool {
-    !value.is_empty()
-        && value.len() <= 255 + 6
-        && value[0] != b':'
-        && value.iter().all(|byte| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]".contains(byte))
-}
-
 fn is(text: &[u8], lower: &[u8]) -> bool {
     text.eq_ignore_ascii_case(lower)
-}
-
-fn once<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8]) -> Result<(), Refusal> {
-    if slot.replace(value).is_some() { Err(Refusal::DuplicateField) } else { Ok(()) }
-}
-
-fn first<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8]) {
-    slot.get_or_insert(value);
 }
 
 /// Digits only: no sign, no space, no overflow.

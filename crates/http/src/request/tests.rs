@@ -175,9 +175,32 @@ fn expect_continue_counts_only_with_a_body() {
 }
 
 #[test]
-fn repeated_conditional_fields_are_refused() {
-    let fields = "If-None-Match: \"a\"\r\nIf-None-Match: \"b\"\r\n";
-    assert_eq!(refused(&with_fields(fields)), Refusal::DuplicateField);
+fn lists_in_several_lines_are_one_list() {
+    let bytes = with_fields(
+        "If-None-Match: \"a\"\r\nAccept: text/html\r\nif-none-match: W/\"b,c\"\r\nAccept-Encoding: br\r\n\
+         If-Match: \"d\"\r\nAccept: */*;q=0.1\r\nIF-MATCH:\r\nAccept-Encoding: gzip;q=0\r\nAccept-Encoding: zstd\r\n",
+    );
+    let fields = parsed(&bytes).fields;
+    assert_eq!(fields.if_none_match.as_deref(), Some(&b"\"a\", W/\"b,c\""[..]));
+    assert_eq!(fields.accept.as_deref(), Some(&b"text/html, */*;q=0.1"[..]));
+    assert_eq!(fields.accept_encoding.as_deref(), Some(&b"br, gzip;q=0, zstd"[..]));
+    assert_eq!(fields.if_match.as_deref(), Some(&b"\"d\", "[..]));
+    let expects = with_fields("Expect: ,\r\nExpect: 100-continue, 100-continue\r\nContent-Length: 1\r\n");
+    assert!(parsed(&expects).expect_continue);
+}
+
+#[test]
+fn repeated_ranges_are_refused_and_repeated_dates_void() {
+    for field in ["Range: bytes=0-1", "If-Range: \"a\""] {
+        assert_eq!(refused(&with_fields(&format!("{field}\r\n{field}\r\n"))), Refusal::DuplicateField);
+    }
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    for times in 2..4 {
+        let lines = format!("If-Modified-Since: {date}\r\nIf-Unmodified-Since: {date}\r\n").repeat(times);
+        let bytes = with_fields(&lines);
+        let fields = parsed(&bytes).fields;
+        assert_eq!((fields.if_modified_since, fields.if_unmodified_since), (Some(&b""[..]), Some(&b""[..])));
+    }
 }
 
 #[test]

@@ -156,7 +156,7 @@ async fn choose_variant(head: &Head<'_>, found: Found<'_>, content_type: &'stati
     if !mount.precompressed || !mime::is_compressible(content_type) {
         return (plain, false);
     }
-    let accepted = Accepted::parse(head.fields.accept_encoding);
+    let accepted = Accepted::parse(head.fields.accept_encoding.as_deref());
     for coding in accepted.preference() {
         if let Some((file, attributes)) = sibling(mount, path, coding, &plain.attributes).await {
             return (Chosen { file, attributes, coding: Some(coding) }, true);

@@ -49,7 +49,7 @@ fn mounted(names: Vec<Vec<u8>>) -> Vec<Entry> {
 }
 
 fn reply(head: &Head<'_>, listing: Listing) -> Reply {
-    let format = if page::wants_json(head.fields.accept) { Format::Json } else { Format::Html };
+    let format = if page::wants_json(head.fields.accept.as_deref()) { Format::Json } else { Format::Html };
     let is_html = format == Format::Html;
     let answer = Answer {
         status: StatusCode::OK,

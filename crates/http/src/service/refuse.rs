@@ -13,7 +13,7 @@ use crate::response::Answer;
 pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -> Reply {
     service.counters.refuse(refusal);
     let mut body = Vec::new();
-    let content_type = if page::wants_html(fields.accept) {
+    let content_type = if page::wants_html(fields.accept.as_deref()) {
         page::html(refusal, &mut body);
         page::HTML
     } else {

@@ -40,6 +40,8 @@ pub(super) const SMALL_BODY_MAX: u64 = 16 * 1024;
 pub(super) struct Wire {
     stream: Rc<TcpStream>,
     tls: Option<Box<TlsSession>>,
+    /// close_notify has come: what was received before it is all there is.
+    ended: bool,
     outbox: Outbox,
     /// For the buffer in the outbox.
     held: Option<Charge>,
@@ -64,6 +66,7 @@ impl Wire {
         Self {
             stream,
             tls: None,
+            ended: false,
             outbox: Outbox::default(),
             held: None,
             account,
@@ -165,6 +168,9 @@ impl Wire {
     /// [`Abort::Io`] with `TimedOut` when the deadline passes.
     pub(super) async fn receive(&mut self, inbox: &mut Inbox, deadline: Instant) -> Result<Received, Abort> {
         self.flush(false).await?;
+        if self.ended {
+            return Ok(Received::End);
+        }
         let mut received =
             self.alarm.race(deadline, self.stream.recv()).await.map_err(|Elapsed| timed_out())??;
         let Some(tls) = &mut self.tls else {
@@ -175,20 +181,17 @@ impl Wire {
             // Whatever the missing close_notify may mean, a request cut short is no request.
             return Ok(Received::End);
         }
-        let mut outcome = Ok(Received::Bytes);
         let mut cursor = tls.receive(&mut received);
-        loop {
+        let outcome = loop {
             match cursor.next() {
                 Ok(Some(TlsEvent::Data(plain))) => inbox.extend(plain),
                 Ok(Some(TlsEvent::Established)) => {}
-                Ok(Some(TlsEvent::PeerClosed)) => outcome = Ok(Received::End),
-                Ok(None) => break,
-                Err(error) => {
-                    outcome = Err(error);
-                    break;
-                }
+                // What came before it in the same segment is to be answered first.
+                Ok(Some(TlsEvent::PeerClosed)) => self.ended = true,
+                Ok(None) => break Ok(Received::Bytes),
+                Err(error) => break Err(error),
             }
-        }
+        };
         drop(received);
         self.send_tls_output().await?;
         Ok(outcome?)

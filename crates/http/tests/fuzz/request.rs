@@ -33,17 +33,17 @@ fn check_head(input: &[u8]) {
     }
 }
 
-fn texts<'b>(head: &Head<'b>) -> impl Iterator<Item = &'b [u8]> {
+fn texts<'h>(head: &'h Head<'_>) -> impl Iterator<Item = &'h [u8]> {
     let fields = &head.fields;
     [
         Some(head.target.raw_path()),
         head.target.query(),
         Some(head.host),
-        fields.accept,
-        fields.accept_encoding,
-        fields.if_match,
+        fields.accept.as_deref(),
+        fields.accept_encoding.as_deref(),
+        fields.if_match.as_deref(),
         fields.if_modified_since,
-        fields.if_none_match,
+        fields.if_none_match.as_deref(),
         fields.if_range,
         fields.if_unmodified_since,
         fields.range,
@@ -74,6 +74,8 @@ const FRAGMENTS: &[&[u8]] = &[
     b"Expect: 100-continue\r\n",
     b"Range: bytes=0-1\r\n",
     b"If-None-Match: \"x\"\r\n",
+    b"If-None-Match: \r\n",
+    b"Accept: a, b\r\n",
     b"X: y\r\n",
     b" y\r\n",
     b"\r\n",

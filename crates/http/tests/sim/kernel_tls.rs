@@ -59,6 +59,38 @@ fn tls13_suite(seed: u64) -> CipherSuite {
     SUITES[seed as usize % 3]
 }
 
+/// As some clients of one request do: what came before close_notify is to be answered, even where the same
+/// segment ends the handshake.
+#[test]
+fn requests_with_close_notify_in_one_segment_are_answered() {
+    seeds(SEEDS, |seed| {
+        let content = noise(seed, 150_000);
+        let pair = Pair::tls(
+            seed,
+            with_kernel(Config::default(), true, None),
+            Limits::default(),
+            &[("f", &content)],
+        );
+        pair.run(async move {
+            for asked_before in 0..2 {
+                let mut client = Client::connect_tls(ADDRESS, TlsClient::new(suite(seed))).await.unwrap();
+                for _ in 0..asked_before {
+                    assert!(client.get("/f", "").await.unwrap().body == content);
+                }
+                let both = [request("GET", "/f", ""), request("GET", "/absent", "")].concat();
+                client.tls().write(both.as_bytes());
+                client.tls().close();
+                client.send_sealed("").await.unwrap();
+                assert!(client.response().await.unwrap().body == content);
+                assert_eq!(client.response().await.unwrap().status, 404);
+                let (end, more) = client.end().await;
+                assert!(matches!(end, Failure::Closed(0)) && more.is_empty(), "{end:?}");
+            }
+        });
+        pair.end();
+    });
+}
+
 #[test]
 fn every_body_is_right_in_every_suite_over_a_rough_link() {
     seeds(SEEDS, |seed| {

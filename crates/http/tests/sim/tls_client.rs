@@ -46,6 +46,11 @@ impl TlsClient {
         self.0.writer().write_all(plain).unwrap();
     }
 
+    /// Queues close_notify.
+    pub(crate) fn close(&mut self) {
+        self.0.send_close_notify();
+    }
+
     /// Bytes to send.
     pub(crate) fn output(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();

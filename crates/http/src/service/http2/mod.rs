@@ -28,6 +28,7 @@ use super::reply::Reply;
 use super::site::Site;
 use super::wire::Wire;
 use crate::date;
+use crate::host::is_host;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::request::{BodyLength, Fields, Head, Method, Target, Version};
@@ -153,7 +154,13 @@ fn head_of<'r>(
         b"*" => Target::Asterisk,
         _ => Target::Path { path, query: request.uri().query().map(str::as_bytes) },
     };
-    let field = |name: HeaderName| request.headers().get(name).map(HeaderValue::as_bytes);
+    if !host.is_empty() && !is_host(host) {
+        return Err(Refusal::Host);
+    }
+    let mut fields = Fields::default();
+    for (name, value) in request.headers() {
+        fields.take(name.as_str().as_bytes(), value.as_bytes())?;
+    }
     Ok(Head {
         method,
         target,
@@ -163,18 +170,7 @@ fn head_of<'r>(
         keep_alive: true,
         body: BodyLength::None,
         expect_continue: false,
-        fields: Fields {
-            accept: field(header::ACCEPT),
-            accept_encoding: field(header::ACCEPT_ENCODING),
-            if_match: field(header::IF_MATCH),
-            if_modified_since: field(header::IF_MODIFIED_SINCE),
-            if_none_match: field(header::IF_NONE_MATCH),
-            if_range: field(header::IF_RANGE),
-            if_unmodified_since: field(header::IF_UNMODIFIED_SINCE),
-            range: field(header::RANGE),
-            referer: field(header::REFERER),
-            user_agent: field(header::USER_AGENT),
-        },
+        fields,
     })
 }
 
