@@ -258,10 +258,12 @@ impl Config {
                 return Err(invalid(&key("name"), format!("{:?} is used twice", volume.name)));
             }
             let mount = &volume.mount;
-            if !mount.starts_with('/') || (mount.len() > 1 && mount.ends_with('/')) || mount.contains("//") {
+            if !is_reachable(mount) {
                 return Err(invalid(
                     &key("mount"),
-                    format!("{mount:?}: begin with one '/', end without, such as \"/pub\""),
+                    format!(
+                        "{mount:?}: begin with one '/', end without, no '.' or '..' as a name, such as \"/pub\""
+                    ),
                 ));
             }
             if !mounts.insert(mount) {
@@ -322,6 +324,14 @@ impl Default for AdminSection {
 
 fn invalid(key: &str, problem: impl Into<String>) -> ConfigError {
     ConfigError::Invalid { key: key.to_owned(), problem: problem.into() }
+}
+
+/// Whether requests can get there: what they ask for is tidied up, or refused, before anything is looked for.
+fn is_reachable(mount: &str) -> bool {
+    mount.strip_prefix('/').is_some_and(|place| {
+        let path = format!("/{}", http::path::encode(place.as_bytes()));
+        http::path::decode(path.as_bytes()).is_ok_and(|path| *path.bytes == *place.as_bytes())
+    })
 }
 
 fn root_mount() -> String {
@@ -387,6 +397,21 @@ mod tests {
         ] {
             let error = load(text).unwrap_err();
             assert!(error.starts_with(&format!("{key}: ")), "{text:?} gave {error}");
+        }
+    }
+
+    #[test]
+    fn mounts_that_no_request_can_name_are_refused() {
+        for mount in
+            ["", "pub", "/pub/", "//", "/a//b", "/..", "/a/../b", "/./a", "/a/.", "/a\\\\..", "/a\\u0000"]
+        {
+            let text = format!("[[volume]]\nname = 'a'\npath = 'data'\nmount = \"{mount}\"\n");
+            let error = load(&text).unwrap_err();
+            assert!(error.starts_with("volume[0].mount: "), "{mount:?} gave {error}");
+        }
+        for mount in ["/", "/pub", "/a/b c/%2e%2e", "/.well-known", "/größe", "/a..b"] {
+            let text = format!("[[volume]]\nname = 'a'\npath = 'data'\nmount = \"{mount}\"\n");
+            assert!(load(&text).is_ok(), "{mount}");
         }
     }
 

@@ -13,8 +13,8 @@ pub struct Row<'a> {
     pub directory: bool,
     /// Bytes; 0 for a directory.
     pub size: u64,
-    /// Last change, seconds since 1970.
-    pub modified_s: i64,
+    /// Last change, seconds since 1970; a directory that exists only as the way to a mount has none.
+    pub modified_s: Option<i64>,
 }
 
 /// A name that no directory's listing holds: what is mounted there.
@@ -27,7 +27,7 @@ pub struct Entry {
     /// As [`Row::size`].
     pub size: u64,
     /// As [`Row::modified_s`].
-    pub modified_s: i64,
+    pub modified_s: Option<i64>,
 }
 
 /// A directory to be shown. It holds no copy of the directory's entries.
@@ -118,7 +118,7 @@ impl<'a> From<&'a vfs::Entry> for Row<'a> {
             name: &entry.name,
             directory,
             size: if directory { 0 } else { entry.attributes.size },
-            modified_s: entry.attributes.mtime.secs,
+            modified_s: Some(entry.attributes.mtime.secs),
         }
     }
 }

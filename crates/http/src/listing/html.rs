@@ -53,13 +53,19 @@ pub(super) fn row(entry: Row<'_>, page: &mut String) {
         let _ = write!(page, " title=\"{} bytes\">", entry.size);
         size(entry.size, page);
     }
-    let at = Civil::from_unix(entry.modified_s);
-    let _ = writeln!(
-        page,
-        "</td><td class=\"date\"><time datetime=\"{0:04}-{1:02}-{2:02}T{3:02}:{4:02}:{5:02}Z\">\
-         {0:04}-{1:02}-{2:02} {3:02}:{4:02}</time></td></tr>",
-        at.year, at.month, at.day, at.hour, at.minute, at.second
-    );
+    page.push_str("</td><td class=\"date\">");
+    match entry.modified_s.map(Civil::from_unix) {
+        None => page.push('–'),
+        Some(at) => {
+            let _ = write!(
+                page,
+                "<time datetime=\"{0:04}-{1:02}-{2:02}T{3:02}:{4:02}:{5:02}Z\">\
+                 {0:04}-{1:02}-{2:02} {3:02}:{4:02}</time>",
+                at.year, at.month, at.day, at.hour, at.minute, at.second
+            );
+        }
+    }
+    page.push_str("</td></tr>\n");
 }
 
 /// Writes what stands behind the rows.

@@ -10,7 +10,7 @@ use crate::path;
 /// `{"path":"/a/","entries":[{"name","href","type","size","modified"},…]}`.
 ///
 /// Names are shown with U+FFFD for what is not UTF-8; `href` holds the exact bytes, percent-encoded.
-/// `modified` is RFC 3339 in UTC; `size` is absent for directories.
+/// `modified` is RFC 3339 in UTC, absent where there is no such time; `size` is absent for directories.
 pub(super) fn head(listing: &Listing, text: &mut String) {
     text.push_str("{\"path\":");
     put_string(&String::from_utf8_lossy(&absolute(listing.path())), text);
@@ -28,12 +28,14 @@ pub(super) fn row(row: Row<'_>, is_first: bool, text: &mut String) {
     } else {
         let _ = write!(text, "\"file\",\"size\":{}", row.size);
     }
-    let at = Civil::from_unix(row.modified_s);
-    let _ = write!(
-        text,
-        ",\"modified\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z\"}}",
-        at.year, at.month, at.day, at.hour, at.minute, at.second
-    );
+    if let Some(at) = row.modified_s.map(Civil::from_unix) {
+        let _ = write!(
+            text,
+            ",\"modified\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z\"",
+            at.year, at.month, at.day, at.hour, at.minute, at.second
+        );
+    }
+    text.push('}');
 }
 
 /// Writes what stands behind the entries.

@@ -3,7 +3,7 @@ use super::order::natural;
 use super::*;
 
 fn entry(name: &str, directory: bool, size: u64, modified_s: i64) -> Entry {
-    Entry { name: name.into(), directory, size, modified_s }
+    Entry { name: name.into(), directory, size, modified_s: Some(modified_s) }
 }
 
 fn sorted(query: &str) -> Vec<String> {
@@ -136,7 +136,7 @@ fn page_of_a_small_directory_looks_as_agreed() {
 #[test]
 fn json_holds_exact_hrefs_and_rfc_3339_times() {
     let mut entries = vec![entry("d", true, 0, 0), entry("a\"\\\n<b", false, 3, 784_111_777)];
-    entries.push(Entry { name: b"\xff".to_vec(), directory: false, size: 0, modified_s: 0 });
+    entries.push(Entry { name: b"\xff".to_vec(), directory: false, size: 0, modified_s: None });
     let listing = Listing::of_entries(b"x", Order::default(), entries);
     insta::assert_snapshot!(rendered(listing, Format::Json, 1));
 }

@@ -1,7 +1,7 @@
 //! Which handler a request needs.
 
 use httptypes::StatusCode;
-use vfs::{RelPath, Resolved};
+use vfs::{Error, RelPath, Resolved};
 
 use super::get_file::{self, Found};
 use super::list_directory::{list_directory, list_mounts};
@@ -42,10 +42,22 @@ async fn get(
 ) -> Result<Reply, Refusal> {
     let path = path::decode(raw_path)?;
     let Some((mount, below)) = site.resolve(&path.bytes) else {
-        return list_mounts(site, head, &path, query);
+        return list_mounts(site, head, &path, query).await;
     };
     let relative = RelPath::parse(below)?;
-    match mount.volume.lookup(relative).await? {
+    let resolved = match mount.volume.lookup(relative).await {
+        Ok(resolved) => resolved,
+        // The way to a mount need not exist in the volume around it.
+        Err(Error::NotFound | Error::Hidden) if !site.mounted_below(&path.bytes).is_empty() => {
+            return if mount.listings {
+                list_mounts(site, head, &path, query).await
+            } else {
+                Err(Refusal::Forbidden)
+            };
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match resolved {
         // A file's name with a slash behind it names nothing.
         Resolved::File(..) if path.directory => Err(Refusal::NotFound),
         Resolved::File(file, attributes) => {

@@ -1,7 +1,7 @@
 //! GET and HEAD of a directory without an index file: its listing, for people or programs.
 
 use httptypes::StatusCode;
-use vfs::Directory;
+use vfs::{Directory, RelPath};
 
 use super::dispatch::to_directory;
 use super::reply::{Body, Reply};
@@ -23,29 +23,40 @@ pub(super) async fn list_directory(
 ) -> Result<Reply, Refusal> {
     let listed = directory.entries(site.limits.listing_entries_max).await?;
     let order = Order::from_query(query);
-    let added = mounted(site.mounted_below(path));
+    let added = mounted(site, path).await;
     Ok(reply(head, Listing::of_directory(path, order, listed, added).await))
 }
 
 /// Lists a directory that exists only because volumes are mounted below it.
-pub(super) fn list_mounts(
+pub(super) async fn list_mounts(
     site: &Site,
     head: &Head<'_>,
     path: &RelativePath<'_>,
     query: Option<&[u8]>,
 ) -> Result<Reply, Refusal> {
-    let names = site.mounted_below(&path.bytes);
-    if names.is_empty() {
+    if site.mounted_below(&path.bytes).is_empty() {
         return Err(Refusal::NotFound);
     }
     if !path.directory {
         return Ok(to_directory(&path.bytes, query));
     }
-    Ok(reply(head, Listing::of_entries(&path.bytes, Order::from_query(query), mounted(names))))
+    let entries = mounted(site, &path.bytes).await;
+    Ok(reply(head, Listing::of_entries(&path.bytes, Order::from_query(query), entries)))
 }
 
-fn mounted(names: Vec<Vec<u8>>) -> Vec<Entry> {
-    names.into_iter().map(|name| Entry { name, directory: true, size: 0, modified_s: 0 }).collect()
+/// What is mounted in a directory. A mounted volume's directory has a time of change, the way to one has not.
+async fn mounted(site: &Site, path: &[u8]) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for (name, mount) in site.mounted_below(path) {
+        let modified_s = match mount {
+            Some(mount) => {
+                mount.volume.lookup(RelPath::ROOT).await.ok().map(|root| root.attributes().mtime.secs)
+            }
+            None => None,
+        };
+        entries.push(Entry { name, directory: true, size: 0, modified_s });
+    }
+    entries
 }
 
 fn reply(head: &Head<'_>, listing: Listing) -> Reply {

@@ -88,18 +88,25 @@ impl Site {
         })
     }
 
-    /// Names of the directories that exist only because something is mounted in them.
-    pub(super) fn mounted_below(&self, path: &[u8]) -> Vec<Vec<u8>> {
-        let mut names: Vec<Vec<u8>> = Vec::new();
+    /// Names of the directories in `path` that exist because something is mounted there or below, and what is mounted
+    /// right there.
+    pub(super) fn mounted_below(&self, path: &[u8]) -> Vec<(Vec<u8>, Option<&Mount>)> {
+        let mut names: Vec<(Vec<u8>, Option<&Mount>)> = Vec::new();
         for mount in &self.mounts {
             let below = if path.is_empty() {
                 Some(&mount.prefix[..])
             } else {
                 mount.prefix.strip_prefix(path).and_then(|rest| rest.strip_prefix(b"/"))
             };
-            let name = below.and_then(|below| below.split(|byte| *byte == b'/').next()).unwrap_or_default();
-            if !name.is_empty() && !names.iter().any(|known| known == name) {
-                names.push(name.to_vec());
+            let below = below.unwrap_or_default();
+            let name = below.split(|byte| *byte == b'/').next().unwrap_or_default();
+            if name.is_empty() {
+                continue;
+            }
+            let here = (name.len() == below.len()).then_some(mount);
+            match names.iter_mut().find(|(known, _)| known == name) {
+                Some((_, mounted)) => *mounted = mounted.or(here),
+                None => names.push((name.to_vec(), here)),
             }
         }
         names

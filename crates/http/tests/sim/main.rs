@@ -10,6 +10,7 @@ mod hostile;
 mod http2;
 mod kernel_tls;
 mod listings;
+mod mounts;
 mod negotiation;
 mod rates;
 mod server;
