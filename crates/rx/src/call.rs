@@ -59,6 +59,9 @@ pub(crate) struct Call {
     pacer: Pacer,
     /// There is something to send that the pacer holds back until then.
     paced_until: Option<Instant>,
+    /// The client has shown that it knows of the call: an ACK of it named a serial after `serial_floor`.
+    pub(crate) confirmed: bool,
+    pub(crate) serial_floor: u32,
     pub(crate) ping_due: bool,
     pub(crate) pinged: Option<(u32, Instant)>,
     pub(crate) started_at: Instant,
@@ -145,6 +148,8 @@ impl Call {
             window_limited: false,
             pacer: Pacer::new(),
             paced_until: None,
+            confirmed: side == Side::Client,
+            serial_floor: core.serial,
             ping_due: false,
             pinged: None,
             started_at: now,

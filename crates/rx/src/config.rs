@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::congestion::Algorithm;
 use crate::event::Side;
+use crate::source::AddressRange;
 
 /// What an endpoint may use and how long it waits. The defaults suit a server of many clients.
 #[derive(Clone, Debug)]
@@ -28,6 +29,13 @@ pub struct EndpointConfig {
     pub check_reach: bool,
     /// Advertise and understand our ACK extension, and do path-MTU discovery.
     pub extensions: bool,
+    /// Clients whose connections may follow them to another address although no security class proves that it is they
+    /// who moved: whoever knows a connection's ids can take it over while its client is silent. By the client's
+    /// address; none by default. Without it, such a client goes on by its next call.
+    pub roaming: Vec<AddressRange>,
+    /// Askers that DEBUG answers show connection ids and serials to, besides those on this host. Others find zeros:
+    /// who knows them can interfere with a connection that no security class protects.
+    pub debug_ids: Vec<AddressRange>,
     /// A call dies when its peer is silent this long.
     pub dead_time: Duration,
     /// A client's call dies here when it makes no progress this long, `None` for never.
@@ -90,6 +98,8 @@ impl Default for EndpointConfig {
             congestion: Algorithm::NewReno,
             check_reach: true,
             extensions: true,
+            roaming: Vec::new(),
+            debug_ids: Vec::new(),
             dead_time: Duration::from_secs(12),
             idle_time: Some(Duration::from_secs(60)),
             client_idle_time: None,

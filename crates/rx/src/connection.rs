@@ -19,7 +19,7 @@ use crate::security::{ConnectionContext, RESPONSE_MAX, Security};
 use crate::shared::Shared;
 
 pub(crate) use channel::{Channel, Done, SendLimit};
-pub(crate) use server::{NEW_CALL_SEQ_MAX, Proof};
+pub(crate) use server::{AMPLIFICATION_MAX, NEW_CALL_SEQ_MAX, PROBE_LEN_MIN, Proof};
 
 /// A connection as seen from outside: identity and state, no calls.
 #[derive(Debug)]
@@ -40,8 +40,19 @@ pub(crate) struct Core {
     pub(crate) wants_upgrade: bool,
     /// Last serial used.
     pub(crate) serial: u32,
-    /// Highest serial received.
-    pub(crate) heard_serial: u32,
+    /// When a packet last came from `remote`.
+    pub(crate) heard_at: Instant,
+    /// Found by its client's address too: there is, or was, another connection with the same ids.
+    pub(crate) by_address: bool,
+    /// An address that the client may have moved to, and when it was asked.
+    pub(crate) asked: Option<(SocketAddr, Instant)>,
+    /// Another address, from which the security class has accepted DATA.
+    pub(crate) accepted_from: Option<SocketAddr>,
+    /// DATA packets that the security class has accepted.
+    pub(crate) opened: u64,
+    /// Bytes charged to the credit of the client's address.
+    debt: u32,
+    pub(crate) waits_for_credit: bool,
     pub(crate) proof: Proof,
     pub(crate) limits: Limits,
     pub(crate) error: Option<i32>,
@@ -83,6 +94,7 @@ pub(crate) struct Identity {
     pub(crate) cid: u32,
     pub(crate) remote: SocketAddr,
     pub(crate) local_ip: Option<IpAddr>,
+    pub(crate) by_address: bool,
     pub(crate) service: u16,
     pub(crate) security_index: u8,
     pub(crate) wants_upgrade: bool,
@@ -121,18 +133,47 @@ impl Core {
         self.side == Side::Client || self.proof.reached || held < HELD_UNPROVED && plenty
     }
 
-    /// Takes `len` bytes from what an unproved address may be sent: no more than it has sent us.
-    pub(crate) fn may_send(&mut self, len: usize, shared: &mut Shared) -> bool {
-        if self.side == Side::Client || self.proof.reached {
+    /// Takes `len` bytes from what may be sent to the client's address by a call of which it has not shown to know: a few
+    /// times what came from there and, where the address is proved, its credit. What is no `question` leaves enough for
+    /// one: its answer is what brings more.
+    pub(crate) fn may_send(&mut self, len: usize, question: bool, shared: &mut Shared) -> bool {
+        if self.side == Side::Client {
             return true;
         }
-        let Some(left) = self.proof.budget.checked_sub(len as u64) else {
-            shared.stats.amplification_limited += 1;
+        let len = len as u64;
+        let left = if self.proof.wanted && !question { PROBE_LEN_MIN } else { 0 };
+        if self.proof.budget >= len + left {
+            self.proof.budget -= len;
+            return true;
+        }
+        let peer = &mut shared.peers[self.peer];
+        let left = if question { 0 } else { QUESTION_RESERVE };
+        if self.proof.reached && u64::from(peer.credit) >= len + left {
+            peer.credit -= len as u32;
+            self.debt = self.debt.saturating_add(len as u32);
+            return true;
+        }
+        shared.stats.amplification_limited += 1;
+        if self.proof.reached {
+            shared.wait_for_credit(self);
+        } else {
             self.proof.wanted = true;
-            return false;
-        };
-        self.proof.budget = left;
-        true
+        }
+        false
+    }
+
+    /// The client knows of this connection: what was sent on it was wanted.
+    pub(crate) fn settle_debt(&mut self, shared: &mut Shared) {
+        let debt = std::mem::take(&mut self.debt);
+        if debt > 0 {
+            shared.peers[self.peer].give_credit(debt);
+            shared.credit_returned();
+        }
+    }
+
+    /// The client is at another address: what the old one has been charged stays charged.
+    pub(crate) fn forget_debt(&mut self) {
+        self.debt = 0;
     }
 }
 
@@ -164,7 +205,13 @@ impl Connection {
                 security,
                 wants_upgrade: identity.wants_upgrade,
                 serial,
-                heard_serial: 0,
+                heard_at: now,
+                by_address: identity.by_address,
+                asked: None,
+                accepted_from: None,
+                opened: 0,
+                debt: 0,
+                waits_for_credit: false,
                 proof,
                 limits: shared.config.limits(identity.side),
                 error: None,
@@ -182,9 +229,6 @@ impl Connection {
     /// Takes one packet that belongs to this connection.
     pub(crate) fn on_packet(&mut self, now: Instant, header: &Header, payload: &[u8], shared: &mut Shared) {
         self.core.active_at = now;
-        if serial_after(header.serial, self.core.heard_serial) {
-            self.core.heard_serial = header.serial;
-        }
         if let Some(code) = self.core.error {
             if header.kind != PacketType::Abort && self.may_abort(now, shared) {
                 self.queue_control(Control::Abort { channel: 0, call: 0, code }, shared);
@@ -256,12 +300,16 @@ impl Connection {
                 return;
             }
         };
-        self.note_proof(now, ack.serial, shared);
+        let seen = self.note_proof(now, ack.serial, shared);
         shared.peers[self.core.peer].note_trailer(ack.trailer.as_ref(), ack.is_extended());
         self.note_mtu_answer(&ack, shared);
         self.with_call(header.channel(), shared, |call, core, controller, shared| {
             if header.wants_ack() {
                 call.acks.on_ping(header.serial);
+            }
+            if seen && serial_after(ack.serial, call.serial_floor) {
+                call.confirmed = true;
+                core.settle_debt(shared);
             }
             call.on_ack(now, header, &ack, core, controller, shared);
         });
@@ -476,6 +524,8 @@ pub(crate) fn abort_code(payload: &[u8]) -> i32 {
     payload.first_chunk().map_or(abort::PROTOCOL_ERROR, |bytes| i32::from_be_bytes(*bytes))
 }
 
+/// Credit of an address that is left to questions, bytes.
+const QUESTION_RESERVE: u64 = 2048;
 /// Packets that a call may hold before its client's address is proved.
 const HELD_UNPROVED: u32 = 32;
 /// Highest call number: Linux takes none above in a RESPONSE, and a channel that began again at 1 would be taken for

@@ -16,6 +16,8 @@ mod call_mut;
 mod demux;
 mod directory;
 mod introspect;
+mod moves;
+mod newcomer;
 mod placement;
 mod roster;
 
@@ -30,11 +32,13 @@ use rand::{Rng, SeedableRng};
 
 use crate::config::{EndpointConfig, Limits};
 use crate::connection::{Connection, Control, Identity};
+use crate::cookie::{Cookies, Holder};
 use crate::debug::desk::Desk;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS, HEADER_LEN};
 use crate::packet::PacketRef;
 use crate::peer::TokenBucket;
+use crate::proved::ProvedAddresses;
 use crate::security::{Security, SecurityFactory};
 use crate::shared::Shared;
 use crate::transmit::{SEGMENTS_MAX, Transmit};
@@ -58,8 +62,10 @@ pub struct Endpoint {
     /// Connection of the last datagram: the next of a batch is mostly its neighbour.
     last_found: Option<(ConnectionKey, u32)>,
     generation: u32,
-    /// Server connections whose client was unproved when they came, oldest first.
-    unproved: VecDeque<ConnectionHandle>,
+    /// Server connections whose client was unproved when they came, and when that was; oldest first.
+    unproved: VecDeque<(Instant, ConnectionHandle)>,
+    cookies: Cookies,
+    proved: ProvedAddresses,
     services: HashMap<u16, Service>,
     factories: Vec<Box<dyn SecurityFactory>>,
     epoch: u32,
@@ -142,6 +148,8 @@ impl Endpoint {
             last_found: None,
             generation: 0,
             unproved: VecDeque::new(),
+            cookies: Cookies::new(now, &mut rng),
+            proved: ProvedAddresses::default(),
             services: HashMap::new(),
             factories: vec![Box::new(crate::security::NullSecurity)],
             epoch,
@@ -203,6 +211,7 @@ impl Endpoint {
             cid,
             remote,
             local_ip: None,
+            by_address: false,
             service,
             security_index,
             wants_upgrade: upgrade,
@@ -233,8 +242,14 @@ impl Endpoint {
         security: Box<dyn Security>,
     ) -> ConnectionHandle {
         let peer = self.shared.peers.find_or_add(identity.remote, now, &self.shared.config);
-        // A random start makes the serial that an ACK names a proof that its sender saw our packets.
-        let serial = self.shared.rng.random_range(1..SERIAL_START_MAX);
+        // An unguessable start makes the serial that an ACK names a proof that its sender saw our packets.
+        let serial = match identity.side {
+            Side::Client => self.shared.rng.random_range(1..SERIAL_START_MAX),
+            Side::Server => {
+                let (address, epoch, cid) = (identity.remote, identity.epoch, identity.cid);
+                self.cookies.serial(now, &Holder { address, epoch, cid })
+            }
+        };
         let entry = self.connections.vacant_entry();
         self.generation = self.generation.wrapping_add(1);
         let identity = Identity { index: entry.key() as u32, generation: self.generation, ..identity };

@@ -34,6 +34,9 @@ pub struct Peer {
     pub(crate) connections: u32,
     pub(crate) idle_since: Instant,
     pub(crate) abort_tokens: TokenBucket,
+    /// Bytes that calls may send here before the client has shown that it knows of them.
+    pub(crate) credit: u32,
+    credited_at: Instant,
     /// Datagrams and bytes each way, and resends.
     pub(crate) counters: PeerCounters,
 }
@@ -82,8 +85,35 @@ impl Peer {
             connections: 0,
             idle_since: now,
             abort_tokens: TokenBucket::new(now, config.aborts_per_second),
+            credit: CREDIT_MAX,
+            credited_at: now,
             counters: PeerCounters::default(),
         }
+    }
+
+    /// A packet came from here.
+    pub(crate) fn on_received(&mut self, now: Instant, len: usize) {
+        self.counters.bytes_received += len as u64;
+        if self.credit == CREDIT_MAX {
+            self.credited_at = now;
+            return;
+        }
+        let elapsed = now.saturating_duration_since(self.credited_at).min(CREDIT_TIME).as_millis() as u32;
+        let earned = elapsed * (CREDIT_MAX / CREDIT_TIME.as_millis() as u32);
+        if earned > 0 {
+            self.give_credit(earned);
+            self.credited_at = now;
+        }
+    }
+
+    /// Bytes charged to the credit turn out to be wanted.
+    pub(crate) fn give_credit(&mut self, bytes: u32) {
+        self.credit = self.credit.saturating_add(bytes).min(CREDIT_MAX);
+    }
+
+    /// Whether it is time to ask the client whether it knows of what is sent here.
+    pub(crate) fn is_credit_low(&self) -> bool {
+        self.credit < CREDIT_MAX / 2
     }
 
     /// Remote address and port.
@@ -259,6 +289,11 @@ impl TokenBucket {
     }
 }
 
+/// Bytes that all new calls of one address together may send there until an ACK shows that the client knows of the call,
+/// beyond what its own packets pay for; and the time in which they come back otherwise. What is sent to an address in
+/// somebody else's name is bounded by this, and by [`crate::connection::AMPLIFICATION_MAX`].
+const CREDIT_MAX: u32 = 256 * 1024;
+const CREDIT_TIME: Duration = Duration::from_secs(60);
 /// Send window before the peer has stated its own, packets (OpenAFS `rx_initSendWindow`).
 const STOCK_WINDOW: u32 = 16;
 /// Packet size that every Rx takes, bytes with Rx header.

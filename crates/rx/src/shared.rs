@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     pub(crate) scratch: Vec<u8>,
     /// Connections whose security class checks a RESPONSE.
     pub(crate) checks: Checks,
+    /// Connections held back for want of credit at their address.
+    waiting_for_credit: Vec<u32>,
 }
 
 /// Time, connection index and generation.
@@ -58,7 +60,20 @@ impl Shared {
             timers: BinaryHeap::new(),
             waiting_for_packets: VecDeque::new(),
             checks: Checks::default(),
+            waiting_for_credit: Vec::new(),
         }
+    }
+
+    /// A connection goes on once an address has its credit back.
+    pub(crate) fn wait_for_credit(&mut self, core: &mut Core) {
+        if !std::mem::replace(&mut core.waits_for_credit, true) {
+            self.waiting_for_credit.push(core.index);
+        }
+    }
+
+    /// Credit came back to an address: whoever waits for some looks again in the next transmit pass.
+    pub(crate) fn credit_returned(&mut self) {
+        self.ready.extend(self.waiting_for_credit.drain(..));
     }
 
     /// Puts a connection on the list for the next transmit pass.

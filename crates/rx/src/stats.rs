@@ -90,6 +90,16 @@ counters! {
         connections_reaped,
         /// Server connections whose client moved to another address.
         connections_rebound,
+        /// VERSION questions to addresses that a client may have moved to.
+        moves_asked,
+        /// Dropped: packets with a connection's ids from another address, whose sender nothing tells.
+        strays,
+        /// PINGs to newcomers of whom nothing is kept until they answer.
+        cookies_sent,
+        /// Their answers: addresses proved.
+        cookies_returned,
+        /// Of these, not remembered: their network has its share of proofs.
+        cookies_refused,
         /// Refused: shorter than a header or of unknown type.
         bad_headers,
         /// Refused: ACK payload malformed.
@@ -128,7 +138,7 @@ counters! {
         aborts_limited,
         /// VERSION and DEBUG questions, and other lanes' parts in them, not answered because there were too many.
         answers_limited,
-        /// Packets held back because the address is not proved.
+        /// Packets held back because the address has not answered, or not since its newest calls began.
         amplification_limited,
         /// Packet types without meaning in their place.
         misplaced,

@@ -301,6 +301,7 @@ fn open(
     let payload = &mut shared.pool.payload_room(&chunk.packet)[..len];
     match core.security.open(&PacketContext { seq, ..context }, checksum, payload) {
         Ok(data) if data.start <= data.end && data.end <= len => {
+            core.opened += 1;
             chunk.start = data.start as u32;
             chunk.end = data.end as u32;
             Ok(())

@@ -78,8 +78,16 @@ impl Call {
             self.paced_until = Some(until);
             return None;
         }
-        if !core.may_send(shared.pool.len(outgoing.packet), shared) {
-            return None;
+        if !self.confirmed {
+            let len = shared.pool.len(outgoing.packet);
+            let rto = shared.peers[core.peer].rtt.rto();
+            let asked = self.pinged.is_some_and(|(_, at)| now < at + rto);
+            if !asked && core.proof.reached && shared.peers[core.peer].is_credit_low() {
+                return self.send_ping(now, core, shared);
+            }
+            if !core.may_send(len, false, shared) {
+                return if asked || !core.proof.reached { None } else { self.send_ping(now, core, shared) };
+            }
         }
         let (seq, last, resent) = (outgoing.seq, outgoing.last, outgoing.resent);
         // A transmit in progress reads the buffer: send a copy, so that its bytes do not change under it.
@@ -178,12 +186,16 @@ impl Call {
         let packet = shared.alloc_control()?;
         let mut runs = self.rx.runs_from(first + ack::ACKS_MAX as u32);
         let room = shared.pool.payload_room(&packet);
-        let len = ack::encode(room, &fields, |table| self.rx.fill_table(first, table), || runs.next());
+        // To a client that has not answered yet a question tells nothing of its packets: it goes on sending them, and
+        // each pays for the next question.
+        let tells = core.side == Side::Client || core.proof.reached || reason != AckReason::Ping;
+        let fill = |table: &mut [u8]| if tells { self.rx.fill_table(first, table) } else { 0 };
+        let len = ack::encode(room, &fields, fill, || runs.next().filter(|_| tells));
         drop(runs);
         let padded = padded_to.saturating_sub(HEADER_LEN).clamp(len, room.len());
         room[len..padded].fill(0);
         shared.pool.set_payload_len(&packet, padded);
-        if !core.may_send(HEADER_LEN + padded, shared) {
+        if !self.confirmed && !core.may_send(HEADER_LEN + padded, reason == AckReason::Ping, shared) {
             shared.pool.free(packet);
             return None;
         }
@@ -191,7 +203,9 @@ impl Call {
         let bits = flags::SLOW_START_OK | if ping { flags::REQUEST_ACK } else { 0 };
         let header = self.header(PacketType::Ack, bits, core);
         header.encode(shared.pool.buffer_mut(&packet).first_chunk_mut().expect("a buffer holds a header"));
-        self.acks.on_stated(self.rx.base(), self.rx.edge());
+        if tells {
+            self.acks.on_stated(self.rx.base(), self.rx.edge());
+        }
         shared.stats.acks_sent += 1;
         Some(shared.pin_once(packet))
     }

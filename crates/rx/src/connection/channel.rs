@@ -9,6 +9,8 @@ use crate::connection::Due;
 pub(crate) struct Channel {
     /// Number of the current or last call.
     pub(crate) number: u32,
+    /// Highest call that a connection with the same ids at another address has begun.
+    pub(crate) elsewhere: u32,
     pub(crate) call: Option<Box<Call>>,
     /// Kept from call to call: the path is the same.
     pub(crate) controller: Option<Box<dyn Controller>>,

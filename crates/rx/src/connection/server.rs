@@ -1,15 +1,19 @@
 //! The server's side of a connection: which call a packet is for, and when the client counts as proved.
 //!
 //! A new address may be spoofed. Until it has answered something only its owner can have seen, a connection
-//! sends it no more bytes than it sent us, and (with `check_reach`) delivers none of its calls.
+//! sends it no more than three times the bytes it sent us, and (with `check_reach`) delivers none of its calls.
+//! A call that comes in the name of a proved address may be spoofed too: until an ACK of that call names a serial of
+//! ours, what is sent for it is charged to the address (`Core::may_send`).
 
 use std::net::{IpAddr, SocketAddr};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use rand::Rng;
+
 use super::{Channel, Connection, Control, Due};
 use crate::abort;
-use crate::ack::{Ack, AckReason};
+use crate::ack::{self, Ack, AckReason};
 use crate::call::{Call, Delivery};
 use crate::event::{CallHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, HEADER_LEN, Header, PacketType, serial_after};
@@ -23,14 +27,12 @@ pub(crate) struct Proof {
     pub(crate) reached: bool,
     /// The security class is satisfied.
     pub(crate) authentic: bool,
-    /// Bytes that may still be sent to an address that has not answered.
+    /// Bytes that the client's packets have paid for.
     pub(crate) budget: u64,
     /// Something waits for the address to be proved.
     pub(crate) wanted: bool,
     /// An answer must name a serial after this one: those before went to another address, or nowhere.
     pub(crate) serial_floor: u32,
-    /// Call number of our VERSION probe, which the answer repeats.
-    pub(crate) nonce: u32,
     pub(crate) probe_at: Option<Instant>,
     /// Probes sent to this address.
     pub(crate) probes: u32,
@@ -48,13 +50,23 @@ impl Proof {
             budget: 0,
             wanted: false,
             serial_floor,
-            nonce: 0,
             probe_at: None,
             probes: 0,
             challenge_at: None,
             challenges: 0,
             checking: false,
         }
+    }
+
+    fn set_reached(&mut self) {
+        self.reached = true;
+        self.wanted = false;
+        self.probe_at = None;
+    }
+
+    /// `len` bytes came from the client's address.
+    pub(crate) fn pay_in(&mut self, len: usize) {
+        self.budget = (self.budget + AMPLIFICATION_MAX * len as u64).min(BUDGET_MAX);
     }
 }
 
@@ -163,34 +175,23 @@ impl Connection {
         false
     }
 
-    /// An ACK named a serial: if only we and the client's address can know it, the address is proved.
-    pub(super) fn note_proof(&mut self, now: Instant, serial: u32, shared: &mut Shared) {
+    /// An ACK named a serial: if only we and the client's address can know it, the address is proved. Says whether.
+    pub(super) fn note_proof(&mut self, now: Instant, serial: u32, shared: &mut Shared) -> bool {
         let proof = &mut self.core.proof;
         // The floor follows at a distance, or it would be ahead of all serials after half the circle.
         if self.core.serial.wrapping_sub(proof.serial_floor) > SERIALS_REMEMBERED {
             proof.serial_floor = self.core.serial.wrapping_sub(SERIALS_REMEMBERED);
         }
-        let sent = serial_after(serial, proof.serial_floor) && !serial_after(serial, self.core.serial);
-        if self.core.side == Side::Server && sent {
+        let seen = serial_after(serial, proof.serial_floor) && !serial_after(serial, self.core.serial);
+        if self.core.side == Side::Server && seen {
             self.on_reached(now, shared);
         }
-    }
-
-    /// A VERSION answer came with this call number.
-    pub(crate) fn on_version_answer(&mut self, now: Instant, nonce: u32, shared: &mut Shared) {
-        if self.core.proof.nonce != 0 && nonce == self.core.proof.nonce {
-            self.on_reached(now, shared);
-            self.try_deliver(now, shared);
-            shared.mark_ready(&mut self.core);
-        }
+        seen
     }
 
     fn on_reached(&mut self, now: Instant, shared: &mut Shared) {
         shared.peers[self.core.peer].proved_at = Some(now);
-        self.core.proof.reached = true;
-        self.core.proof.wanted = false;
-        self.core.proof.probe_at = None;
-        self.core.proof.nonce = 0;
+        self.core.proof.set_reached();
     }
 
     pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
@@ -277,13 +278,16 @@ impl Connection {
     }
 
     /// Delivers calls whose client is proved, or sets about proving it.
-    pub(super) fn try_deliver(&mut self, now: Instant, shared: &mut Shared) {
+    pub(crate) fn try_deliver(&mut self, now: Instant, shared: &mut Shared) {
         if !self.channels.iter().flat_map(|channel| &channel.call).any(|call| call.may_deliver()) {
             return;
         }
         // The answer to a challenge proves the address as well.
         if !self.core.proof.authentic && !self.core.proof.checking {
             self.core.proof.challenge_at.get_or_insert(now);
+        }
+        if !self.core.proof.reached && shared.peers[self.core.peer].is_proved(now, shared.config.reach_time) {
+            self.core.proof.set_reached();
         }
         if self.core.proof.authentic && !self.core.proof.reached && shared.config.check_reach {
             self.core.proof.wanted = true;
@@ -318,7 +322,7 @@ impl Connection {
         let challenged = proof.challenge_at.is_some() || proof.checking;
         if proof.wanted && !challenged && proof.probe_at.is_none_or(|at| now >= at) {
             // Without the bytes for a probe, the next packet that brings some pays for it before anything else.
-            let affordable = proof.budget >= HEADER_LEN as u64;
+            let affordable = proof.budget >= PROBE_LEN_MIN;
             proof.probe_at = affordable.then(|| now + retry(proof.probes));
             if affordable {
                 proof.probes += 1;
@@ -347,38 +351,36 @@ impl Connection {
         }
     }
 
-    /// A packet came from an address other than the known one: the client's NAT has moved it, or somebody
-    /// guessed the ids. Newer packets win, and the new address has to prove itself like any other.
-    pub(crate) fn on_other_address(
+    /// The client has answered at another address, and is there from now on. Whoever knows the serials so far may not
+    /// be: they jump, so that an ACK of what follows is a proof again.
+    pub(crate) fn move_to(
         &mut self,
         now: Instant,
         remote: SocketAddr,
         local_ip: Option<IpAddr>,
-        serial: u32,
         shared: &mut Shared,
-    ) -> bool {
-        if self.core.side == Side::Client {
-            return remote.port() == self.core.remote.port();
-        }
-        if !serial_after(serial, self.core.heard_serial) {
-            return true;
-        }
+    ) {
         let peer = shared.peers.find_or_add(remote, now, &shared.config);
         let old = std::mem::replace(&mut self.core.peer, peer);
         shared.peers[old].connections -= 1;
         shared.peers[old].idle_since = now;
         shared.peers[peer].connections += 1;
         shared.peers.inherit(old, peer);
-        self.core.remote = remote;
-        self.core.local_ip = local_ip;
-        self.core.proof.reached = shared.peers[peer].is_proved(now, shared.config.reach_time);
-        self.core.proof.serial_floor = self.core.serial;
-        self.core.proof.budget = 0;
-        self.core.proof.wanted = !self.core.proof.reached;
-        self.core.proof.probe_at = None;
-        self.core.proof.probes = 0;
+        let core = &mut self.core;
+        (core.remote, core.local_ip, core.heard_at) = (remote, local_ip, now);
+        (core.asked, core.accepted_from) = (None, None);
+        core.serial = core.serial.wrapping_add(shared.rng.random_range(SERIAL_JUMP_MIN..SERIAL_JUMP_MAX));
+        core.proof.serial_floor = core.serial;
+        core.proof.budget = 0;
+        core.proof.set_reached();
+        core.forget_debt();
+        shared.peers[peer].proved_at = Some(now);
+        for call in self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {
+            call.confirmed = false;
+            call.serial_floor = core.serial;
+            call.ping_due = true;
+        }
         shared.stats.connections_rebound += 1;
-        true
     }
 }
 
@@ -388,6 +390,16 @@ impl Call {
     }
 }
 
+/// Bytes sent to an address that has not answered, for each byte that came from there (RFC 9000 8.1).
+pub(crate) const AMPLIFICATION_MAX: u64 = 3;
+/// What a client's packets may pay for ahead, bytes.
+const BUDGET_MAX: u64 = 64 * 1024;
+/// PING ACK of a call that has received one packet, with our extension, bytes: what a bare header pays for.
+pub(crate) const PROBE_LEN_MIN: u64 = (ack::packet_len(1) + 8) as u64;
+/// How far serials jump when a client moves: beyond guessing, and well within the half circle that tells older serials
+/// from newer ones.
+const SERIAL_JUMP_MIN: u32 = 1 << 20;
+const SERIAL_JUMP_MAX: u32 = 1 << 28;
 /// Highest sequence number that may begin a call: a peer cannot know a larger window yet.
 pub(crate) const NEW_CALL_SEQ_MAX: u32 = 64;
 /// Time to the first repetition of a probe or challenge where no round trip is known, and the longest time, which

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use rand::Rng;
-
 use super::{Connection, Control, Done, Due};
 use crate::abort;
 use crate::ack::{self, Ack, AckFields, AckReason};
@@ -25,6 +23,7 @@ pub(crate) struct Prepared {
 impl Connection {
     /// The next packet to send; `None` ends the connection's turn.
     pub(crate) fn next_packet(&mut self, now: Instant, shared: &mut Shared) -> Option<Prepared> {
+        self.core.waits_for_credit = false;
         self.on_proof_timer(now, shared);
         while !self.control.is_empty() {
             let control = self.control.remove(0);
@@ -95,7 +94,7 @@ impl Connection {
         let packet = shared.alloc_control()?;
         let len = ack::encode(shared.pool.payload_room(&packet), &fields, |_| 0, || None);
         shared.pool.set_payload_len(&packet, len);
-        if !self.core.may_send(HEADER_LEN + len, shared) {
+        if !self.core.may_send(HEADER_LEN + len, reason == AckReason::Ping, shared) {
             shared.pool.free(packet);
             return None;
         }
@@ -147,7 +146,7 @@ impl Connection {
         let mut payload = std::mem::take(&mut shared.scratch);
         let room = payload.len();
         payload.clear();
-        let built = self.encode_control(&control, &mut payload, shared);
+        let built = self.encode_control(&control, &mut payload);
         let packet = built.and_then(|header| self.control_packet(&header, &payload, shared));
         payload.clear();
         payload.resize(room, 0);
@@ -158,12 +157,7 @@ impl Connection {
         packet
     }
 
-    fn encode_control(
-        &mut self,
-        control: &Control,
-        out: &mut Vec<u8>,
-        shared: &mut Shared,
-    ) -> Option<Header> {
+    fn encode_control(&mut self, control: &Control, out: &mut Vec<u8>) -> Option<Header> {
         Some(match *control {
             Control::Abort { channel, call, code } => {
                 out.extend(code.to_be_bytes());
@@ -178,37 +172,26 @@ impl Connection {
                 out.extend_from_slice(response);
                 self.header(0, 0, PacketType::Response, 0)
             }
-            Control::ReachProbe => return self.reach_probe(out, shared),
+            Control::ReachProbe => {
+                self.ask_for_sign_of_life();
+                return None;
+            }
         })
     }
 
-    /// Asks the client's address for a sign of life with the best packet that the bytes it has sent pay for: a
-    /// PING ACK, or a VERSION request, whose answer repeats our nonce. Linux answers one of those only if it has
-    /// a byte of payload; a request too short for that came from something else.
-    fn reach_probe(&mut self, out: &mut Vec<u8>, shared: &mut Shared) -> Option<Header> {
-        if self.core.proof.reached {
-            return None;
-        }
-        let held = self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()).next();
-        if let Some(call) = held
-            && self.core.proof.budget >= PING_LEN_MAX
+    /// Asks the client's address for a sign of life: a PING of the call that waits for it. Its answer shows that the
+    /// client knows of the call, as that to a VERSION question would not.
+    fn ask_for_sign_of_life(&mut self) {
+        if !self.core.proof.reached
+            && let Some(call) = self.channels.iter_mut().find_map(|channel| channel.call.as_mut())
         {
             call.ping_due = true;
-            return None;
         }
-        if self.core.proof.nonce == 0 {
-            self.core.proof.nonce = shared.rng.random_range(1..u32::MAX);
-        }
-        if self.core.proof.budget > HEADER_LEN as u64 {
-            out.push(0);
-        }
-        let mut header = self.header(0, self.core.proof.nonce, PacketType::Version, flags::CLIENT_INITIATED);
-        header.security = 0;
-        Some(header)
     }
 
     fn control_packet(&mut self, header: &Header, payload: &[u8], shared: &mut Shared) -> Option<PacketRef> {
-        if !self.core.may_send(HEADER_LEN + payload.len(), shared) {
+        let asks = header.kind == PacketType::Challenge;
+        if !self.core.may_send(HEADER_LEN + payload.len(), asks, shared) {
             return None;
         }
         let packet = shared.alloc_control_of(payload.len())?;
@@ -225,7 +208,7 @@ impl Connection {
             Control::Busy { .. } => stats.busies_sent += 1,
             Control::Challenge(_) => stats.challenges_sent += 1,
             Control::Response(_) => stats.responses_sent += 1,
-            Control::ReachProbe => stats.pings_sent += 1,
+            Control::ReachProbe => {}
         }
     }
 
@@ -307,5 +290,3 @@ const FINAL_ACK_RETRY: Duration = Duration::from_millis(500);
 const MTU_PROBE_MARGIN: Duration = Duration::from_millis(10);
 /// Packets in flight that make a call worth a path-MTU probe.
 const MTU_PROBE_IN_FLIGHT: u32 = 8;
-/// Longest PING ACK of a call that has received only its first burst, bytes.
-const PING_LEN_MAX: u64 = (ack::packet_len(16) + 8) as u64;

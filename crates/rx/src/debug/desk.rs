@@ -33,6 +33,8 @@ pub(crate) struct Asker {
     pub(crate) local_ip: Option<IpAddr>,
     /// Of the question.
     pub(crate) header: Header,
+    /// May be told connection ids and serials.
+    pub(crate) sees_ids: bool,
 }
 
 /// What follows from a question or a share.
@@ -214,7 +216,10 @@ impl Walk {
         let mut waiting = self.waiting.take()?;
         match (share, self.place) {
             (Share::Connections { entries, next }, Place::Connection { lane, .. }) => {
-                self.page = entries.into_iter().map(|entry| DebugConn::encode_entry(Some(entry))).collect();
+                let shown =
+                    |entry: DebugConn| if waiting.asker.sees_ids { entry } else { entry.without_ids() };
+                self.page =
+                    entries.into_iter().map(|entry| DebugConn::encode_entry(Some(shown(entry)))).collect();
                 self.place = match next {
                     Some(from) => Place::Connection { lane, from },
                     None if lane + 1 < lanes => Place::Connection { lane: lane + 1, from: 0 },

@@ -7,11 +7,12 @@ use std::time::Instant;
 use lane::socket::reuseport::owner_lane;
 use rand::Rng;
 
+use super::moves::Stray;
+use super::newcomer::begins_call;
 use super::{Endpoint, Loose};
-use crate::abort;
-use crate::connection::{Core, Identity, NEW_CALL_SEQ_MAX};
+use crate::connection::Core;
 use crate::event::Side;
-use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
+use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, flags};
 
 /// What a driver needs to know of a datagram to choose its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +43,15 @@ impl Route {
     }
 }
 
+/// Whose a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Here(u32),
+    /// The ids are this connection's, the address is not.
+    Elsewhere(u32),
+    Nowhere,
+}
+
 /// Epoch, id and side in one word, and the address where it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionKey {
@@ -59,9 +69,19 @@ impl ConnectionKey {
         Self { id: word(epoch, cid, Side::Server), address: (!any).then_some(remote) }
     }
 
+    /// A server connection found by its client's address too, whatever its epoch says.
+    pub(super) fn at(epoch: u32, cid: u32, remote: SocketAddr) -> Self {
+        Self { id: word(epoch, cid, Side::Server), address: Some(remote) }
+    }
+
+    pub(super) fn has_address(&self) -> bool {
+        self.address.is_some()
+    }
+
     pub(super) fn of(core: &Core) -> Self {
         match core.side {
             Side::Client => Self::client(core.epoch, core.cid),
+            Side::Server if core.by_address => Self::at(core.epoch, core.cid, core.remote),
             Side::Server => Self::server(core.epoch, core.cid, core.remote),
         }
     }
@@ -149,37 +169,88 @@ impl Endpoint {
             PacketType::Debug => return self.on_debug(now, remote, local_ip, &header, payload),
             _ => {}
         }
+        let mut follows = None;
         let index = match self.find(&header, remote) {
-            Some(index) => index,
-            None => match self.accept(now, remote, local_ip, &header, datagram.len()) {
-                Some(index) => index,
-                None => return self.give_up_claim(&header, remote),
-            },
+            Found::Here(index) => index,
+            Found::Elsewhere(index) => {
+                match self.on_stray(now, remote, local_ip, &header, index, datagram.len()) {
+                    Stray::Refused => return,
+                    Stray::Newcomer(newcomer) => newcomer,
+                    Stray::Taken { follows: known } => {
+                        follows = Some(known);
+                        index
+                    }
+                }
+            }
+            Found::Nowhere if begins_call(&header) => {
+                let key = ConnectionKey::server(header.epoch, header.cid, remote);
+                match self.accept(now, remote, local_ip, &header, key, datagram.len()) {
+                    Some(index) => index,
+                    None => return self.give_up_claim(&header, remote),
+                }
+            }
+            Found::Nowhere => {
+                let is_answer = self.take_cookie(now, remote, &header, payload);
+                self.shared.stats.unknown_calls += u64::from(!is_answer);
+                return;
+            }
         };
         let connection = &mut self.connections[index as usize];
         if connection.core.security_index != header.security {
             self.shared.stats.wrong_security += 1;
             return;
         }
-        if connection.core.remote != remote
-            && !connection.on_other_address(now, remote, local_ip, header.serial, &mut self.shared)
-        {
-            self.shared.stats.unknown_calls += 1;
+        if let Some(follows) = follows {
+            let opened = connection.core.opened;
+            connection.on_packet(now, &header, payload, &mut self.shared);
+            self.shared.mark_ready(&mut connection.core);
+            if connection.core.opened != opened {
+                connection.core.accepted_from = Some(remote);
+            }
+            if follows || connection.core.opened != opened {
+                self.ask_new_address(now, remote, local_ip, index, datagram.len());
+            }
             return;
         }
-        connection.core.proof.budget += datagram.len() as u64;
-        self.shared.peers[connection.core.peer].counters.bytes_received += datagram.len() as u64;
+        if connection.core.by_address && begins_call(&header) {
+            self.note_elsewhere(&header, remote);
+        }
+        let connection = &mut self.connections[index as usize];
+        let core = &mut connection.core;
+        core.heard_at = now;
+        core.proof.pay_in(datagram.len());
+        let (peer, reached) = (core.peer, core.proof.reached);
+        self.shared.peers[peer].on_received(now, datagram.len());
         connection.on_packet(now, &header, payload, &mut self.shared);
         self.shared.mark_ready(&mut connection.core);
+        if !reached && connection.core.proof.reached {
+            self.spread_proof(now, peer);
+        }
     }
 
-    pub(super) fn find(&mut self, header: &Header, remote: SocketAddr) -> Option<u32> {
-        let key = if header.from_client() {
-            ConnectionKey::server(header.epoch, header.cid, remote)
-        } else {
-            ConnectionKey::client(header.epoch, header.cid)
-        };
-        self.find_key(key)
+    pub(super) fn find(&mut self, header: &Header, remote: SocketAddr) -> Found {
+        if !header.from_client() {
+            // A server with several addresses answers from any of them, by the same port.
+            return match self.find_key(ConnectionKey::client(header.epoch, header.cid)) {
+                Some(index) if self.connections[index as usize].core.remote.port() == remote.port() => {
+                    Found::Here(index)
+                }
+                Some(index) => Found::Elsewhere(index),
+                None => Found::Nowhere,
+            };
+        }
+        let found = self.find_key(ConnectionKey::server(header.epoch, header.cid, remote));
+        if let Some(index) = found
+            && self.connections[index as usize].core.remote == remote
+        {
+            return Found::Here(index);
+        }
+        if header.epoch & EPOCH_ANY_ADDRESS != 0
+            && let Some(&index) = self.by_key.get(&ConnectionKey::at(header.epoch, header.cid, remote))
+        {
+            return Found::Here(index);
+        }
+        found.map_or(Found::Nowhere, Found::Elsewhere)
     }
 
     pub(super) fn find_key(&mut self, key: ConnectionKey) -> Option<u32> {
@@ -193,75 +264,8 @@ impl Endpoint {
         Some(index)
     }
 
-    /// Makes a server connection for a client's first DATA packet, if there may be one.
-    fn accept(
-        &mut self,
-        now: Instant,
-        remote: SocketAddr,
-        local_ip: Option<IpAddr>,
-        header: &Header,
-        len: usize,
-    ) -> Option<u32> {
-        if !begins_call(header) {
-            self.shared.stats.unknown_calls += 1;
-            return None;
-        }
-        let Some(service) = self.services.get(&header.service).copied() else {
-            self.shared.stats.unknown_services += 1;
-            self.abort_loose(now, remote, local_ip, header, abort::INVALID_OPERATION, len);
-            return None;
-        };
-        let Some(factory) = self.factories.iter_mut().find(|factory| factory.index() == header.security)
-        else {
-            self.shared.stats.wrong_security += 1;
-            self.abort_loose(now, remote, local_ip, header, abort::INVALID_OPERATION, len);
-            return None;
-        };
-        let security = factory.accept(header.epoch, header.cid & !3);
-        if !self.make_room(now) {
-            self.shared.stats.connections_refused += 1;
-            return None;
-        }
-        let upgraded =
-            service.upgrade_to.filter(|_| header.user_status == SERVICE_UPGRADE && header.seq == 1);
-        let identity = Identity {
-            index: 0,
-            generation: 0,
-            side: Side::Server,
-            epoch: header.epoch,
-            cid: header.connection_id(),
-            remote,
-            local_ip,
-            service: upgraded.unwrap_or(header.service),
-            security_index: header.security,
-            wants_upgrade: false,
-        };
-        let key = ConnectionKey::server(header.epoch, header.cid, remote);
-        let handle = self.add_connection(now, key, identity, security);
-        if !self.connections[handle.index as usize].core.proof.reached {
-            self.unproved.push_back(handle);
-        }
-        Some(handle.index)
-    }
-
-    /// Makes room for one more connection: unproved ones have a limit of their own, and the oldest of them
-    /// gives way, so that a flood from spoofed addresses displaces itself and nobody else.
-    fn make_room(&mut self, now: Instant) -> bool {
-        let config = &self.shared.config;
-        let (unproved_max, connections_max) = (config.unproved_max, config.connections_max);
-        while self.unproved.len() >= unproved_max || self.connections.len() >= connections_max {
-            let Some(handle) = self.unproved.pop_front() else { break };
-            let Some(connection) = self.connections.get(handle.index as usize) else { continue };
-            if connection.core.handle() == handle && !connection.core.proof.reached {
-                self.shared.stats.connections_evicted += 1;
-                self.remove(now, handle.index);
-            }
-        }
-        self.connections.len() < connections_max
-    }
-
     /// Aborts a call of which nothing is kept, never with more bytes than came.
-    fn abort_loose(
+    pub(super) fn abort_loose(
         &mut self,
         now: Instant,
         remote: SocketAddr,
@@ -314,14 +318,7 @@ impl Endpoint {
     /// with one byte and want the whole text, so answers are limited in number rather than in length.
     fn on_version(&mut self, now: Instant, remote: SocketAddr, local_ip: Option<IpAddr>, header: &Header) {
         if !header.from_client() {
-            let key = ConnectionKey::server(header.epoch, header.cid, remote);
-            if let Some(&index) = self.by_key.get(&key) {
-                let connection = &mut self.connections[index as usize];
-                if connection.core.remote == remote {
-                    connection.on_version_answer(now, header.call, &mut self.shared);
-                }
-            }
-            return;
+            return self.on_version_answer(now, remote, local_ip, header);
         }
         if !self.answer_bucket.take(now) {
             self.shared.stats.answers_limited += 1;
@@ -333,12 +330,6 @@ impl Endpoint {
             self.shared.stats.versions_sent += 1;
         }
     }
-}
-
-/// Whether a client may open a connection with this packet.
-pub(super) fn begins_call(header: &Header) -> bool {
-    let data = header.kind == PacketType::Data && header.from_client();
-    data && header.call != 0 && (1..=NEW_CALL_SEQ_MAX).contains(&header.seq)
 }
 
 /// Answers without a connection that may wait at once.

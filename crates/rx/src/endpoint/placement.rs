@@ -7,7 +7,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::demux::{ConnectionKey, begins_call};
+use super::demux::{ConnectionKey, Found};
+use super::newcomer::begins_call;
 use super::{Endpoint, Roster};
 use crate::debug::desk::Desk;
 use crate::header::{Header, PacketType};
@@ -54,10 +55,10 @@ impl Endpoint {
             let owner = self.roster.by_residue(&header);
             return (arrival != Arrival::Handed && owner != self.lane).then_some(owner);
         }
-        let key = ConnectionKey::server(header.epoch, header.cid, remote);
-        if self.find_key(key).is_some() {
+        if self.find(&header, remote) != Found::Nowhere {
             return None;
         }
+        let key = ConnectionKey::server(header.epoch, header.cid, remote);
         self.look_up(key, &header, arrival)
     }
 

@@ -174,8 +174,8 @@ fn flood_from_spoofed_addresses_is_bounded_and_answered_with_no_more_than_it_sen
     }
     pair.run_for(Duration::from_secs(30));
     let bytes_out: usize = pair.trace.iter().map(|wire| wire.bytes.len()).sum();
-    assert!(bytes_out <= bytes_in, "{bytes_out} out for {bytes_in} in");
-    assert!(pair.server.stats().connections_evicted >= 4900);
+    assert!(bytes_out <= 3 * bytes_in, "{bytes_out} out for {bytes_in} in");
+    assert!(pair.server.stats().cookies_sent >= 4900);
     assert!(pair.server_events.is_empty(), "no call of an unproved client is delivered");
     assert_eq!(pair.server.pool().in_use(), 0);
     assert!(pair.server.peers().count() <= 100);
@@ -190,13 +190,13 @@ fn honest_client_is_served_after_one_reach_probe_even_for_the_smallest_request()
     assert!(pair.run_calls(Duration::from_millis(100)), "no retransmission may be needed");
     assert_eq!(pair.transfers[&call].reply, b"1234");
     let probe = &pair.trace[1];
-    assert_eq!(probe.header().kind, PacketType::Version);
-    assert!(probe.bytes.len() <= pair.trace[0].bytes.len());
+    assert!(probe.header().kind == PacketType::Ack && probe.header().wants_ack());
+    assert!(probe.bytes.len() <= 3 * pair.trace[0].bytes.len());
     let second = pair.call(connection, b"again".to_vec());
     assert!(pair.run_calls(Duration::from_millis(100)));
     assert_eq!(pair.transfers[&second].reply, b"again");
-    let probes = pair.trace.iter().filter(|wire| wire.header().kind == PacketType::Version).count();
-    assert_eq!(probes, 2, "one question, one answer");
+    let asked = |wire: &&super::Wire| wire.header().kind == PacketType::Ack && wire.header().wants_ack();
+    assert_eq!(pair.trace.iter().filter(asked).filter(|wire| !wire.header().from_client()).count(), 1);
     pair.assert_no_leaks();
 }
 
@@ -228,7 +228,7 @@ fn reach_probe_is_repeated_after_a_quarter_second_and_then_ever_later_while_it_i
 }
 
 #[test]
-fn request_without_a_byte_is_probed_with_no_more_than_a_header() {
+fn request_without_a_byte_is_probed_with_no_more_than_three_times_a_header() {
     let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
     let from = pair.client_address;
     pair.keep_trace = true;
@@ -236,16 +236,15 @@ fn request_without_a_byte_is_probed_with_no_more_than_a_header() {
     assert_eq!(request.len(), HEADER_LEN);
     pair.inject(from, &request);
     pair.settle();
-    let probe = pair.trace.last().expect("the server asks at once");
-    assert_eq!((probe.bytes.len(), probe.header().kind), (HEADER_LEN, PacketType::Version));
-    let answer = packet(&Header { flags: 0, ..probe.header() }, &[0; 65]);
-    pair.inject(from, &answer);
+    let sent: usize = pair.trace.iter().map(|wire| wire.bytes.len()).sum();
+    assert!(sent <= 3 * HEADER_LEN, "{sent} bytes");
+    pair.answer_ping();
     pair.settle();
     assert_eq!(pair.served.len(), 1, "the answer proves the address");
 }
 
 #[test]
-fn unproved_client_gets_no_more_bytes_than_it_sent_even_without_the_reach_check() {
+fn unproved_client_gets_three_times_its_bytes_at_most_even_without_the_reach_check() {
     let mut pair = Pair::new();
     pair.keep_trace = true;
     let from = pair.client_address;
@@ -255,7 +254,7 @@ fn unproved_client_gets_no_more_bytes_than_it_sent_even_without_the_reach_check(
     let call = *pair.served.keys().next().expect("delivered");
     pair.run_for(Duration::from_secs(11));
     let sent: usize = pair.trace.iter().map(|wire| wire.bytes.len()).sum();
-    assert!(sent <= HEADER_LEN + 16, "{sent} bytes sent to {call:?}");
+    assert!(sent <= 3 * (HEADER_LEN + 16), "{sent} bytes sent to {call:?}");
     assert!(pair.server.stats().amplification_limited > 0);
 }
 

@@ -6,11 +6,14 @@ mod loss;
 mod lossless;
 mod rules;
 mod security;
+mod sharing;
+mod strays;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::ack::AckReason;
 use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::security::{NullSecurity, SECURITY_NULL};
 use crate::{CallHandle, ConnectionHandle, Endpoint, EndpointConfig, Event, ReadError, Service, WriteError};
@@ -178,6 +181,16 @@ impl Pair {
         self.settle();
     }
 
+    /// Runs for exactly `time`, a millisecond at a time.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        self.settle();
+        while self.now < end {
+            self.now += Duration::from_millis(1).min(end - self.now);
+            self.settle();
+        }
+    }
+
     /// Gives a datagram to the server as if it came from `from`.
     pub(super) fn inject(&mut self, from: SocketAddr, bytes: &[u8]) {
         self.server.handle_datagram(self.now, from, None, bytes);
@@ -192,12 +205,18 @@ impl Pair {
         let from = pair.client_address;
         pair.inject(from, &data_packet(epoch, cid, 1, 1, 1, last));
         pair.settle();
-        let probe = pair.trace.last().expect("the server probes the address").header();
-        assert_eq!((probe.kind, probe.from_client()), (PacketType::Version, true));
-        pair.inject(from, &packet(&Header { flags: 0, ..probe }, &[0; 65]));
+        pair.answer_ping();
         pair.settle();
         assert_eq!(pair.served.len(), 1);
         pair
+    }
+
+    /// Answers the server's latest PING in the client's name, as a stock client does.
+    pub(super) fn answer_ping(&mut self) {
+        let (from, to) = (self.client_address, self.client_address);
+        let asked = |wire: &&Wire| wire.to == to && wire.header().wants_ack();
+        let ping = self.trace.iter().rev().find(asked).expect("the server asks").header();
+        self.inject(from, &ping_answer(&ping));
     }
 
     /// Checks that no packet is held anywhere once all calls have ended.
@@ -374,6 +393,16 @@ pub(super) fn data_packet(epoch: u32, cid: u32, call: u32, seq: u32, serial: u32
         service: ECHO,
     };
     packet(&header, b"0123456789abcdef")
+}
+
+/// What a stock client answers to a PING of a call whose reply has not begun.
+pub(super) fn ping_answer(ping: &Header) -> Vec<u8> {
+    let mut payload = [0; 21];
+    payload[4..8].copy_from_slice(&1u32.to_be_bytes());
+    payload[12..16].copy_from_slice(&ping.serial.to_be_bytes());
+    payload[16] = AckReason::PingResponse as u8;
+    let header = Header { flags: flags::CLIENT_INITIATED | flags::SLOW_START_OK, serial: 2, ..*ping };
+    packet(&header, &payload)
 }
 
 pub(super) fn packet(header: &Header, payload: &[u8]) -> Vec<u8> {

@@ -28,11 +28,12 @@ fn stock_client_gets_an_ack_for_every_second_packet_and_a_window_of_255() {
     let mut pair = Pair::stock(EPOCH, 4, false);
     let from = pair.client_address;
     pair.inject(from, &data_packet(EPOCH, 4, 1, 2, 2, false));
+    pair.inject(from, &data_packet(EPOCH, 4, 1, 3, 3, false));
     let sent = acks(&answers(&mut pair));
     assert_eq!(sent.len(), 1);
     let ack = Ack::parse(&sent[0].1).expect("valid");
-    assert_eq!((ack.first, ack.serial, ack.reason), (1, 2, AckReason::Idle));
-    assert_eq!(ack.table, [1, 1], "unread packets are soft-acknowledged");
+    assert_eq!((ack.first, ack.serial, ack.reason), (1, 3, AckReason::Idle));
+    assert_eq!(ack.table, [1, 1, 1], "unread packets are soft-acknowledged");
     let trailer = ack.trailer.expect("trailer");
     assert_eq!((trailer.window, trailer.jumbo_max), (255, 0));
 }
@@ -55,10 +56,13 @@ fn gap_duplicate_and_overrun_are_answered_at_once() {
 #[test]
 fn lone_packet_is_acknowledged_after_the_delay() {
     let mut pair = Pair::stock(EPOCH, 4, true);
+    let asked = acks(&pair.trace).len();
     assert!(acks(&answers(&mut pair)).is_empty());
     pair.run_for(Duration::from_millis(101));
-    let reasons: Vec<_> =
-        acks(&pair.trace).iter().map(|(_, payload)| Ack::parse(payload).expect("valid").reason).collect();
+    let reasons: Vec<_> = acks(&pair.trace)[asked..]
+        .iter()
+        .map(|(_, payload)| Ack::parse(payload).expect("valid").reason)
+        .collect();
     assert_eq!(reasons, [AckReason::Delay]);
 }
 
@@ -274,20 +278,6 @@ fn idle_connections_are_reaped() {
     assert_eq!((pair.client.connection_count(), pair.server.connection_count()), (0, 0));
     assert_eq!(pair.client.open_call(pair.now, connection), Err(crate::OpenError::Gone));
     assert_eq!(pair.server.peers().count(), 0);
-}
-
-#[test]
-fn moved_client_is_followed_and_has_to_prove_its_new_address() {
-    let mut pair = Pair::new();
-    let connection = pair.connect();
-    let call = pair.call(connection, pattern(500_000));
-    pair.run_for(Duration::from_millis(60));
-    pair.client_address = "10.0.0.1:40000".parse().expect("address");
-    assert!(pair.run_calls(Duration::from_secs(60)));
-    assert!(pair.transfers[&call].reply == pattern(500_000), "bytes differ");
-    assert_eq!(pair.server.stats().connections_rebound, 1);
-    assert_eq!(pair.server.connections().next().expect("one").remote(), pair.client_address);
-    pair.assert_no_leaks();
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl Helper {
 /// A class in the shape of rxkad and rxgk: 8 bytes before the data, 4 after it, a checksum in the header, and a
 /// challenge whose answer must add one.
 #[derive(Debug, Default)]
-struct Guarded {
+pub(super) struct Guarded {
     server: bool,
     nonce: u8,
     /// Client: bytes of its answer beyond the first.
@@ -45,7 +45,7 @@ struct Guarded {
     sealed: u32,
 }
 
-const GUARDED: u8 = 9;
+pub(super) const GUARDED: u8 = 9;
 
 impl Security for Guarded {
     fn header_room(&self) -> usize {
@@ -150,7 +150,7 @@ impl Security for Guarded {
 }
 
 #[derive(Debug, Default)]
-struct GuardedFactory {
+pub(super) struct GuardedFactory {
     helper: Option<Arc<Helper>>,
 }
 
@@ -269,7 +269,7 @@ fn challenge_that_the_request_does_not_pay_for_waits_for_the_probe() {
             true
         }
         fn challenge(&mut self, out: &mut Vec<u8>) {
-            out.resize(100, 1);
+            out.resize(200, 1);
         }
     }
     pair.server.add_security(Box::new(Wordy));
@@ -278,9 +278,9 @@ fn challenge_that_the_request_does_not_pay_for_waits_for_the_probe() {
     pair.inject(from, &data_packet(0x8000_1234, 4, 1, 1, 1, true));
     pair.settle();
     let probe = pair.trace.last().expect("a probe").header();
-    assert_eq!(probe.kind, PacketType::Version);
-    assert!(pair.trace.iter().map(|wire| wire.bytes.len()).sum::<usize>() <= HEADER_LEN + 16);
-    pair.inject(from, &packet(&Header { flags: 0, ..probe }, &[0; 65]));
+    assert!(probe.kind == PacketType::Ack && probe.wants_ack());
+    assert!(pair.trace.iter().map(|wire| wire.bytes.len()).sum::<usize>() <= 3 * (HEADER_LEN + 16));
+    pair.answer_ping();
     pair.settle();
     assert_eq!(pair.trace.last().expect("a challenge").header().kind, PacketType::Challenge);
     assert_eq!(pair.server.stats().challenges_sent, 1);

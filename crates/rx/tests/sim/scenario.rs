@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx::EndpointConfig;
 use rx::congestion::Algorithm;
+use rx::{AddressRange, EndpointConfig};
 
 use crate::network::Link;
 use crate::world::Fault;
@@ -96,6 +96,8 @@ fn endpoint(rng: &mut SmallRng) -> EndpointConfig {
         // Backed-off timers on a path that loses every fifth packet outlast the usual limits.
         dead_time: Duration::from_secs(120),
         idle_time: None,
+        // Clients behind NATs that forget them, without a security class.
+        roaming: vec![AddressRange::new([0, 0, 0, 0].into(), 0)],
         ..EndpointConfig::default()
     }
 }

@@ -114,7 +114,7 @@ fn asker(port: u16) -> Asker {
         checksum: 0,
         service: 0,
     };
-    Asker { remote: ([192, 0, 2, 1], port).into(), local_ip: None, header }
+    Asker { remote: ([192, 0, 2, 1], port).into(), local_ip: None, header, sees_ids: true }
 }
 
 /// Lanes with so many connections each; ids tell lane and place.
