@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::backend::{Fd, Op, Outcome, Watch};
@@ -144,6 +144,18 @@ impl Dir {
         }
     }
 
+    /// Where the symbolic link `path` beneath this directory points. Links before it are followed.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no link; as [`Dir::open`] otherwise, and `EAGAIN` when the silo's helpers are overloaded.
+    pub async fn read_link_at(&self, path: &CString) -> io::Result<Vec<u8>> {
+        match OpFuture::submit(Op::ReadLinkAt { dir: self.fd(), path: path.clone() }).await {
+            Outcome::Link(result) => result,
+            Outcome::Done(Err(error), _) => Err(error),
+            other => unreachable!("a link's reading ends as one, not as {other:?}"),
+        }
+    }
+
     /// Every entry with its attributes, in the file system's order.
     ///
     /// # Errors
@@ -240,6 +252,11 @@ impl File {
     pub(crate) fn fd(&self) -> Fd {
         self.fd.fd()
     }
+}
+
+/// The absolute path of the same file without symbolic links, `.` and `..`. Blocks: for start-up and configuration.
+pub fn canonical(path: &Path) -> io::Result<PathBuf> {
+    context::with(|lane| lane.backend().canonical(path))
 }
 
 /// Stops a watch. Off lanes there is none left.

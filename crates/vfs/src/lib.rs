@@ -22,7 +22,7 @@
 //!
 //! # What a caller may rely on
 //! - **Beneath.** A name resolves beneath the volume's directory or not at all (openat2 `RESOLVE_BENEATH`);
-//!   no `..`, no absolute link, no magic link, no device, pipe or socket.
+//!   no `..`, no link that leads out, relative or absolute, no magic link, no device, pipe or socket.
 //! - **Exact attributes.** Every look-up and every [`OpenFile::attributes`] asks the kernel about the open
 //!   file, so size and times are those of this moment, whoever changed them.
 //! - **Names are at most [`CacheOptions::ttl`] old.** Change notification makes most changes show at once;
@@ -49,6 +49,7 @@ mod counters;
 mod directory;
 mod error;
 mod file;
+mod links;
 mod listing;
 mod name;
 mod root;

@@ -7,36 +7,51 @@ use std::path::Path;
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 
 use crate::error::Error;
+use crate::links::{Budget, Places};
 use crate::name::RelPath;
 
 /// An open volume directory. It stays the same directory if its own name later names another.
 #[derive(Debug)]
 pub(crate) struct Root {
     dir: Dir,
-    follow_symlinks: bool,
+    /// Where absolute links may lead; `None` where no links are followed.
+    places: Option<Places>,
 }
 
 impl Root {
     pub(crate) fn open(path: &Path, follow_symlinks: bool) -> io::Result<Self> {
-        Ok(Self { dir: Dir::open_root(path)?, follow_symlinks })
+        let dir = Dir::open_root(path)?;
+        Ok(Self { dir, places: follow_symlinks.then(|| Places::of(path)) })
     }
 
     /// Opens `path`, a file or directory, for reading.
     pub(crate) async fn open_beneath(&self, path: RelPath<'_>) -> Result<File, Error> {
-        let how = OpenHow { kind: OpenKind::Any, symlinks: self.follow_symlinks };
-        self.attempt(&c_path(path), how).await
+        self.open_through_links(c_path(path), OpenKind::Any).await
     }
 
     /// Opens what `path` names right now and is a directory, to list it.
     pub(crate) async fn open_directory(&self, path: RelPath<'_>) -> Result<Dir, Error> {
-        let how = OpenHow { kind: OpenKind::Directory, symlinks: self.follow_symlinks };
-        Ok(self.attempt(&c_path(path), how).await?.into_dir()?)
+        Ok(self.open_through_links(c_path(path), OpenKind::Directory).await?.into_dir()?)
     }
 
     /// As [`Root::open_directory`], but never through a symbolic link: what a watch may vouch for.
     pub(crate) async fn open_real_directory(&self, path: RelPath<'_>) -> Result<Dir, Error> {
         let how = OpenHow { kind: OpenKind::Directory, symlinks: false };
         Ok(self.attempt(&c_path(path), how).await?.into_dir()?)
+    }
+
+    /// Opens what a name leads to, over links that stay inside, absolute ones too.
+    async fn open_through_links(&self, mut path: CString, kind: OpenKind) -> Result<File, Error> {
+        let how = OpenHow { kind, symlinks: self.places.is_some() };
+        let mut budget = Budget::default();
+        loop {
+            match (self.attempt(&path, how).await, &self.places) {
+                (Err(Error::Escapes), Some(places)) => {
+                    path = places.redirected(&self.dir, &path, &mut budget).await?;
+                }
+                (opened, _) => return opened,
+            }
+        }
     }
 
     /// A rename that crosses the look-up makes the kernel give up (`EAGAIN`), a file system that fell

@@ -39,6 +39,33 @@ fn names_resolve_beneath_the_root_and_nowhere_else() {
 }
 
 #[test]
+fn absolute_links_that_stay_inside_lead_where_they_say() {
+    on_tree(|tree| async move {
+        fs::create_dir_all(tree.path("a/b")).unwrap();
+        fs::write(tree.path("a/b/file"), "inside").unwrap();
+        symlink(tree.path("a/b/file"), tree.path("file")).unwrap();
+        symlink(tree.path("a"), tree.path("dir")).unwrap();
+        symlink(tree.path("dir/b"), tree.path("a/chain")).unwrap();
+        symlink("chain", tree.path("a/relative")).unwrap();
+        symlink(tree.path(""), tree.path("top")).unwrap();
+        symlink(tree.path("loop"), tree.path("loop")).unwrap();
+        symlink(tree.path("../etc"), tree.path("out")).unwrap();
+        let beside = format!("{}-beside/file", tree.dir.path().display());
+        symlink(beside, tree.path("beside")).unwrap();
+        let volume = tree.volume(VolumeOptions::default());
+        for path in ["file", "dir/b/file", "a/chain/file", "dir/relative/file", "top/top/file"] {
+            assert_eq!(text(&volume, path).await.unwrap(), "inside", "{path}");
+        }
+        for path in ["out", "out/passwd", "top/out", "beside"] {
+            assert!(matches!(lookup(&volume, path).await, Err(Error::Escapes)), "{path}");
+        }
+        assert!(matches!(lookup(&volume, "loop").await, Err(Error::SymlinkRefused)));
+        assert_eq!(names(&directory(&volume, "").await).await, ["a", "dir", "file", "top"]);
+        assert_eq!(names(&directory(&volume, "a/chain").await).await, ["file"]);
+    });
+}
+
+#[test]
 fn symbolic_links_are_refused_where_the_volume_follows_none() {
     on_tree(|tree| async move {
         fs::create_dir(tree.path("dir")).unwrap();

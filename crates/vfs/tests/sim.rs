@@ -132,7 +132,9 @@ fn no_name_leads_out_of_the_volume() {
                 ("../../../etc", "a/b/up"),
                 ("..", "parent"),
                 ("a/b/up", "chain"),
-                ("/srv/a", "back-in"),
+                ("/srv/../etc", "dotted"),
+                ("/srvant/a", "other"),
+                ("/srv/again/again", "again"),
             ] {
                 world.fs.symlink(target, &format!("/srv/{link}")).unwrap();
             }
@@ -147,16 +149,64 @@ fn no_name_leads_out_of_the_volume() {
                 "parent",
                 "parent/etc",
                 "chain",
-                "back-in",
+                "dotted/passwd",
+                "other",
             ] {
                 assert!(matches!(lookup(&volume, path).await, Err(Error::Escapes)), "{path}");
             }
             assert!(matches!(lookup(&volume, "pipe").await, Err(Error::NotServable)));
+            assert!(matches!(lookup(&volume, "again").await, Err(Error::SymlinkRefused)));
             assert_eq!(text(&volume, "a/alias").await.unwrap(), "inside");
             let root = lookup(&volume, "").await.unwrap().into_directory().unwrap().0;
             let listing = root.entries(100).await.unwrap();
             assert_eq!(listing.iter().map(|entry| &*entry.name).collect::<Vec<_>>(), [b"a"]);
-            assert_eq!(volume.counters().refused_escape.get(), 8);
+            assert_eq!(volume.counters().refused_escape.get(), 9);
+        });
+    });
+}
+
+#[test]
+fn absolute_links_that_stay_inside_lead_where_they_say() {
+    seeds(20, |seed| {
+        in_world(seed, Config::rough(), |world| async move {
+            world.fs.write("/disk/pub/a/b/file", "inside").unwrap();
+            world.fs.symlink("/disk/pub", "/srv/pub").unwrap();
+            for (target, link) in [
+                ("/srv/pub/a/b/file", "file"),
+                ("/disk/pub/a", "dir"),
+                ("/srv/pub/dir/b", "chain"),
+                ("../chain", "a/relative"),
+                ("/srv/pub/", "top"),
+                ("/disk/pub/a/b/../b/./file", "dots"),
+                ("/srv/pub/loop", "loop"),
+                ("/disk/elsewhere", "out"),
+            ] {
+                world.fs.symlink(target, &format!("/disk/pub/{link}")).unwrap();
+            }
+            let spec = VolumeSpec::new("v".parse().unwrap(), "/srv/pub", VolumeOptions::default());
+            let volume = Volume::open(&Cache::new(CacheOptions::default()), &spec).unwrap();
+            for path in ["file", "dir/b/file", "chain/file", "a/relative/file", "top/top/dir/b/file", "dots"]
+            {
+                assert_eq!(text(&volume, path).await.unwrap(), "inside", "{path}");
+            }
+            for path in ["out", "top/out/x"] {
+                assert!(matches!(lookup(&volume, path).await, Err(Error::Escapes)), "{path}");
+            }
+            assert!(matches!(lookup(&volume, "loop").await, Err(Error::SymlinkRefused)));
+            assert!(matches!(lookup(&volume, "dir/none").await, Err(Error::NotFound)));
+            let root = lookup(&volume, "").await.unwrap().into_directory().unwrap().0;
+            let names: Vec<_> =
+                root.entries(100).await.unwrap().iter().map(|entry| entry.name.to_vec()).collect();
+            assert_eq!(
+                names,
+                ["a", "chain", "dir", "dots", "file", "top"].map(|name| name.as_bytes().to_vec())
+            );
+            let chain = lookup(&volume, "chain").await.unwrap().into_directory().unwrap().0;
+            assert_eq!(chain.entries(100).await.unwrap().len(), 1);
+            let none = VolumeOptions { follow_symlinks: false, ..VolumeOptions::default() };
+            let spec = VolumeSpec::new("w".parse().unwrap(), "/srv/pub", none);
+            let strict = Volume::open(&Cache::new(CacheOptions::default()), &spec).unwrap();
+            assert!(matches!(lookup(&strict, "file").await, Err(Error::SymlinkRefused)));
         });
     });
 }

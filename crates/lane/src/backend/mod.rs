@@ -58,6 +58,9 @@ pub trait Backend {
     /// Opens the directory a volume exports. Blocks: for start-up and configuration only.
     fn open_root(&self, path: &std::path::Path) -> io::Result<Descriptor>;
 
+    /// The absolute path of the same file without symbolic links, `.` and `..`. Blocks, as `open_root`.
+    fn canonical(&self, path: &std::path::Path) -> io::Result<std::path::PathBuf>;
+
     /// Sends what the socket takes at once; `Ok(None)` when it takes nothing now.
     fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>>;
 
@@ -188,6 +191,8 @@ pub enum Op {
     OpenAt { dir: Fd, path: CString, how: OpenHow },
     /// Attributes of `path` beneath `dir`, not following a last symbolic link. Outcome: `Stat`.
     StatAt { dir: Fd, path: CString },
+    /// Where the symbolic link `path` beneath `dir` points, links before it followed. Outcome: `Link`.
+    ReadLinkAt { dir: Fd, path: CString },
     /// Every entry of a directory with its attributes, at most `max`. Outcome: `Entries`.
     ReadDir { dir: Fd, max: usize },
 }
@@ -202,6 +207,8 @@ pub enum Outcome<D = Descriptor> {
     Opened(io::Result<D>),
     /// The attributes.
     Stat(io::Result<Stat>),
+    /// The link's text; `EINVAL` for what is no link.
+    Link(io::Result<Vec<u8>>),
     /// The entries, without `.` and `..`, in the file system's order.
     Entries(io::Result<Vec<DirEntry>>),
 }
@@ -213,6 +220,7 @@ impl<D> Outcome<D> {
             Self::Done(result, buf) => Outcome::Done(result, buf),
             Self::Opened(result) => Outcome::Opened(result.map(own)),
             Self::Stat(result) => Outcome::Stat(result),
+            Self::Link(result) => Outcome::Link(result),
             Self::Entries(result) => Outcome::Entries(result),
         }
     }

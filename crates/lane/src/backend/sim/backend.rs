@@ -1,11 +1,11 @@
 //! A simulated lane's side of the [`Backend`] trait: every call acts on the world the lane lives in.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -126,6 +126,11 @@ impl Backend for SimBackend {
         })?;
         self.counters.files.add(1);
         Ok(Descriptor::new(fd))
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        self.with(|state| state.disks[self.host.0].canonical(path.as_os_str().as_bytes()))
+            .map(|bytes| OsString::from_vec(bytes).into())
     }
 
     fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {

@@ -226,6 +226,7 @@ impl State {
                 Outcome::Opened(opened.and_then(|inode| self.hosts[host.0].add_file(inode)))
             }
             Op::StatAt { path, .. } => Outcome::Stat(disk.stat_at(inode, path.as_bytes(), engine)),
+            Op::ReadLinkAt { path, .. } => Outcome::Link(disk.read_link_at(inode, path.as_bytes(), engine)),
             Op::ReadDir { max, .. } => Outcome::Entries(disk.entries(inode, max, engine)),
             other => failed(other, io::Error::from_raw_os_error(libc::ENOTSOCK)),
         }
@@ -248,6 +249,7 @@ fn failed(op: Op, error: io::Error) -> Outcome<Fd> {
         Op::Connect { .. } | Op::Ready { .. } | Op::Warm { .. } => Outcome::Done(Err(error), None),
         Op::OpenAt { .. } => Outcome::Opened(Err(error)),
         Op::StatAt { .. } => Outcome::Stat(Err(error)),
+        Op::ReadLinkAt { .. } => Outcome::Link(Err(error)),
         Op::ReadDir { .. } => Outcome::Entries(Err(error)),
     }
 }
@@ -256,7 +258,10 @@ fn fd_of(op: &Op) -> Fd {
     match *op {
         Op::Connect { socket, .. } | Op::Send { socket, .. } | Op::Ready { socket, .. } => socket,
         Op::ReadAt { file, .. } | Op::Warm { file, .. } => file,
-        Op::OpenAt { dir, .. } | Op::StatAt { dir, .. } | Op::ReadDir { dir, .. } => dir,
+        Op::OpenAt { dir, .. }
+        | Op::StatAt { dir, .. }
+        | Op::ReadLinkAt { dir, .. }
+        | Op::ReadDir { dir, .. } => dir,
     }
 }
 
@@ -270,6 +275,7 @@ fn name(op: &Op) -> &'static str {
         Op::Warm { .. } => "warm",
         Op::OpenAt { .. } => "open",
         Op::StatAt { .. } => "stat",
+        Op::ReadLinkAt { .. } => "read a link",
         Op::ReadDir { .. } => "list",
     }
 }

@@ -58,11 +58,23 @@ pub(super) fn stat_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<Stat> {
     if !bytes.contains(&b'/') && bytes != b".." {
         return Ok(convert(&sys::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW)?));
     }
-    // `..` and links in the middle must not lead the look-up out of `dir`.
+    Ok(convert(&sys::fstat(&find_at(dir, path)?)?))
+}
+
+/// Where a symbolic link points; `EINVAL` for what is none.
+pub(super) fn read_link_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<Vec<u8>> {
+    let found = find_at(dir, path)?;
+    if FileType::from_raw_mode(sys::fstat(&found)?.st_mode) != FileType::Symlink {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    Ok(sys::readlinkat(&found, c"", Vec::new())?.into_bytes())
+}
+
+/// What a path names, a link at its end itself. `..` and links in the middle do not lead out of `dir`.
+fn find_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let found = sys::openat2(dir, path, flags, Mode::empty(), resolve)?;
-    Ok(convert(&sys::fstat(&found)?))
+    Ok(sys::openat2(dir, path, flags, Mode::empty(), resolve)?)
 }
 
 pub(super) fn read_dir(dir: BorrowedFd<'_>, max: usize) -> io::Result<Vec<DirEntry>> {

@@ -6,7 +6,7 @@ use std::ffi::CString;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -199,6 +199,10 @@ impl Backend for Uring {
 
     fn open_root(&self, path: &Path) -> io::Result<Descriptor> {
         Ok(self.register_file(files::open_root(path)?))
+    }
+
+    fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
+        path.canonicalize()
     }
 
     fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {

@@ -58,6 +58,10 @@ pub(super) fn submit(uring: &Uring, op: Op) -> OpId {
             let result = files::stat_at(dir.as_fd(), &path);
             Box::new(move |_| Outcome::Stat(result))
         }),
+        Op::ReadLinkAt { dir, path } => uring.submit_to_helper(dir, move |dir| {
+            let result = files::read_link_at(dir.as_fd(), &path);
+            Box::new(move |_| Outcome::Link(result))
+        }),
         Op::ReadDir { dir, max } => uring.submit_to_helper(dir, move |dir| {
             let result = files::read_dir(dir.as_fd(), max);
             Box::new(move |_| Outcome::Entries(result))

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use rand::seq::SliceRandom;
 
-use super::resolve::{Rules, resolve};
-use super::{Disk, Inode, READ, errno};
+use super::resolve::{Rules, canonical, resolve};
+use super::{Disk, Inode, Node, READ, errno};
 use crate::backend::sim::engine::Engine;
 use crate::fs::{DirEntry, FileKind, OpenHow, OpenKind, Stat};
 
@@ -109,6 +109,26 @@ impl Disk {
         inode.directory()?;
         inode.check_access(READ)?;
         Ok(inode)
+    }
+
+    /// The path of the same inode without links.
+    pub(in crate::backend::sim) fn canonical(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+        canonical(&self.root, path)
+    }
+
+    /// Where the link `path` beneath `dir` points.
+    pub(in crate::backend::sim) fn read_link_at(
+        &self,
+        dir: &Rc<Inode>,
+        path: &[u8],
+        engine: &mut Engine,
+    ) -> io::Result<Vec<u8>> {
+        self.may_fail(self.config.name_error, engine)?;
+        let rules = Rules { follow: true, keep_last: true, absolute: false };
+        match &resolve(dir, path, rules)?.node {
+            Node::Symlink(target) => Ok(target.clone()),
+            _ => Err(errno(libc::EINVAL)),
+        }
     }
 
     /// Attributes of `path` beneath `dir`, not following a link at its end.

@@ -29,9 +29,17 @@ pub(super) fn resolve(start: &Rc<Inode>, path: &[u8], rules: Rules) -> io::Resul
     if path.is_empty() {
         return Err(errno(libc::ENOENT));
     }
-    let mut walk = Walk { at: vec![Rc::clone(start)], rules, links: 0 };
+    let mut walk = Walk { at: vec![Rc::clone(start)], names: Vec::new(), rules, links: 0 };
     walk.follow(path, true)?;
     Ok(walk.at.pop().expect("a walk never leaves its start"))
+}
+
+/// The path without links of what `path` names, both from the world's root.
+pub(super) fn canonical(root: &Rc<Inode>, path: &[u8]) -> io::Result<Vec<u8>> {
+    let rules = Rules { follow: true, keep_last: false, absolute: true };
+    let mut walk = Walk { at: vec![Rc::clone(root)], names: Vec::new(), rules, links: 0 };
+    walk.follow(path, true)?;
+    Ok([b"/", &walk.names.join(&b'/')[..]].concat())
 }
 
 /// Splits the last component off. The name is empty when the path ends in a slash.
@@ -45,6 +53,8 @@ pub(super) fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
 struct Walk {
     /// From the start to where the walk is.
     at: Vec<Rc<Inode>>,
+    /// Of all in `at` but the start.
+    names: Vec<Vec<u8>>,
     rules: Rules,
     links: u32,
 }
@@ -57,6 +67,7 @@ impl Walk {
                 return Err(errno(libc::EXDEV));
             }
             self.at.truncate(1);
+            self.names.clear();
         }
         let mut components = path.split(|&b| b == b'/').filter(|c| !c.is_empty()).peekable();
         let must_be_directory = path.last() == Some(&b'/');
@@ -81,14 +92,14 @@ impl Walk {
             _ => {}
         }
         let next = entries.borrow().get(name).cloned().ok_or_else(|| errno(libc::ENOENT))?;
-        let Node::Symlink(target) = &next.node else {
-            self.at.push(next);
-            return Ok(());
+        let target = match &next.node {
+            Node::Symlink(target) if !is_last || !self.rules.keep_last => target,
+            _ => {
+                self.at.push(next);
+                self.names.push(name.to_vec());
+                return Ok(());
+            }
         };
-        if is_last && self.rules.keep_last {
-            self.at.push(next);
-            return Ok(());
-        }
         self.links += 1;
         if !self.rules.follow || self.links > LINKS_MAX {
             return Err(errno(libc::ELOOP));
@@ -99,6 +110,7 @@ impl Walk {
     fn step_up(&mut self) -> io::Result<()> {
         if self.at.len() > 1 {
             self.at.pop();
+            self.names.pop();
             return Ok(());
         }
         if self.rules.absolute { Ok(()) } else { Err(errno(libc::EXDEV)) }
