@@ -1,6 +1,6 @@
 //! The lane the calling code runs on, found through a thread-local: futures need no handle passed down.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,6 +29,8 @@ pub struct Lane {
     pub(crate) buffers: BufferPool,
     pub(crate) counters: Arc<LaneCounters>,
     pub(crate) memory: Arc<LaneMemory>,
+    /// The task that ends the lane.
+    pub(crate) failure: Cell<Option<&'static str>>,
 }
 
 impl Lane {

@@ -50,6 +50,15 @@ impl Executor {
         self.contains_panics.set(true);
     }
 
+    pub(crate) fn contains_panics(&self) -> bool {
+        self.contains_panics.get()
+    }
+
+    /// A task has met a panic that somebody else caught.
+    pub(crate) fn note_panic(&self) {
+        self.panics.set(self.panics.get() + 1);
+    }
+
     /// Tasks that were ended by a panic.
     pub(crate) fn panics(&self) -> u64 {
         self.panics.get()

@@ -26,6 +26,8 @@ mod descriptor;
 mod executor;
 mod netlink;
 mod op;
+mod supervise;
 
 pub use context::{Lane, LaneId, SiloId, current};
 pub use executor::{Task, spawn, yield_now};
+pub use supervise::{Ended, essential, vital};

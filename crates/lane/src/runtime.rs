@@ -74,7 +74,8 @@ struct RunningLane {
 impl Runtime {
     /// Starts every lane of `layout`. `main` runs on each lane's thread and gives that lane's main future;
     /// when it ends, the lane cancels its other tasks and ends too. A task that panics is ended and counted,
-    /// and its lane goes on; a main future that panics ends its lane.
+    /// and its lane goes on; a main future that panics ends its lane, as one of its vital tasks does
+    /// ([`crate::vital`]).
     ///
     /// # Errors
     /// The first lane that could not start; the others are gone by then.
@@ -241,6 +242,9 @@ fn run<T: 'static>(lane: &Rc<Lane>, main: impl Future<Output = T> + 'static) -> 
     });
     loop {
         lane.run_ready();
+        if let Some(what) = lane.take_failure() {
+            panic!("the lane ends: its {what} cannot go on");
+        }
         if main.is_finished() {
             break;
         }
@@ -268,7 +272,8 @@ impl Lane {
     ) -> Rc<Self> {
         let executor = Executor::new();
         executor.set_unparker(backend.unparker());
-        Rc::new(Self { id, silo, backend, executor, timers: Default::default(), buffers, counters, memory })
+        let (timers, failure) = Default::default();
+        Rc::new(Self { id, silo, backend, executor, timers, buffers, counters, memory, failure })
     }
 
     /// Runs ready tasks, at most a round's worth, and brings the gauges up to date.
@@ -331,5 +336,39 @@ mod tests {
         let counters: Vec<_> = runtime.lanes().map(|lane| Arc::clone(&lane.counters)).collect();
         runtime.join().unwrap();
         assert!(counters.iter().all(|counters| counters.task_panics.get() == 1));
+    }
+
+    #[test]
+    fn a_vital_task_that_panics_takes_its_lane_along_with_its_listeners() {
+        use std::net::TcpStream;
+        let topology = Topology::of_this_machine().unwrap();
+        let layout = Layout::new(&topology, &Wishes::default()).unwrap();
+        let (told, addresses) = mpsc::channel();
+        let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |_| {
+            let told = told.clone();
+            async move {
+                let any = "127.0.0.1:0".parse().unwrap();
+                let listener = crate::net::TcpListener::bind(any, &Default::default()).unwrap();
+                let addr = listener.local_addr().unwrap();
+                let accepting = crate::vital("accept loop", async move {
+                    let _ = listener.accept().await;
+                    panic!("expected by the test")
+                });
+                told.send(addr).unwrap();
+                accepting.await;
+                // The main future is dropped here, and what it sends by with it.
+                std::future::pending::<()>().await;
+            }
+        })
+        .unwrap();
+        let counters: Vec<_> = runtime.lanes().map(|lane| Arc::clone(&lane.counters)).collect();
+        let addresses: Vec<_> = counters.iter().map(|_| addresses.recv().unwrap()).collect();
+        let _clients: Vec<_> = addresses.iter().map(|addr| TcpStream::connect(addr).unwrap()).collect();
+        assert!(runtime.join().is_err(), "it shows that the lanes did not end by themselves");
+        for addr in addresses {
+            assert!(TcpStream::connect(addr).is_err(), "somebody still listens at {addr}");
+        }
+        assert!(counters.iter().all(|counters| counters.task_panics.get() == 1));
+        assert!(counters.iter().all(|counters| counters.failed.get() == 1));
     }
 }

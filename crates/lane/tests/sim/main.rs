@@ -5,6 +5,7 @@ mod faults;
 mod fs;
 mod ktls;
 mod parity;
+mod supervise;
 mod tcp;
 mod udp;
 mod world;

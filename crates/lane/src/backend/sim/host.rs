@@ -69,6 +69,11 @@ impl Host {
         Arc::clone(&self.lane(lane).counters)
     }
 
+    /// From now on a panic on this lane ends its task only, as in servers; what its supervision does shows.
+    pub fn contain_panics(&self, lane: usize) {
+        self.lane(lane).executor.contain_panics();
+    }
+
     /// This host's files.
     pub fn fs(&self) -> Fs {
         Fs::new(Rc::clone(&self.inner.core), self.id)

@@ -232,6 +232,9 @@ impl Inner {
             if lane.executor.is_ready() {
                 let _entered = context::enter(lane);
                 ran += lane.run_ready();
+                if let Some(what) = lane.take_failure() {
+                    self.core.with(|state| state.engine.note("lane failed", &[what.len() as u64]));
+                }
                 lane.backend.turn(crate::backend::Park::No).expect("simulated turns do not fail");
             }
         }
