@@ -1,5 +1,6 @@
 //! What runs on every lane: the services, and the ear for the control thread.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use http::service::{HttpCounters, RateShare, Service};
 use http::tls::KtlsPolicy;
 use lane::layout::LaneSpec;
 use lane::mailbox::Receiver;
-use lane::time;
+use lane::{Ended, time};
 use tokio::sync::mpsc::UnboundedSender;
 use vfs::{Cache, CacheOptions};
 
@@ -98,7 +99,10 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let ways = std::mem::take(&mut boot.ways);
     let door = Door::new(spec.node, Arc::clone(&boot.placement), ways.outgoing, Arc::clone(&silo_counters));
     for incoming in ways.incoming {
-        lane::spawn(Rc::clone(&door).take_in(Rc::clone(&service), incoming)).detach();
+        let (door, service, incoming) =
+            (Rc::clone(&door), Rc::clone(&service), Rc::new(RefCell::new(incoming)));
+        let take_in = move || Rc::clone(&door).take_in(Rc::clone(&service), Rc::clone(&incoming));
+        lane::essential("hand-over of connections", take_in).detach();
     }
     let news = boot.news.clone();
     let counters = Arc::clone(&silo_counters);
@@ -106,7 +110,15 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     if let Err(error) = listening.add(std::mem::take(&mut boot.listeners)) {
         return tell(&boot.news, News::Failed(error.to_string()));
     }
-    lane::spawn(Rc::clone(&service).keep_log_fresh()).detach();
+    let logging = Rc::clone(&service);
+    lane::essential("flush of the access log", move || {
+        let service = Rc::clone(&logging);
+        async move {
+            service.keep_log_fresh().await;
+            Ended::Unexpectedly
+        }
+    })
+    .detach();
     tell(&boot.news, News::Serving);
     obey(boot, &service, &cache, &door, &listening, &silo_counters, ended).await;
 }
@@ -139,7 +151,14 @@ async fn obey(
                     tell(&boot.news, News::Failed(error.to_string()));
                 }
             }
-            Control::StopListening => lane::spawn(Rc::clone(listening).stop()).detach(),
+            Control::StopListening => {
+                let listening = Rc::clone(listening);
+                let stopping = async move {
+                    listening.stop().await;
+                    Ended::Done
+                };
+                lane::vital("end of its listeners", stopping).detach();
+            }
             Control::Place(placement) => door.set_placement(placement),
             Control::Mark(new) => mark(service, silo_counters, new),
             Control::Drain(patience) => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::service::{Role, Service};
 use lane::net::TcpListener;
-use lane::{Task, time};
+use lane::{Ended, Task, time};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::lane_main::{News, tell};
@@ -72,13 +72,18 @@ impl Listening {
     /// As [`Listening::add`], for listeners that the lane has taken over before. It cannot fail.
     pub(crate) fn accept(self: &Rc<Self>, adopted: Adopted) {
         for (id, role, listener) in adopted.listeners {
-            let me = Rc::clone(self);
-            let task = lane::spawn(async move {
-                let place = |stream| me.door.place(stream, role);
-                if let Err(error) = me.service.listen_where(&listener, role, place).await {
-                    me.counters.listeners_died.increment();
-                    let problem = format!("a listener was closed by something else: {error}");
-                    tell(&me.news, News::ListenerDied { lane: me.lane, problem });
+            let (me, listener) = (Rc::clone(self), Rc::new(listener));
+            let task = lane::essential("accept loop", move || {
+                let (me, listener) = (Rc::clone(&me), Rc::clone(&listener));
+                async move {
+                    let place = |stream| me.door.place(stream, role);
+                    if let Err(error) = me.service.listen_where(&listener, role, place).await {
+                        me.counters.listeners_died.increment();
+                        let problem = format!("a listener was closed by something else: {error}");
+                        // Who hears it opens a new one.
+                        tell(&me.news, News::ListenerDied { lane: me.lane, problem });
+                    }
+                    Ended::Done
                 }
             });
             let number = self.added.get();

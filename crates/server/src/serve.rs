@@ -176,7 +176,16 @@ impl Server {
         // Log lines of the last requests are written before the process ends.
         drop(serving.log.take());
         ended?;
-        serving.runtime.join().map_err(|_| ServerError::LaneEnded)
+        let counters: Vec<_> = serving.runtime.lanes().map(|lane| Arc::clone(&lane.counters)).collect();
+        let joined = serving.runtime.join();
+        let abandoned: u64 = counters.iter().map(|lane| lane.abandoned.get()).sum();
+        if abandoned > 0 {
+            tracing::error!(
+                operations = abandoned,
+                "the kernel did not let go of operations in time, as when a disk does not answer"
+            );
+        }
+        joined.map_err(|_| ServerError::LaneEnded)
     }
 }
 

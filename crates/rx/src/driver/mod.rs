@@ -146,7 +146,13 @@ impl Driver {
             Endpoint::new(lane::time::now(), EndpointConfig { lane, lanes, ..config.endpoint }, seed);
         endpoint.join(Arc::clone(links.roster()), links.lane());
         let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max));
-        lane::spawn(pass::run(Rc::clone(&shared), links)).detach();
+        let running = pass::run(Rc::clone(&shared), links);
+        // After a panic nobody knows what state the protocol is in.
+        lane::vital("Rx driver", async move {
+            running.await;
+            lane::Ended::Unexpectedly
+        })
+        .detach();
         Self { shared }
     }
 

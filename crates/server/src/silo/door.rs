@@ -1,11 +1,13 @@
 //! The door of a lane: every accepted connection passes it and is served here or given to the silo it belongs to.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use http::service::{Role, Service};
+use lane::Ended;
 use lane::backend::Incoming;
 use lane::mailbox::Receiver;
 use lane::net::TcpStream;
@@ -86,13 +88,19 @@ impl Door {
     }
 
     /// Serves what one lane of another silo gives to this one, for as long as that lane lives.
-    pub(crate) async fn take_in(self: Rc<Self>, service: Rc<Service>, mut incoming: Receiver<HandedOver>) {
-        while let Some(HandedOver { connection, peer, role }) = incoming.recv().await {
+    pub(crate) async fn take_in(
+        self: Rc<Self>,
+        service: Rc<Service>,
+        incoming: Rc<RefCell<Receiver<HandedOver>>>,
+    ) -> Ended {
+        while let Some(given) = poll_fn(|cx| incoming.borrow_mut().poll_recv(cx)).await {
+            let HandedOver { connection, peer, role } = given;
             // Simulated lanes refuse it, and they give nothing away either.
             if let Ok(stream) = TcpStream::adopt(connection, peer) {
                 self.counters.taken_over.increment();
                 service.take(stream, role);
             }
         }
+        Ended::Done
     }
 }

@@ -11,8 +11,8 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lane::Task;
 use lane::fs::WatchEvent;
+use lane::{Ended, Task};
 use quick_cache::Weighter;
 
 use self::key::Key;
@@ -238,7 +238,17 @@ impl Cache {
     fn listen(&self) {
         let mut listener = self.inner.listener.borrow_mut();
         if listener.is_none() {
-            *listener = Some(lane::spawn(hear_changes(Rc::downgrade(&self.inner))));
+            let (inner, mut begun) = (Rc::downgrade(&self.inner), false);
+            *listener = Some(lane::essential("listener for changes", move || {
+                // What was to be heard when the one before it failed may be lost.
+                if std::mem::replace(&mut begun, true)
+                    && let Some(inner) = inner.upgrade()
+                {
+                    inner.counters.notify_errors.increment();
+                    inner.watches.forget_all();
+                }
+                hear_changes(inner.clone())
+            }));
         }
     }
 }
@@ -325,10 +335,10 @@ impl Inner {
 }
 
 /// Hears of changes for as long as the cache lives.
-async fn hear_changes(inner: Weak<Inner>) {
+async fn hear_changes(inner: Weak<Inner>) -> Ended {
     loop {
         let events = lane::fs::watch_events().await;
-        let Some(inner) = inner.upgrade() else { return };
+        let Some(inner) = inner.upgrade() else { return Ended::Done };
         match events {
             Ok(events) => events.iter().for_each(|event| inner.hear(event)),
             Err(_) => {

@@ -58,6 +58,9 @@ impl Uring {
     /// A multishot accept or receive handed something over, or ended.
     fn complete_socket(&self, key: Key, entry: &cqueue::Entry) {
         let result = setup::result_of(entry);
+        if !cqueue::more(entry.flags()) {
+            self.multishots.set(self.multishots.get() - 1);
+        }
         let mut sockets = self.sockets.borrow_mut();
         let udp_sockets = sockets.udp();
         let Some(socket) = sockets.of_completion(key.index, key.generation) else {

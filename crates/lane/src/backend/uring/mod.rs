@@ -46,6 +46,8 @@ mod setup;
 mod sockets;
 mod starved;
 mod submit;
+#[cfg(test)]
+mod tests;
 mod udp;
 mod watch;
 
@@ -61,6 +63,8 @@ pub(crate) struct Uring {
     streams: Rc<BufRing>,
     datagrams: RefCell<Option<Rc<BufRing>>>,
     options: RingOptions,
+    /// Accepts and receives that the kernel has not ended: it may write into the rings of buffers.
+    multishots: Cell<usize>,
     shares: ReceiveShares,
     /// Sockets whose receive stopped for want of a provided buffer, each once, in the order of their turns.
     starved: RefCell<Starved>,
@@ -109,6 +113,7 @@ impl Uring {
             streams: Rc::new(streams),
             datagrams: RefCell::default(),
             options,
+            multishots: Cell::default(),
             shares,
             starved: RefCell::default(),
             parker,
@@ -503,6 +508,11 @@ impl Uring {
         entered.map(drop).or_else(ignore_transient)
     }
 
+    /// Whether operations are under way that read or write memory of ours.
+    fn is_kernel_in_our_memory(&self) -> bool {
+        self.ops.borrow().in_flight() + self.multishots.get() > 0
+    }
+
     fn counted_send(&self, sent: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
         match sent {
             Ok(n) => {
@@ -516,14 +526,15 @@ impl Uring {
 }
 
 impl Drop for Uring {
-    /// Cancels everything and waits until the kernel has let go of our memory.
+    /// Cancels everything and waits until the kernel has let go of our memory. What it does not let go of in time
+    /// it may write to for ever: that memory stays mapped and is used for nothing else.
     fn drop(&mut self) {
         // Whatever still arrives is for nobody.
         for fd in self.sockets.take().descriptors() {
             self.push(&opcode::Close::new(RingFd(fd)).build(), Key::IGNORED);
         }
         self.push(&opcode::AsyncCancel2::new(CancelBuilder::any()).build(), Key::IGNORED);
-        let give_up = Instant::now() + Duration::from_secs(5);
+        let give_up = Instant::now() + self.options.patience;
         // Once in any case: closes that were only queued would leave listeners open, and clients in their
         // queues, for as long as the process lives.
         loop {
@@ -532,9 +543,18 @@ impl Drop for Uring {
                 break;
             }
             self.reap();
-            if self.ops.borrow().in_flight() == 0 || Instant::now() > give_up {
+            if !self.is_kernel_in_our_memory() || Instant::now() > give_up {
                 break;
             }
+        }
+        if self.is_kernel_in_our_memory() {
+            let left = self.ops.borrow().in_flight() + self.multishots.get();
+            self.counters.abandoned.add(left as u64);
+            std::mem::forget((self.ops.take(), Rc::clone(&self.streams), self.datagrams.take()));
+            std::mem::forget(std::mem::replace(
+                &mut self.message_template,
+                Box::new(setup::message_template()),
+            ));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Context;
@@ -145,6 +146,7 @@ impl Uring {
             },
         };
         socket.receive = Receive::On;
+        self.multishots.set(self.multishots.get() + 1);
         let index = fd.cast_unsigned();
         self.push(&entry, Key { kind, generation: socket.generation, index });
     }
@@ -184,7 +186,11 @@ impl Uring {
     }
 
     /// Runs `job` on the silo's helpers with a descriptor of its own: the lane may close its one meanwhile.
-    fn submit_to_helper(&self, fd: Fd, job: impl FnOnce(OwnedFd) -> HelperResult + Send + 'static) -> Key {
+    pub(super) fn submit_to_helper(
+        &self,
+        fd: Fd,
+        job: impl FnOnce(OwnedFd) -> HelperResult + Send + 'static,
+    ) -> Key {
         let key = self.ops.borrow_mut().insert(Owned::Nothing);
         self.counters.helper_jobs.increment();
         self.count_syscall();
@@ -199,8 +205,17 @@ impl Uring {
             }
         };
         let (helped, parker) = (Arc::clone(&self.helped), Arc::clone(&self.parker));
+        let counters = Arc::clone(&self.counters);
         let submitted = self.helpers.submit(Box::new(move || {
-            helped.push((key, job(own)));
+            let result = catch_unwind(AssertUnwindSafe(|| job(own)));
+            let result = result.unwrap_or_else(|_| {
+                Box::new(move |_| {
+                    // On the lane again: the counter is its own.
+                    counters.helper_panics.increment();
+                    Outcome::Done(Err(io::Error::other("the helper's job panicked")), None)
+                })
+            });
+            helped.push((key, result));
             crate::backend::Unpark::unpark(&*parker);
         }));
         if submitted.is_err() {

@@ -1,0 +1,67 @@
+//! What cannot be brought about from outside: jobs that panic, operations the kernel does not let go of.
+
+use super::*;
+use crate::buffer::{BufClass, BufferCounts, BufferPool};
+
+fn uring(patience: Duration) -> Uring {
+    let options = RingOptions { patience, ..RingOptions::default() };
+    let helpers = HelperPool::start("test", &[], 1, false, 8).unwrap();
+    Uring::new(options, helpers, Arc::default(), Arc::default()).unwrap()
+}
+
+/// Turns the ring until the operation has ended.
+fn outcome(uring: &Uring, id: OpId) -> Outcome {
+    let give_up = Instant::now() + Duration::from_secs(5);
+    loop {
+        let mut cx = Context::from_waker(Waker::noop());
+        if let Poll::Ready(outcome) = uring.poll_op(id, &mut cx) {
+            return outcome;
+        }
+        assert!(Instant::now() < give_up, "its future would wait for ever");
+        uring.turn(Park::Until(Some(Instant::now() + Duration::from_millis(10)))).unwrap();
+    }
+}
+
+#[test]
+fn a_job_that_panics_fails_its_operation_and_no_other() {
+    let uring = uring(Duration::from_secs(5));
+    let root = uring.open_root(Path::new("/")).unwrap();
+    let key = uring.submit_to_helper(root.fd(), |_| panic!("expected by the test"));
+    let Outcome::Done(Err(error), None) = outcome(&uring, OpId(key.pack())) else {
+        panic!("a job that panics is an error")
+    };
+    assert_eq!(error.to_string(), "the helper's job panicked");
+    assert_eq!(uring.counters.helper_panics.get(), 1);
+    let key = uring.submit(Op::StatAt { dir: root.fd(), path: c"etc".to_owned() });
+    assert!(matches!(outcome(&uring, key), Outcome::Stat(Ok(_))));
+}
+
+#[test]
+fn memory_that_the_kernel_keeps_is_never_used_again() {
+    let uring = uring(Duration::from_millis(20));
+    let pool = BufferPool::new(BufferCounts { small: 1, large: 0 }).unwrap();
+    let buf = pool.try_get(BufClass::Small).unwrap();
+    // As if a disk never answered: nothing will complete it.
+    uring.ops.borrow_mut().insert(Owned::Filled(buf));
+    let (streams, counters) = (Rc::downgrade(&uring.streams), Arc::clone(&uring.counters));
+    drop(uring);
+    assert!(pool.try_get(BufClass::Small).is_none(), "the kernel may write into it");
+    assert!(streams.upgrade().is_some(), "the ring's buffers stay mapped");
+    assert_eq!(counters.abandoned.get(), 1);
+}
+
+#[test]
+fn a_lane_that_ends_waits_for_the_receives_it_has_armed_and_keeps_no_memory() {
+    let uring = uring(Duration::from_secs(5));
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let stream = uring.adopt(ours.into(), SocketKind::Stream).unwrap();
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(uring.poll_recv(stream.fd(), &mut cx).is_pending());
+    uring.turn(Park::No).unwrap();
+    assert_eq!(uring.multishots.get(), 1);
+    let (streams, counters) = (Rc::downgrade(&uring.streams), Arc::clone(&uring.counters));
+    drop(uring);
+    assert!(streams.upgrade().is_none());
+    assert_eq!(counters.abandoned.get(), 0);
+    assert_eq!(std::io::Read::read(&mut &theirs, &mut [0]).unwrap(), 0, "it is closed");
+}
