@@ -110,6 +110,26 @@ fn a_file_goes_to_the_socket_whole_and_a_shorter_one_says_so() {
 }
 
 #[test]
+fn what_the_peer_has_not_acknowledged_is_told() {
+    run(async {
+        let (client, server) = pair().await;
+        let bytes = vec![7; 1 << 20];
+        let mut sent = 0;
+        while let Some(n) = server.try_send(&[IoSlice::new(&bytes)], false).unwrap() {
+            sent += n;
+        }
+        assert!(server.unacknowledged().unwrap() > 0, "the window is full and nobody reads");
+        let mut received = 0;
+        while received < sent {
+            received += client.recv().await.unwrap().len();
+        }
+        while server.unacknowledged().unwrap() > 0 {
+            time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+}
+
+#[test]
 fn a_burst_of_datagrams_arrives_whole_with_its_sender_and_local_address() {
     run(async {
         let options = UdpOptions { recv_buffer: 4 << 20, ..UdpOptions::default() };

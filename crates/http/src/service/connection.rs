@@ -135,6 +135,10 @@ async fn serve_request(
                 let refusal = Refusal::HeaderTimeout;
                 return Box::pin(refuse_and_close(service, site, wire, inbox.unread(), refusal)).await;
             }
+            // The end of a long answer may be on its way for longer than a connection may idle.
+            Err(abort) if abort.is_timeout() && wire.is_taking() => {
+                deadline = now() + site.limits.write_stall_timeout;
+            }
             Err(abort) if abort.is_timeout() => {
                 service.counters.closed_idle.increment();
                 return Ok(Next::Close);

@@ -3,8 +3,8 @@
 //! An account belongs to a connection, and counts for its address too (an IPv4 address, an IPv6 /64). What is free
 //! bounds what anybody may have: an address three times what is left to all others, a connection a thirty-second part
 //! of that rest. So one address takes three quarters at most, two take three sevenths each, and a newcomer always finds
-//! some. Who may not have more waits without memory. Where many addresses together leave too little, of the address
-//! that holds most the connection that has stalled longest is ended.
+//! some. Who may not have more waits without memory, and meanwhile that connection of its address is ended that has
+//! stalled longest; where many addresses together leave too little, that of the address that holds most.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -47,6 +47,8 @@ pub(super) struct Account {
     address: Rc<Address>,
     place: Cell<usize>,
     held: Cell<usize>,
+    /// What of it was asked for and granted.
+    granted: Cell<usize>,
     stalled_since: Cell<Option<Instant>>,
     gives_way: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -56,6 +58,16 @@ pub(super) struct Account {
 pub(super) struct Charge {
     account: Rc<Account>,
     bytes: usize,
+    is_granted: bool,
+}
+
+/// Who keeps a connection from having more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Short {
+    /// Itself: what it has must leave first.
+    Connection,
+    Address,
+    Lane,
 }
 
 impl ReplyMemory {
@@ -83,6 +95,7 @@ impl ReplyMemory {
             address: Rc::clone(&address),
             place: Cell::new(0),
             held: Cell::new(0),
+            granted: Cell::new(0),
             stalled_since: Cell::new(None),
             gives_way: Cell::new(false),
             waker: RefCell::new(None),
@@ -95,19 +108,11 @@ impl ReplyMemory {
         self.limit.saturating_sub(self.used.get())
     }
 
-    /// Tells the connection to end that should give way first, if one has stalled long enough.
+    /// Tells the connection to end that should give way first, of the address that holds most.
     fn shed(&self) {
         let addresses = self.addresses.borrow();
-        let Some(most) = addresses.values().max_by_key(|address| address.held.get()) else { return };
-        let accounts = most.accounts.borrow();
-        let stalled = accounts.iter().filter_map(|(_, account)| account.upgrade()).filter_map(|account| {
-            let since = account.stalled_since.get()?;
-            let may_go = account.held.get() > 0 && !account.gives_way.get() && now() >= since + PATIENCE;
-            may_go.then_some((since, account))
-        });
-        if let Some((_, account)) = stalled.min_by_key(|(since, _)| *since) {
-            account.gives_way.set(true);
-            account.waker.take().into_iter().for_each(Waker::wake);
+        if let Some(most) = addresses.values().max_by_key(|address| address.held.get()) {
+            most.shed();
         }
     }
 
@@ -129,37 +134,69 @@ impl Address {
     fn new(name: IpAddr) -> Self {
         Self { name, held: Cell::new(0), accounts: RefCell::default(), waiting: RefCell::default() }
     }
+
+    /// Tells the connection to end that has stalled longest, if one has for long enough.
+    fn shed(&self) {
+        let accounts = self.accounts.borrow();
+        let stalled = accounts.iter().filter_map(|(_, account)| account.upgrade()).filter_map(|account| {
+            let since = account.stalled_since.get()?;
+            let may_go = account.held.get() > 0 && !account.gives_way.get() && now() >= since + PATIENCE;
+            may_go.then_some((since, account))
+        });
+        if let Some((_, account)) = stalled.min_by_key(|(since, _)| *since) {
+            account.gives_way.set(true);
+            account.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
 }
 
 impl Account {
     /// The right to hold `bytes` more, if they are to be had now.
     pub(super) fn try_charge(self: &Rc<Self>, bytes: usize) -> Option<Charge> {
-        let free = self.memory.free();
-        let held = self.held.get();
+        self.ask(bytes).ok()
+    }
+
+    fn ask(self: &Rc<Self>, bytes: usize) -> Result<Charge, Short> {
+        let (free, granted) = (self.memory.free(), self.granted.get());
+        if bytes > free {
+            return Err(Short::Lane);
+        }
+        if self.address.held.get() + bytes > ADDRESS_TIMES * free {
+            return Err(Short::Address);
+        }
         // A connection without any gets its first where its address may have it.
-        let fits = held == 0 || held + bytes <= free / CONNECTION_DIVISOR;
-        let is_fair = fits && bytes <= free && self.address.held.get() + bytes <= ADDRESS_TIMES * free;
-        is_fair.then(|| self.charge(bytes))
+        if granted > 0 && granted + bytes > free / CONNECTION_DIVISOR {
+            return Err(Short::Connection);
+        }
+        self.granted.set(granted + bytes);
+        self.count(bytes);
+        Ok(Charge { account: Rc::clone(self), bytes, is_granted: true })
     }
 
     /// Counts `bytes` that are held already, be there room for them or not.
     pub(super) fn charge(self: &Rc<Self>, bytes: usize) -> Charge {
+        self.count(bytes);
+        if self.memory.used.get() > self.memory.limit {
+            self.memory.shed();
+        }
+        Charge { account: Rc::clone(self), bytes, is_granted: false }
+    }
+
+    fn count(&self, bytes: usize) {
         self.held.update(|held| held + bytes);
         self.address.held.update(|held| held + bytes);
         self.memory.used.update(|used| used + bytes);
         self.memory.counters.reply_memory_bytes.add(bytes as u64);
-        if self.memory.used.get() > self.memory.limit {
-            self.memory.shed();
-        }
-        Charge { account: Rc::clone(self), bytes }
     }
 
     /// The right to hold `bytes` more; where they are not to be had, the caller is woken to ask again.
     fn poll_charge(self: &Rc<Self>, cx: &mut Context<'_>, bytes: usize) -> Poll<Charge> {
-        if let Some(charge) = self.try_charge(bytes) {
-            return Poll::Ready(charge);
+        match self.ask(bytes) {
+            Ok(charge) => return Poll::Ready(charge),
+            Err(Short::Lane) => self.memory.shed(),
+            Err(Short::Address) => self.address.shed(),
+            Err(Short::Connection) => {}
         }
-        self.memory.shed();
         self.wait(cx);
         Poll::Pending
     }
@@ -247,7 +284,10 @@ impl Drop for Account {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let Self { account, bytes } = self;
+        let Self { account, bytes, is_granted } = self;
+        if *is_granted {
+            account.granted.update(|granted| granted - *bytes);
+        }
         account.held.update(|held| held - *bytes);
         account.address.held.update(|held| held - *bytes);
         account.memory.used.update(|used| used - *bytes);

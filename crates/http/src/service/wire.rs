@@ -24,7 +24,7 @@ use super::inbox::Inbox;
 use super::memory::{Account, Charge};
 use super::outbox::Outbox;
 use super::pacer::Ticket;
-use super::transfer::Transfer;
+use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
 use crate::range::ByteRange;
 use crate::response::Writer;
@@ -54,6 +54,10 @@ pub(super) struct Wire {
     stall: Duration,
     send_rate_min: u64,
     sent: u64,
+    /// The body that is being sent, where there is a floor for its rate, and when to judge it next.
+    transfer: Option<(Transfer, Instant)>,
+    /// What an earlier answer had left to be acknowledged when it was last looked at.
+    left_before: Option<u64>,
 }
 
 impl Wire {
@@ -77,6 +81,8 @@ impl Wire {
             stall: limits.write_stall_timeout,
             send_rate_min: limits.send_rate_min,
             sent: 0,
+            transfer: None,
+            left_before: None,
         }
     }
 
@@ -197,6 +203,14 @@ impl Wire {
         Ok(outcome?)
     }
 
+    /// Whether the client, which asks for nothing, still takes what it was answered, as far as the last look tells: one
+    /// system call.
+    pub(super) fn is_taking(&mut self) -> bool {
+        let left = self.stream.unacknowledged().ok().filter(|left| *left > 0);
+        let before = std::mem::replace(&mut self.left_before, left);
+        left.is_some_and(|left| before.is_none_or(|before| left < before))
+    }
+
     /// Makes room for `n` bytes, sending what waits if need be. `n` must fit a small buffer.
     pub(super) async fn reserve(&mut self, n: usize, class: BufClass) -> Result<(), Abort> {
         if self.outbox.has_buffer() && self.outbox.room() < n {
@@ -236,14 +250,26 @@ impl Wire {
         range: ByteRange,
         token: &ChangeToken,
     ) -> Result<(), Abort> {
-        let mut transfer = Transfer { started: self.client_time(), sent: 0 };
+        self.begin_transfer()?;
         let copied = self.outbox.layout.is_some() || range.len() <= SMALL_BODY_MAX;
-        if copied {
-            return self.send_file_copied(file, range, token, transfer).await;
-        }
+        let sent = match copied {
+            true => self.send_file_copied(file, range, token).await,
+            false => self.send_file_uncopied(file, range, token).await,
+        };
+        self.transfer = None;
+        sent
+    }
+
+    /// Page cache to socket, but for what waits before it.
+    async fn send_file_uncopied(
+        &mut self,
+        file: &OpenFile,
+        range: ByteRange,
+        token: &ChangeToken,
+    ) -> Result<(), Abort> {
         self.flush(true).await?;
         let last = range.end - LAST_PART_BYTES.min(range.len());
-        self.send_file_pages(file, ByteRange { start: range.start, end: last }, &mut transfer).await?;
+        self.send_file_pages(file, ByteRange { start: range.start, end: last }).await?;
         let granted = self.permit((range.end - last) as usize).await;
         file.check_unchanged(token).map_err(|_| Abort::FileChanged)?;
         // Readahead has brought the last part in; should it be gone again, this waits for 16 KiB.
@@ -254,9 +280,8 @@ impl Wire {
         let sent = sent.unwrap_or(0);
         self.ticket.give_back(granted - sent);
         self.sent += sent as u64;
-        transfer.sent += sent as u64;
         let rest = ByteRange { start: last + sent as u64, end: range.end };
-        self.send_file_pages(file, rest, &mut transfer).await
+        self.send_file_pages(file, rest).await
     }
 
     /// Sends what waits in the outbox. `more` says that more follows at once.
@@ -330,7 +355,6 @@ impl Wire {
         file: &OpenFile,
         range: ByteRange,
         token: &ChangeToken,
-        mut transfer: Transfer,
     ) -> Result<(), Abort> {
         let mut at = range.start;
         while at < range.end {
@@ -352,8 +376,7 @@ impl Wire {
             at += read as u64;
             if self.outbox.room() == 0 && at < range.end {
                 self.flush(true).await?;
-                transfer.sent = at - range.start;
-                self.check_rate(&transfer, self.client_time())?;
+                self.judge_transfer()?;
                 // A client that takes all at once must not keep the lane to itself.
                 lane::yield_now().await;
             }
@@ -397,18 +420,13 @@ impl Wire {
         Ok((buffers.get(BufClass::Small).await, held))
     }
 
-    async fn send_file_pages(
-        &mut self,
-        file: &OpenFile,
-        range: ByteRange,
-        transfer: &mut Transfer,
-    ) -> Result<(), Abort> {
+    async fn send_file_pages(&mut self, file: &OpenFile, range: ByteRange) -> Result<(), Abort> {
         let mut at = range.start;
         while at < range.end {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let part = ByteRange { start: at, end: at + self.permit(left).await as u64 };
-            self.send_permitted_pages(file, part, transfer).await?;
-            self.check_rate(transfer, self.client_time())?;
+            self.send_permitted_pages(file, part).await?;
+            self.judge_transfer()?;
             at = part.end;
             if at < range.end {
                 lane::yield_now().await;
@@ -417,48 +435,73 @@ impl Wire {
         Ok(())
     }
 
-    async fn send_permitted_pages(
-        &mut self,
-        file: &OpenFile,
-        range: ByteRange,
-        transfer: &mut Transfer,
-    ) -> Result<(), Abort> {
+    async fn send_permitted_pages(&mut self, file: &OpenFile, range: ByteRange) -> Result<(), Abort> {
         if let Some(tls) = &mut self.tls {
             tls.count_kernel_tx(range.len())?;
             self.send_tls_output().await?;
         }
-        let (before, waited) = (transfer.sent, self.waited);
-        let (moved, moved_at) = (Cell::new(0u64), Cell::new(now()));
-        let progress = |n| {
-            moved.set(moved.get() + n);
-            moved_at.set(now());
-        };
-        let mut send = pin!(self.stream.send_file(file.lane_file(), range.start, range.len(), progress));
+        let stream = Rc::clone(&self.stream);
+        let (before, moved) = (self.sent, Cell::new(0u64));
+        let progress = |n| moved.set(moved.get() + n);
+        let send = stream.send_file(file.lane_file(), range.start, range.len(), progress);
+        let sent = self.unless_stalled(send, || before + moved.get()).await;
+        self.sent = before + moved.get();
+        match sent?? {
+            SentFile::All => Ok(()),
+            SentFile::EndedAfter(_) => Err(Abort::FileChanged),
+        }
+    }
+
+    /// `future`'s output, unless the client takes nothing for too long while it waits, or what it is sent too slowly.
+    /// `handed` says how many bytes of the connection the socket has by now.
+    async fn unless_stalled<F: Future>(
+        &mut self,
+        future: F,
+        handed: impl Fn() -> u64,
+    ) -> Result<F::Output, Abort> {
+        let account = Rc::clone(&self.account);
+        let mut future = pin!(account.unless_short(future));
+        let mut watch = Watch::default();
         loop {
-            let deadline = moved_at.get() + self.stall;
-            let raced = self.alarm.race(deadline, send.as_mut()).await;
-            transfer.sent = before + moved.get();
-            match raced {
-                Ok(sent) => {
-                    self.sent += moved.get();
-                    return match sent? {
-                        SentFile::All => Ok(()),
-                        SentFile::EndedAfter(_) => Err(Abort::FileChanged),
-                    };
-                }
-                Err(Elapsed) => {
-                    // A client below the floor is too slow even where its window opens in leaps.
-                    transfer.check(self.send_rate_min, self.stall, now() - waited)?;
-                    if moved_at.get() + self.stall <= deadline {
-                        return Err(Abort::WriteStalled);
-                    }
-                }
+            let look_at = watch.next_look(self.stall);
+            if let Ok(output) = self.alarm.race(look_at, future.as_mut()).await {
+                return output;
+            }
+            let taken = self.taken(handed())?;
+            watch.look(taken, self.stall)?;
+            if let Some((transfer, _)) = &self.transfer {
+                transfer.check(taken, self.send_rate_min, self.stall, self.client_time())?;
             }
         }
     }
 
-    fn check_rate(&self, transfer: &Transfer, client_time: Instant) -> Result<(), Abort> {
-        transfer.check(self.send_rate_min, self.stall, client_time)
+    /// What the client has taken of `handed` bytes that the socket got: one system call.
+    fn taken(&self, handed: u64) -> Result<i64, Abort> {
+        Ok(handed as i64 - self.stream.unacknowledged()? as i64)
+    }
+
+    /// Begins to judge how fast the client takes a body, if there is a floor.
+    fn begin_transfer(&mut self) -> Result<(), Abort> {
+        self.transfer = None;
+        if self.send_rate_min > 0 {
+            let (started, taken_before) = (self.client_time(), self.taken(self.sent)?);
+            self.transfer = Some((Transfer { started, taken_before }, now() + self.stall));
+        }
+        Ok(())
+    }
+
+    /// Judges a client that always has room in its socket, now and then.
+    fn judge_transfer(&mut self) -> Result<(), Abort> {
+        let Some((transfer, judged_at)) = &self.transfer else { return Ok(()) };
+        if now() < *judged_at {
+            return Ok(());
+        }
+        transfer.check(self.taken(self.sent)?, self.send_rate_min, self.stall, self.client_time())?;
+        let next = now() + self.stall / LOOKS;
+        if let Some((_, judged_at)) = &mut self.transfer {
+            *judged_at = next;
+        }
+        Ok(())
     }
 
     /// The time on a clock that stands still while the server's rate keeps the connection waiting.
@@ -506,12 +549,9 @@ impl Wire {
             granted += self.permit(buf.len() - granted).await;
         }
         let len = buf.len() as u64;
-        let deadline = now() + self.stall;
-        let send = self.account.unless_short(self.stream.send(buf, false));
-        match self.alarm.race(deadline, send).await {
-            Ok(done) => done?.0?,
-            Err(Elapsed) => return Err(Abort::WriteStalled),
-        }
+        let (stream, handed) = (Rc::clone(&self.stream), self.sent);
+        let (sent, _) = self.unless_stalled(stream.send(buf, false), || handed).await?;
+        sent?;
         self.sent += len;
         Ok(())
     }
@@ -536,11 +576,8 @@ impl Wire {
 
     /// Waits for room in the socket. Whoever holds a buffer meanwhile gives it back when others need it more.
     async fn wait_writable(&mut self) -> Result<(), Abort> {
-        let deadline = now() + self.stall;
-        match self.alarm.race(deadline, self.account.unless_short(self.stream.writable())).await {
-            Ok(writable) => Ok(writable??),
-            Err(Elapsed) => Err(Abort::WriteStalled),
-        }
+        let (stream, handed) = (Rc::clone(&self.stream), self.sent);
+        Ok(self.unless_stalled(stream.writable(), || handed).await??)
     }
 
     fn offer_to_kernel(&mut self, support: &mut KtlsSupport) -> Result<(), UserSpaceReason> {

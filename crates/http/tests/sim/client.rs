@@ -1,8 +1,10 @@
 //! A client that believes nothing: lengths are checked, and the end of a connection is no end of a body.
 
 use std::io::{self, IoSlice};
+use std::time::Duration;
 
 use lane::net::TcpStream;
+use lane::time::sleep;
 
 use crate::tls_client::TlsClient;
 
@@ -11,6 +13,8 @@ pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     tls: Option<Box<TlsClient>>,
     inbox: Vec<u8>,
+    /// Bytes per second that it takes.
+    rate: Option<u64>,
 }
 
 /// A complete response.
@@ -35,7 +39,7 @@ pub(crate) enum Failure {
 impl Client {
     pub(crate) async fn connect(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address.parse().unwrap()).await?;
-        Ok(Self { stream, tls: None, inbox: Vec::new() })
+        Ok(Self { stream, tls: None, inbox: Vec::new(), rate: None })
     }
 
     /// Connects and shakes hands.
@@ -56,6 +60,11 @@ impl Client {
     pub(crate) fn into_tls(self) -> (TcpStream, Box<TlsClient>) {
         assert!(self.inbox.is_empty());
         (self.stream, self.tls.expect("a TLS client"))
+    }
+
+    /// Takes no more than `rate` bytes per second from now on.
+    pub(crate) fn slow_down(&mut self, rate: u64) {
+        self.rate = Some(rate);
     }
 
     /// The TLS session.
@@ -176,6 +185,9 @@ impl Client {
 
     async fn fill(&mut self) -> Result<(), Failure> {
         let bytes = self.stream.recv().await.map_err(Failure::Reset)?;
+        if let Some(rate) = self.rate {
+            sleep(Duration::from_micros(bytes.len() as u64 * 1_000_000 / rate)).await;
+        }
         let Some(tls) = &mut self.tls else {
             if bytes.is_empty() {
                 return Err(Failure::Closed(self.inbox.len()));

@@ -13,7 +13,7 @@ use httptypes::Request;
 use lane::Task;
 use lane::backend::sim::{Config, seeds};
 use lane::net::TcpStream;
-use lane::time::sleep;
+use lane::time::{Sleep, now, sleep, sleep_until};
 use rustls::CipherSuite;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -34,6 +34,9 @@ struct Io {
     plain: VecDeque<u8>,
     outgoing: Vec<u8>,
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
+    /// Bytes per second that it takes, and the pause that this makes.
+    rate: Option<u64>,
+    pause: Option<Sleep>,
 }
 
 impl AsyncRead for Io {
@@ -43,10 +46,16 @@ impl AsyncRead for Io {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         while self.plain.is_empty() {
+            if let Some(pause) = &mut self.pause {
+                ready!(Pin::new(pause).poll(cx));
+                self.pause = None;
+            }
             let bytes = ready!(self.stream.poll_recv(cx))?;
             if bytes.is_empty() {
                 return Poll::Ready(Ok(()));
             }
+            let pause = |rate| Duration::from_micros(bytes.len() as u64 * 1_000_000 / rate);
+            self.pause = self.rate.map(|rate| sleep_until(now() + pause(rate)));
             let mut plain = Vec::new();
             self.tls.read(&bytes, &mut plain);
             self.plain.extend(plain);
@@ -90,10 +99,22 @@ impl AsyncWrite for Io {
 
 /// A connection with these windows, and the task that drives it.
 async fn connect(stream_window: u32) -> (SendRequest<bytes::Bytes>, Task<()>) {
+    connect_slow(stream_window, None).await
+}
+
+/// The same, for a client that takes so many bytes per second at most.
+async fn connect_slow(stream_window: u32, rate: Option<u64>) -> (SendRequest<bytes::Bytes>, Task<()>) {
     let tls = TlsClient::http2(CipherSuite::TLS13_AES_128_GCM_SHA256);
     let (stream, tls) = Client::connect_tls(ADDRESS, tls).await.unwrap().into_tls();
-    let io =
-        Io { stream: Rc::new(stream), tls, plain: VecDeque::new(), outgoing: Vec::new(), writable: None };
+    let io = Io {
+        stream: Rc::new(stream),
+        tls,
+        plain: VecDeque::new(),
+        outgoing: Vec::new(),
+        writable: None,
+        rate,
+        pause: None,
+    };
     let (send, connection) = client::Builder::new()
         .initial_window_size(stream_window)
         .initial_connection_window_size(1 << 30)
@@ -196,4 +217,63 @@ fn crowd_of_stalled_streams_keeps_the_lane_s_replies_small() {
         assert_eq!(pair.counters.reply_memory_bytes.get(), 0);
         pair.end();
     });
+}
+
+#[test]
+fn client_that_takes_little_is_served_and_one_that_takes_nothing_but_pings_is_not() {
+    seeds(4, |seed| {
+        let long = noise(seed, 4_000_000);
+        let mut config = Config::default();
+        config.net.tcp.send_buffer = 3_000_000;
+        config.net.tcp.recv_buffer = 128 << 10;
+        let pair = Pair::tls(seed, config, Limits::default(), &[("long", &long)]);
+        let counters = pair.counters.clone();
+        pair.run(async move {
+            let (mut send, driver) = connect_slow((1 << 31) - 1, Some(30_000)).await;
+            let (response, _) = send.send_request(get("/long"), true).unwrap();
+            let mut body = response.await.unwrap().into_body();
+            let mut whole = Vec::new();
+            while let Some(part) = body.data().await {
+                whole.extend_from_slice(&part.unwrap());
+            }
+            assert!(whole == long);
+            drop((send, driver, body));
+
+            let (mut send, mut pings) = connect_pinging().await;
+            let (response, _) = send.send_request(get("/long"), true).unwrap();
+            let mut body = response.await.unwrap().into_body();
+            let begun = now();
+            while counters.aborted_stalled.get() == 0 {
+                // Answers to pings are taken, and are no bytes of a body.
+                let _ = pings.ping(h2::Ping::opaque()).await;
+                sleep(Duration::from_secs(1)).await;
+                assert!(now().duration_since(begun) < Duration::from_secs(45));
+            }
+            assert!(now().duration_since(begun) > Duration::from_secs(29));
+            assert!(body.data().await.is_none_or(|part| part.is_err()));
+        });
+        assert_eq!(pair.counters.aborted_stalled.get(), 1);
+        pair.world.run_for(Duration::from_secs(5));
+        pair.end();
+    });
+}
+
+/// A connection whose streams have no window, and its pings.
+async fn connect_pinging() -> (SendRequest<bytes::Bytes>, h2::PingPong) {
+    let tls = TlsClient::http2(CipherSuite::TLS13_AES_128_GCM_SHA256);
+    let (stream, tls) = Client::connect_tls(ADDRESS, tls).await.unwrap().into_tls();
+    let io = Io {
+        stream: Rc::new(stream),
+        tls,
+        plain: VecDeque::new(),
+        outgoing: Vec::new(),
+        writable: None,
+        rate: None,
+        pause: None,
+    };
+    let (send, mut connection) =
+        client::Builder::new().initial_window_size(0).handshake::<_, bytes::Bytes>(io).await.unwrap();
+    let pings = connection.ping_pong().unwrap();
+    lane::spawn(async move { drop(connection.await) }).detach();
+    (send, pings)
 }

@@ -36,7 +36,7 @@ impl RecordLayer for Records {
     }
 }
 
-fn with_kernel(mut config: Config, can_change_key: bool, lacks: Option<u16>) -> Config {
+pub(crate) fn with_kernel(mut config: Config, can_change_key: bool, lacks: Option<u16>) -> Config {
     let make = move || Box::new(Records { kernel: None, lacks }) as Box<dyn RecordLayer>;
     config.net.tcp.kernel_tls = Some(KernelTls::new(can_change_key, make));
     config

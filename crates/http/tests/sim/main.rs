@@ -15,6 +15,7 @@ mod negotiation;
 mod rates;
 mod server;
 mod shutdown;
+mod slow;
 mod tls_client;
 
 /// Seeds that each rule is tried with.

@@ -111,6 +111,10 @@ pub trait Backend {
     /// the stream takes nothing now.
     fn try_send_control(&self, stream: Fd, bytes: &[u8], control: &[u8]) -> io::Result<Option<usize>>;
 
+    /// Bytes that a stream took for sending and its peer has not acknowledged yet (SIOCOUTQ). Under kernel TLS those
+    /// of the records, which are a few more.
+    fn unacknowledged(&self, stream: Fd) -> io::Result<u64>;
+
     /// Ends one or both directions of a stream.
     fn shutdown(&self, socket: Fd, how: std::net::Shutdown) -> io::Result<()>;
 

@@ -237,6 +237,11 @@ impl TcpStream {
         }
     }
 
+    /// Bytes handed to the socket that the peer has not acknowledged yet: one system call.
+    pub fn unacknowledged(&self) -> io::Result<u64> {
+        context::with(|lane| lane.backend().unacknowledged(self.fd.fd()))
+    }
+
     /// Ends one or both directions.
     pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
         context::with(|lane| lane.backend().shutdown(self.fd.fd(), how))

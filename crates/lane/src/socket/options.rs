@@ -1,7 +1,7 @@
 //! Options of TCP and UDP sockets that are not worth a file of their own.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use socket2::SockRef;
@@ -49,6 +49,18 @@ pub fn set_mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
 /// Whether this process may mark packets: with the errors of [`set_mark`] when it may not.
 pub fn can_mark() -> io::Result<()> {
     set_mark(std::net::UdpSocket::bind(("127.0.0.1", 0))?, 1)
+}
+
+/// Bytes that a stream took for sending and its peer has not acknowledged yet (SIOCOUTQ, which Linux calls TIOCOUTQ
+/// too).
+pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int where told.
+    let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
 /// CPU on which the kernel last handled a packet of this socket.

@@ -57,6 +57,11 @@ fn a_receiver_that_takes_nothing_stops_the_sender_at_the_buffers() {
             sent += stream.try_send(&[IoSlice::new(&bytes[sent..])], false).unwrap().unwrap_or(0);
         }
         assert_eq!(sent, 30_000);
+        assert_eq!(
+            stream.unacknowledged().unwrap(),
+            10_000,
+            "the receiver's host has acknowledged what it holds"
+        );
         stream.writable().await.unwrap();
         send(&stream, &bytes[sent..]).await.unwrap();
     });

@@ -83,7 +83,9 @@ impl Io {
                 Err(error) => break Err(io::Error::other(error)),
             }
         };
-        self.outgoing.extend_from_slice(&tls.take_output());
+        let output = tls.take_output();
+        self.progress.sealed(output.len(), 0);
+        self.outgoing.extend_from_slice(&output);
         // An alert or key update leaves now if it can, else with the next write.
         if let Poll::Ready(Err(error)) = self.poll_send(cx) {
             return Poll::Ready(Err(error));
@@ -107,6 +109,7 @@ impl Io {
             match sent {
                 Some(sent) => {
                     self.sent += sent;
+                    self.progress.handed(sent);
                     self.account.stall(false);
                 }
                 None => {
@@ -149,8 +152,7 @@ impl Io {
                 &plain[..]
             }
         };
-        let data = self.meter.count(plain);
-        self.progress.sent(data);
+        let (data, before) = (self.meter.count(plain), self.outgoing.len());
         match &mut self.tls {
             Some(tls) => {
                 tls.write(plain).map_err(io::Error::other)?;
@@ -159,6 +161,7 @@ impl Io {
             }
             None => self.outgoing.extend_from_slice(plain),
         }
+        self.progress.sealed(self.outgoing.len() - before, data);
         Ok(plain.len())
     }
 }
@@ -218,6 +221,7 @@ impl AsyncWrite for Io {
         if let Some(tls) = &mut self.tls {
             tls.close();
             let alert = tls.take_output();
+            self.progress.sealed(alert.len(), 0);
             self.outgoing.extend_from_slice(&alert);
         }
         ready!(self.poll_send(cx))?;

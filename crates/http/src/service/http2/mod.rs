@@ -39,7 +39,7 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox,
     let peer = wire.peer_ip();
     let limits = service.site().limits.clone();
     let (stream, ticket, tls, account) = wire.into_parts();
-    let progress = Rc::new(Progress::new());
+    let progress = Rc::new(Progress::new(Rc::clone(&stream), limits.send_rate_min));
     let io = Io::new(stream, ticket, tls, inbox, Rc::clone(&progress), Rc::clone(&account));
     let mut alarm = Alarm::default();
     let handshake = builder(&limits).handshake::<_, Chunk>(io);

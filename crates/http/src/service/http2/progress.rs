@@ -1,19 +1,29 @@
-//! Whether an HTTP/2 connection still gets anywhere. What counts is requests and the bytes of answers: a client can
-//! send PING, SETTINGS or WINDOW_UPDATE for ever without taking anything.
+//! Whether an HTTP/2 connection still gets anywhere. What counts is requests and the bytes of answers that the client's
+//! host has acknowledged: a client can send PING, SETTINGS or WINDOW_UPDATE for ever without taking anything.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use lane::net::TcpStream;
 use lane::time::now;
 
 use crate::limits::Limits;
 use crate::service::abort::Abort;
-use crate::service::transfer::Transfer;
+use crate::service::transfer::{LOOKS, Transfer};
 
 /// The state of one connection's streams as a whole.
 pub(super) struct Progress {
+    stream: Rc<TcpStream>,
+    send_rate_min: u64,
     moved_at: Cell<Instant>,
     open_streams: Cell<usize>,
+    /// Bytes of bodies that were sealed, all bytes that were, and those that the socket got.
+    data: Cell<i64>,
+    sealed: Cell<i64>,
+    handed: Cell<i64>,
+    /// The most of the bodies that the client was seen to have.
+    seen: Cell<i64>,
     /// Since a stream was opened on an idle connection, on a clock without the time waited.
     transfer: RefCell<Transfer>,
     /// Time the server's rate kept the connection waiting, and since when it does so now.
@@ -31,12 +41,18 @@ pub(super) enum Verdict {
 }
 
 impl Progress {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(stream: Rc<TcpStream>, send_rate_min: u64) -> Self {
         let now = now();
         Self {
+            stream,
+            send_rate_min,
             moved_at: Cell::new(now),
             open_streams: Cell::new(0),
-            transfer: RefCell::new(Transfer { started: now, sent: 0 }),
+            data: Cell::new(0),
+            sealed: Cell::new(0),
+            handed: Cell::new(0),
+            seen: Cell::new(0),
+            transfer: RefCell::new(Transfer { started: now, taken_before: 0 }),
             waited: Cell::new(Duration::ZERO),
             waiting_since: Cell::new(None),
         }
@@ -44,7 +60,10 @@ impl Progress {
 
     pub(super) fn stream_opened(&self) {
         if self.open_streams.get() == 0 {
-            *self.transfer.borrow_mut() = Transfer { started: self.client_time(), sent: 0 };
+            // Without a floor nobody asks.
+            let taken_before =
+                if self.send_rate_min > 0 { self.taken().map_or(0, |(taken, _)| taken) } else { 0 };
+            *self.transfer.borrow_mut() = Transfer { started: self.client_time(), taken_before };
         }
         self.open_streams.update(|count| count + 1);
         self.moved_at.set(now());
@@ -55,12 +74,15 @@ impl Progress {
         self.moved_at.set(now());
     }
 
-    /// Bytes of bodies have left.
-    pub(super) fn sent(&self, bytes: usize) {
-        if bytes > 0 {
-            self.transfer.borrow_mut().sent += bytes as u64;
-            self.moved_at.set(now());
-        }
+    /// `sealed` bytes more wait to be sent, `data` bytes of bodies among them.
+    pub(super) fn sealed(&self, sealed: usize, data: usize) {
+        self.sealed.update(|before| before + sealed as i64);
+        self.data.update(|before| before + data as i64);
+    }
+
+    /// The socket got `bytes` more.
+    pub(super) fn handed(&self, bytes: usize) {
+        self.handed.update(|before| before + bytes as i64);
     }
 
     /// Whether the connection waits for its turn at the server's rate.
@@ -79,27 +101,48 @@ impl Progress {
     /// When to ask for the verdict next. Streams open unseen from outside, and slowness shows in none of the times
     /// kept, so never later than the patience with one that stalls.
     pub(super) fn next_look(&self, limits: &Limits) -> Instant {
-        let soon = now() + limits.write_stall_timeout;
-        let patience = self.patience(limits);
+        let (stall, is_open) = (limits.write_stall_timeout, self.open_streams.get() > 0);
+        let soon = now() + if is_open { stall / LOOKS } else { stall };
+        let end = self.moved_at.get() + self.patience(limits);
         // A verdict that was not final yet is not asked for again at once.
-        Some(self.moved_at.get() + patience).filter(|&at| at > now()).map_or(soon, |at| at.min(soon))
+        Some(end).filter(|&at| at > now()).map_or(soon, |at| at.min(soon))
     }
 
+    /// What is to become of the connection: one system call.
     pub(super) fn verdict(&self, limits: &Limits) -> Verdict {
         let open = self.open_streams.get() > 0;
         if self.waiting_since.get().is_some() {
             return Verdict::GoesOn;
         }
-        if now() >= self.moved_at.get() + self.patience(limits) {
-            return if open { Verdict::Ends(Abort::WriteStalled) } else { Verdict::Idle };
+        let (taken, on_the_way) = match self.taken() {
+            Ok(both) => both,
+            Err(error) => return Verdict::Ends(Abort::Io(error)),
+        };
+        // What was answered may be on its way for long after its streams have ended.
+        if taken > self.seen.get() {
+            self.seen.set(taken);
+            if open || on_the_way > 0 {
+                self.moved_at.set(now());
+            }
         }
         if open {
             let (rate_min, grace) = (limits.send_rate_min, limits.write_stall_timeout);
-            if let Err(abort) = self.transfer.borrow().check(rate_min, grace, self.client_time()) {
+            if let Err(abort) = self.transfer.borrow().check(taken, rate_min, grace, self.client_time()) {
                 return Verdict::Ends(abort);
             }
         }
-        Verdict::GoesOn
+        match (now() >= self.moved_at.get() + self.patience(limits), open) {
+            (false, _) => Verdict::GoesOn,
+            (true, true) => Verdict::Ends(Abort::WriteStalled),
+            (true, false) => Verdict::Idle,
+        }
+    }
+
+    /// Bytes of bodies that the client has, at least, since what it has not acknowledged is taken for data; and how much
+    /// that is.
+    fn taken(&self) -> std::io::Result<(i64, i64)> {
+        let on_the_way = self.sealed.get() - self.handed.get() + self.stream.unacknowledged()? as i64;
+        Ok((self.data.get() - on_the_way, on_the_way))
     }
 
     fn patience(&self, limits: &Limits) -> Duration {

@@ -208,6 +208,10 @@ impl Backend for SimBackend {
         }))
     }
 
+    fn unacknowledged(&self, stream: Fd) -> io::Result<u64> {
+        self.with_socket(stream, |state, socket| state.net.unacknowledged(socket))
+    }
+
     fn shutdown(&self, socket: Fd, how: Shutdown) -> io::Result<()> {
         self.with_socket(socket, |state, socket| state.net.shutdown(socket, how, &mut state.engine))
     }

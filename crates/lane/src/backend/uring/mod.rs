@@ -224,6 +224,11 @@ impl Backend for Uring {
         self.counted_send(sent)
     }
 
+    fn unacknowledged(&self, stream: Fd) -> io::Result<u64> {
+        self.count_syscall();
+        socket::options::unacknowledged(self.borrow_fd(stream))
+    }
+
     fn try_send_file(&self, socket: Fd, file: Fd, offset: u64, len: usize) -> io::Result<Option<usize>> {
         self.sockets.borrow_mut().check_alive(socket.0)?;
         self.count_syscall();

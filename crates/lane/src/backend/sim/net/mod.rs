@@ -182,6 +182,11 @@ impl Network {
         Ok(ready)
     }
 
+    pub(super) fn unacknowledged(&mut self, socket: SocketId) -> io::Result<u64> {
+        let (conn, side) = self.stream_of(socket)?;
+        self.conns.get(&conn).map(|conn| conn.unacknowledged(side)).ok_or_else(not_connected)
+    }
+
     pub(super) fn shutdown(
         &mut self,
         socket: SocketId,

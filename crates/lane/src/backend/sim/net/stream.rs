@@ -183,6 +183,12 @@ impl Conn {
         Ok(())
     }
 
+    /// Bytes of `side` that its peer's host has not acknowledged: what a receiver's window keeps out is among them.
+    pub(super) fn unacknowledged(&self, side: Side) -> u64 {
+        let flow = &self.flows[side as usize];
+        flow.out.len() as u64 + flow.sent - flow.acked
+    }
+
     /// Whether a send would take bytes or tell an error.
     pub(super) fn is_writable(&self, side: Side) -> bool {
         let (end, flow) = (&self.ends[side as usize], &self.flows[side as usize]);
