@@ -25,6 +25,7 @@ lane::counter_block! {
         count invalidated_shed as invalidated [cause = "descriptors"]: "Cached answers dropped.",
         count notify_overflows: "Times change events were lost and every cached answer became doubtful.",
         count notify_errors: "Times change events could not be read.",
+        count read_errors: "Reads of open files that the disk or file system failed.",
         count changed_while_read: "Files that changed while they were being served.",
         count refused_not_found as refused [reason = "not_found"]: "Look-ups refused.",
         count refused_hidden as refused [reason = "hidden"]: "Look-ups refused.",

@@ -79,7 +79,7 @@ impl Directory {
         }
         let _reading = self.node.readers.begin();
         let read = self.read_listing(max).await;
-        self.volume.counted(read)
+        self.volume.counted(self.volume.told(self.path(), "a directory cannot be read", read))
     }
 
     /// The remembered listing, if no entry came or went (the directory's own time stamp tells, without any

@@ -9,6 +9,7 @@ use lane::fs::File;
 use crate::attributes::{Attributes, ChangeToken, FileId};
 use crate::counters::VfsCounters;
 use crate::error::Error;
+use crate::trouble::Place;
 
 /// An open file, shared by everyone on the lane who reads it. It has no position. A rename over its name
 /// leaves it and its content as they are; a write or truncation in place shows at once.
@@ -16,12 +17,13 @@ use crate::error::Error;
 pub struct OpenFile {
     file: File,
     id: FileId,
+    place: Place,
     counters: Arc<VfsCounters>,
 }
 
 impl OpenFile {
-    pub(crate) fn new(file: File, id: FileId, counters: Arc<VfsCounters>) -> Self {
-        Self { file, id, counters }
+    pub(crate) fn new(file: File, id: FileId, place: Place, counters: Arc<VfsCounters>) -> Self {
+        Self { file, id, place, counters }
     }
 
     /// Which file it is.
@@ -37,13 +39,21 @@ impl OpenFile {
     /// Reads at `offset` if the page cache has it all; `None` when it would wait for the disk. Zero bytes
     /// are the end of the file.
     pub fn try_read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
-        self.file.try_read_at(offset, into)
+        self.file.try_read_at(offset, into).inspect_err(|error| self.note_failure(offset, error))
     }
 
     /// Appends up to `len` bytes at `offset` to `buf` and says how many: fewer only at the end of the file
     /// or of the buffer's room. The buffer comes back in every case.
     pub async fn read_at(&self, offset: u64, len: usize, buf: Buf) -> (io::Result<usize>, Buf) {
-        self.file.read_at(offset, len, buf).await
+        let (read, buf) = self.file.read_at(offset, len, buf).await;
+        (read.inspect_err(|error| self.note_failure(offset, error)), buf)
+    }
+
+    /// Counts and logs that the disk did not give these bytes, for who takes them past this type
+    /// ([`OpenFile::lane_file`]).
+    pub fn note_failure(&self, offset: u64, error: &io::Error) {
+        self.counters.read_errors.increment();
+        tracing::error!(path = %self.place, offset, %error, "a file cannot be read");
     }
 
     /// Says whether the content is still the one that had the token `before`. Ask after the last byte was

@@ -55,4 +55,5 @@ mod name;
 mod root;
 mod sort;
 mod spec;
+mod trouble;
 mod volume;

@@ -1,5 +1,6 @@
 //! A volume as one lane serves it: names go in, open files and directories come out.
 
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use crate::file::OpenFile;
 use crate::name::RelPath;
 use crate::root::Root;
 use crate::spec::{VolumeName, VolumeOptions, VolumeSpec};
+use crate::trouble::{self, Place};
 
 /// An exported directory, opened on this lane. Cloning it is cheap.
 #[derive(Clone)]
@@ -35,6 +37,7 @@ struct Inner {
     name: VolumeName,
     options: VolumeOptions,
     id: VolumeId,
+    path: Rc<Path>,
     root: Root,
     cache: Cache,
 }
@@ -47,7 +50,8 @@ impl Volume {
         let root = Root::open(&spec.path, spec.options.follow_symlinks)?;
         let id = cache.new_volume();
         let (name, options, cache) = (spec.name.clone(), spec.options, cache.clone());
-        Ok(Self { inner: Rc::new(Inner { name, options, id, root, cache }) })
+        let path = spec.path.as_path().into();
+        Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, cache }) })
     }
 
     /// How clients name it.
@@ -74,7 +78,7 @@ impl Volume {
             return answer;
         }
         let opened = self.open_uncached(path).await;
-        self.counted(opened)
+        self.counted(self.told(path, "a name cannot be opened", opened))
     }
 
     /// As [`Volume::lookup`] if the answer is at hand: never waits. `None` means "ask `lookup`".
@@ -106,6 +110,16 @@ impl Volume {
 
     pub(crate) fn key<'a>(&self, path: RelPath<'a>) -> KeyRef<'a> {
         KeyRef { volume: self.inner.id, path }
+    }
+
+    /// Tells of a failure that is the file system's.
+    pub(crate) fn told<T>(
+        &self,
+        path: RelPath<'_>,
+        what: &str,
+        result: Result<T, Error>,
+    ) -> Result<T, Error> {
+        result.inspect_err(|error| trouble::tell(&self.inner.path, path, what, error))
     }
 
     pub(crate) fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
@@ -175,7 +189,8 @@ impl Volume {
         }
         match now.kind {
             FileKind::File => {
-                Ok(Node::File(Rc::new(OpenFile::new(file, now.id, Arc::clone(self.counters())))))
+                let place = Place::new(&self.inner.path, key.path);
+                Ok(Node::File(Rc::new(OpenFile::new(file, now.id, place, Arc::clone(self.counters())))))
             }
             FileKind::Directory => {
                 let directory = OpenDirectory::new(file, now.id, key.path.into());

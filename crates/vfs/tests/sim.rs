@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lane::backend::sim::{Config, Fs, Host, Remains, World, seeds};
@@ -289,6 +290,61 @@ fn a_failing_disk_is_told_and_not_remembered() {
         world.fs.configure(|fs| fs.name_error = 0.0);
         assert_eq!(text(&volume, "file").await.unwrap(), "x");
     });
+}
+
+/// What a failing disk did, as the operator reads it.
+#[test]
+fn a_failing_disk_is_logged_with_the_path_and_what_clients_do_wrong_is_not() {
+    let told = Told::default();
+    let _guard = tracing::subscriber::set_default(told.clone());
+    in_world(1, Config::clean(), |world| async move {
+        world.fs.write("/srv/dir/file", "x").unwrap();
+        let volume = world.volume(patient(), VolumeOptions::default());
+        let (file, _) = lookup(&volume, "dir/file").await.unwrap().into_file().unwrap();
+        world.fs.configure(|fs| fs.read_error = 1.0);
+        assert!(file.try_read_at(0, &mut [0]).is_err());
+        world.fs.configure(|fs| (fs.read_error, fs.name_error) = (0.0, 1.0));
+        assert!(lookup(&volume, "dir/other").await.is_err());
+        assert_eq!((volume.counters().read_errors.get(), volume.counters().refused_io.get()), (1, 1));
+        world.fs.configure(|fs| fs.name_error = 0.0);
+        assert!(lookup(&volume, "dir/none").await.is_err());
+        assert!(lookup(&volume, ".hidden").await.is_err());
+    });
+    let told = told.0.lock().unwrap();
+    assert_eq!(told.len(), 2, "{told:?}");
+    for (line, path) in told.iter().zip(["/srv/dir/file", "/srv/dir/other"]) {
+        assert!(line.contains(&format!("path={path} ")) && line.contains("error="), "{line}");
+    }
+}
+
+/// Keeps events as text.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Told {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            line += &format!("{field}={value:?} ");
+        });
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 #[test]

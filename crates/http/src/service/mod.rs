@@ -21,6 +21,7 @@ mod outbox;
 mod pacer;
 mod refuse;
 mod reply;
+mod send_error;
 mod send_reply;
 mod site;
 mod small_files;

@@ -24,6 +24,7 @@ use super::inbox::Inbox;
 use super::memory::{Account, Charge};
 use super::outbox::Outbox;
 use super::pacer::Ticket;
+use super::send_error;
 use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
 use crate::range::ByteRange;
@@ -274,7 +275,10 @@ impl Wire {
         file.check_unchanged(token).map_err(|_| Abort::FileChanged)?;
         // Readahead has brought the last part in; should it be gone again, this waits for 16 KiB.
         let sent = match self.tls {
-            None => self.stream.try_send_file(file.lane_file(), last, granted)?,
+            None => match self.stream.try_send_file(file.lane_file(), last, granted) {
+                Ok(sent) => sent,
+                Err(error) => return Err(send_error::cause(file, last, error).await),
+            },
             Some(_) => None,
         };
         let sent = sent.unwrap_or(0);
@@ -446,9 +450,10 @@ impl Wire {
         let send = stream.send_file(file.lane_file(), range.start, range.len(), progress);
         let sent = self.unless_stalled(send, || before + moved.get()).await;
         self.sent = before + moved.get();
-        match sent?? {
-            SentFile::All => Ok(()),
-            SentFile::EndedAfter(_) => Err(Abort::FileChanged),
+        match sent? {
+            Ok(SentFile::All) => Ok(()),
+            Ok(SentFile::EndedAfter(_)) => Err(Abort::FileChanged),
+            Err(error) => Err(send_error::cause(file, range.start + moved.get(), error).await),
         }
     }
 

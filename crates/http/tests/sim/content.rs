@@ -10,6 +10,7 @@ use rand::{Rng, SeedableRng};
 use crate::SEEDS;
 use crate::client::{Client, Failure, request};
 use crate::server::{ADDRESS, Pair, noise};
+use crate::tls_client::{SUITES, TlsClient};
 
 /// Sizes around the places where the server changes its way of sending.
 const SIZES: [usize; 8] = [0, 1, 1000, 16_383, 16_384, 16_385, 70_000, 300_000];
@@ -175,6 +176,37 @@ fn truncated_file_ends_the_connection_and_is_not_padded() {
         });
         assert!(outcome.is_err(), "the transfer takes longer than the file lived");
         assert_eq!(pair.counters.aborted_changed.get(), 1);
+        pair.end();
+    });
+}
+
+#[test]
+fn failing_disk_is_not_held_for_the_peers_fault() {
+    seeds(SEEDS / 4, |seed| {
+        let content = noise(seed, 1_500_000);
+        let config = slow_link();
+        let files = [("f", &content[..])];
+        let pair = match seed % 2 {
+            0 => Pair::new(seed, config, Limits::default(), &files),
+            _ => Pair::tls(seed, config, Limits::default(), &files),
+        };
+        let fs = pair.server.fs();
+        let is_tls = seed % 2 == 1;
+        let outcome = pair.run(async move {
+            let mut client = match is_tls {
+                true => Client::connect_tls(ADDRESS, TlsClient::new(SUITES[0])).await.unwrap(),
+                false => Client::connect(ADDRESS).await.unwrap(),
+            };
+            match is_tls {
+                true => client.send_sealed(request("GET", "/f", "")).await.unwrap(),
+                false => client.send(request("GET", "/f", "")).await.unwrap(),
+            }
+            lane::time::sleep(Duration::from_millis(50)).await;
+            fs.configure(|fs| fs.read_error = 1.0);
+            client.response().await
+        });
+        assert!(outcome.is_err(), "the transfer takes longer than the disk lasted");
+        assert_eq!((pair.counters.aborted_disk.get(), pair.counters.aborted_peer.get()), (1, 0));
         pair.end();
     });
 }

@@ -1,10 +1,13 @@
 //! What the cache believes, with look and event in the orders that a busy lane may bring about.
 
+use std::path::Path;
+
 use lane::backend::sim::{Config, Fs, Remains, World};
 use lane::time;
 
 use super::*;
 use crate::name::RelPath;
+use crate::trouble::Place;
 
 #[test]
 fn an_event_heard_between_look_and_keeping_keeps_the_answer_out() {
@@ -103,5 +106,6 @@ fn key(path: &[u8]) -> KeyRef<'_> {
 async fn open(cache: &Cache, root: &Root, key: KeyRef<'_>) -> Node {
     let file = root.open_beneath(key.path).await.unwrap();
     let id = crate::attributes::Attributes::from(file.stat().unwrap()).id;
-    Node::File(Rc::new(OpenFile::new(file, id, Arc::clone(cache.counters()))))
+    let place = Place::new(&Path::new("/srv").into(), key.path);
+    Node::File(Rc::new(OpenFile::new(file, id, place, Arc::clone(cache.counters()))))
 }
