@@ -75,7 +75,8 @@ fn start(
         let initrd = work.path().join(format!("{}.initrd", machine.name));
         let mut args = vec!["lab-guest", scenario.name(), machine.name, "--linerate", linerate];
         args.extend(options.shell.then_some("--shell"));
-        initrd::write(&initrd, kernel, &binaries.agent, &args)?;
+        let needed = binaries.directories();
+        initrd::write(&initrd, kernel, &binaries.agent, &args, &needed)?;
         let terminal = match options {
             Options { shell: true, .. } if guests.is_empty() => Terminal::Connected,
             Options { console: true, .. } => Terminal::Shown,

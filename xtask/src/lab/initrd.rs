@@ -11,8 +11,15 @@ use anyhow::{Context, ensure};
 use super::kernel::Kernel;
 use crate::process;
 
-/// Writes the archive to `path`. The guest runs `agent` with `args` once the host's root is its own.
-pub(crate) fn write(path: &Path, kernel: &Kernel, agent: &Path, args: &[&str]) -> anyhow::Result<()> {
+/// Writes the archive to `path`. The guest runs `agent` with `args` once the host's root is its own. It sees the host's
+/// directories in `needed` wherever they lie.
+pub(crate) fn write(
+    path: &Path,
+    kernel: &Kernel,
+    agent: &Path,
+    args: &[&str],
+    needed: &[&Path],
+) -> anyhow::Result<()> {
     let stage = tempfile::tempdir()?;
     let root = stage.path();
     for directory in ["bin", "modules", "proc", "sys", "dev", "lower", "upper", "root"] {
@@ -20,19 +27,19 @@ pub(crate) fn write(path: &Path, kernel: &Kernel, agent: &Path, args: &[&str]) -
     }
     std::fs::copy(BUSYBOX, root.join("bin/busybox")).context("busybox-static")?;
     let mut names = Vec::new();
-    for module in needed(kernel)? {
+    for module in modules(kernel)? {
         let name = module.file_name().context("a module is a file")?.to_owned();
         std::fs::copy(kernel.modules.join(&kernel.version).join(&module), root.join("modules").join(&name))?;
         names.push(name.to_string_lossy().into_owned());
     }
     let init = root.join("init");
-    std::fs::write(&init, script(&names, kernel, agent, args))?;
+    std::fs::write(&init, script(&names, kernel, agent, args, &hidden(needed)))?;
     std::fs::set_permissions(&init, std::fs::Permissions::from_mode(0o755))?;
     archive(root, path)
 }
 
 /// The modules of [`FIRST`] and what they stand on, in the order to load them.
-fn needed(kernel: &Kernel) -> anyhow::Result<Vec<PathBuf>> {
+fn modules(kernel: &Kernel) -> anyhow::Result<Vec<PathBuf>> {
     let text = std::fs::read_to_string(kernel.modules.join(&kernel.version).join("modules.dep"))?;
     let mut seen = BTreeSet::new();
     let mut order = Vec::new();
@@ -57,7 +64,22 @@ fn needed(kernel: &Kernel) -> anyhow::Result<Vec<PathBuf>> {
     Ok(order)
 }
 
-fn script(modules: &[String], kernel: &Kernel, agent: &Path, args: &[&str]) -> String {
+/// Those of the directories that a guest's own file systems would hide, each once.
+fn hidden(needed: &[&Path]) -> Vec<PathBuf> {
+    let mut hidden: Vec<PathBuf> = Vec::new();
+    let mut sorted = needed.to_vec();
+    // What contains another comes first.
+    sorted.sort_unstable();
+    for path in sorted {
+        if OWN.iter().any(|own| path.starts_with(own)) && !hidden.iter().any(|known| path.starts_with(known))
+        {
+            hidden.push(path.to_owned());
+        }
+    }
+    hidden
+}
+
+fn script(modules: &[String], kernel: &Kernel, agent: &Path, args: &[&str], hidden: &[PathBuf]) -> String {
     let load: String = modules
         .iter()
         .map(|name| match name.strip_suffix(".xz") {
@@ -65,6 +87,15 @@ fn script(modules: &[String], kernel: &Kernel, agent: &Path, args: &[&str]) -> S
             None => format!("$b insmod /modules/{name}\n"),
         })
         .collect();
+    let (mut keep, mut give_back) = (String::new(), String::new());
+    for (n, path) in hidden.iter().enumerate() {
+        let path = quote(&path.to_string_lossy());
+        keep += &format!(
+            "$b mkdir -p /kept/{n} && $b mount --bind /root{path} /kept/{n} || give_up \"no checkout\"\n"
+        );
+        give_back += &format!("$b mkdir -p /root{path} && $b mount --move /kept/{n} /root{path}\n");
+    }
+    let own: String = OWN.iter().map(|own| format!("$b mount -t tmpfs tmpfs /root{own}\n")).collect();
     let modules = quote(&kernel.modules.to_string_lossy());
     let command = std::iter::once(&*agent.to_string_lossy())
         .chain(args.iter().copied())
@@ -83,8 +114,7 @@ $b mount -t overlay -o lowerdir=/lower,upperdir=/upper/files,workdir=/upper/work
 $b mkdir -p /root/usr/lib/modules
 $b mount --bind /root{modules} /root/usr/lib/modules || give_up "no modules"
 for d in proc sys dev; do $b mount --move /$d /root/$d; done
-$b mount -t tmpfs tmpfs /root/run && $b mount -t tmpfs tmpfs /root/tmp
-exec $b switch_root /root /bin/busybox sh -c {handover}
+{keep}{own}{give_back}exec $b switch_root /root /bin/busybox sh -c {handover}
 "#,
         handover = quote(&format!("{command}; /bin/busybox poweroff -f")),
     )
@@ -113,11 +143,20 @@ fn archive(root: &Path, path: &Path) -> anyhow::Result<()> {
 
 /// Drivers that the guest's own files cannot bring because they lie behind them.
 const FIRST: &[&str] = &["virtio_pci", "9p", "9pnet_virtio", "overlay", "virtio_console"];
+/// Where a guest has file systems of its own instead of the host's.
+const OWN: &[&str] = &["/run", "/tmp"];
 const BUSYBOX: &str = "/bin/busybox";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn checkout_below_tmp_is_kept_once_with_all_it_holds() {
+        let needed = ["/tmp/a/target/debug", "/tmp/a", "/home/b", "/tmp/ab", "/tmp/a/target/release"];
+        let found = hidden(&needed.map(Path::new));
+        assert_eq!(found, [Path::new("/tmp/a"), Path::new("/tmp/ab")]);
+    }
 
     #[test]
     fn words_with_quotes_reach_the_shell_whole() {

@@ -121,6 +121,13 @@ struct Binaries {
     agent: PathBuf,
 }
 
+impl Binaries {
+    /// Where they lie, and the repository.
+    fn directories(&self) -> Vec<&Path> {
+        [Some(process::root()), self.linerate.parent(), self.agent.parent()].into_iter().flatten().collect()
+    }
+}
+
 fn agent() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot tell where this program lies")
 }
