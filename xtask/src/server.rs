@@ -1,6 +1,6 @@
 //! Both servers of a comparison, over the same directory with the same certificate.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -36,7 +36,7 @@ pub(crate) fn make_certificate(dir: &Path) -> anyhow::Result<(PathBuf, PathBuf)>
 
 /// nginx, tuned as its owners would: sendfile, open file cache, reuseport, no access log.
 pub(crate) fn nginx(work: &Path, tree: &Path, cert: &Path, key: &Path) -> anyhow::Result<Subject> {
-    let (http, https) = (address(18_980), address(18_943));
+    let (http, https) = (free_address()?, free_address()?);
     let config = work.join("nginx.conf");
     let (work, tree, cert, key) = (work.display(), tree.display(), cert.display(), key.display());
     let text = format!(
@@ -57,11 +57,11 @@ pub(crate) fn nginx(work: &Path, tree: &Path, cert: &Path, key: &Path) -> anyhow
 
 /// Linerate with its defaults and the same certificate.
 pub(crate) fn linerate(work: &Path, tree: &Path, cert: &Path, key: &Path) -> anyhow::Result<Subject> {
-    let (http, https) = (address(18_080), address(18_443));
+    let (http, https) = (free_address()?, free_address()?);
     let config = work.join("linerate.toml");
     let text = format!(
         "[[volume]]\nname = 'files'\npath = '{}'\n[http]\nlisten = ['{http}']\n[https]\nlisten = ['{https}']\n\
-         [[https.certificate]]\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:18090'\n",
+         [[https.certificate]]\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n",
         tree.display(),
         cert.display(),
         key.display(),
@@ -73,6 +73,7 @@ pub(crate) fn linerate(work: &Path, tree: &Path, cert: &Path, key: &Path) -> any
     Ok(Subject { name: "linerate", server, http, https })
 }
 
-fn address(port: u16) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], port))
+/// An address of loopback at which nobody listens: others may run on this machine.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

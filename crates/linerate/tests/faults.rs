@@ -351,16 +351,22 @@ fn a_file_replaced_while_it_is_sent_is_never_mixed() {
     }
 }
 
+/// The least with which the server starts, and some clients more.
+const OPEN_FILES: u64 = 96;
+
 #[test]
 fn running_out_of_descriptors_pauses_accepting_and_nothing_else() {
     let site = Site::new(&[("a.txt", b"hello\n"), ("b.txt", b"bye\n")], "[server]\nlanes = 1");
-    let server = site.launch().open_files(96).start();
+    let server = site.launch().open_files(OPEN_FILES).start();
     let mut first = raw::connect(server.http[0]);
     raw::send_all(&mut first, b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(raw::read_response(&mut first).status, 200);
     let scrape = raw::connect(server.admin);
     let hogs: Vec<TcpStream> = (0..200).map(|_| raw::connect(server.http[0])).collect();
-    std::thread::sleep(Duration::from_millis(300));
+    support::wait_for("every descriptor to be taken", || {
+        let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid().as_raw_nonzero())).unwrap().count();
+        (open >= OPEN_FILES as usize).then_some(())
+    });
     // Who is in goes on; what needs a descriptor of its own may be put off, never left without an answer.
     for target in ["/a.txt", "/b.txt", "/"] {
         raw::send_all(&mut first, format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
@@ -459,8 +465,10 @@ impl Transfer {
         let mut out = curl.stdout.take().unwrap();
         let mut first = [0];
         out.read_exact(&mut first).unwrap();
-        // Every buffer between the server and here fills.
-        std::thread::sleep(Duration::from_millis(100));
+        let full = rustix::pipe::fcntl_getpipe_size(&out).unwrap() as u64 - CURL_WRITE_BYTES;
+        support::wait_for("curl to stand at a full pipe", || {
+            (rustix::io::ioctl_fionread(&out).unwrap() > full).then_some(())
+        });
         Self { curl, out, first }
     }
 
@@ -471,6 +479,9 @@ impl Transfer {
         (received, self.curl.wait().unwrap().success())
     }
 }
+
+/// The most that curl writes at once.
+const CURL_WRITE_BYTES: u64 = 16 << 10;
 
 fn truncate(path: &Path, len: u64) {
     std::fs::File::options().write(true).open(path).unwrap().set_len(len).unwrap();
