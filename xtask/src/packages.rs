@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[&str] = &[
     "iproute2",
     "tshark",
     "openafs-client",
+    "libopenafs-dev",
     "nghttp2-client",
 ];
 

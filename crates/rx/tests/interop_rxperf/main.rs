@@ -1,4 +1,4 @@
-//! The stock rxperf (OpenAFS) against ours, both ways, in every mode, with threads and odd sizes.
+//! The stock Rx library (OpenAFS) against ours, by rxperf's calls, both ways, in every mode, with threads and odd sizes.
 
 mod stock;
 
