@@ -13,11 +13,12 @@ use crate::congestion::Pacer;
 use crate::connection::{Core, SendLimit};
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
-use crate::packet::{LentBuffer, Packet, PacketPool};
+use crate::packet::{Account, LentBuffer, Packet, PacketPool};
 use crate::receive::ReceiveWindow;
 use crate::recovery::Recovery;
 use crate::security::PacketContext;
 use crate::shared::Shared;
+use crate::source::may_take_more;
 use crate::window::SendWindow;
 
 pub(crate) use ack_policy::AckPolicy;
@@ -67,6 +68,8 @@ pub(crate) struct Call {
     pub(crate) started_at: Instant,
     pub(crate) heard_at: Instant,
     pub(crate) progress_at: Instant,
+    /// Packets freed by hard ACKs since then.
+    freed: u32,
     pub(crate) last_ping_at: Instant,
     /// A retransmission timeout asks for one packet, whatever the congestion window says.
     timeout_resend: bool,
@@ -123,10 +126,17 @@ pub enum WriteError {
 }
 
 impl Call {
-    pub(crate) fn new(handle: CallHandle, side: Side, core: &Core, shared: &Shared, now: Instant) -> Self {
+    pub(crate) fn new(
+        handle: CallHandle,
+        side: Side,
+        window: u32,
+        core: &Core,
+        shared: &Shared,
+        now: Instant,
+    ) -> Self {
         let peer = &shared.peers[core.peer];
         let large = peer.takes_large_windows();
-        let offered = shared.config.receive_window;
+        let offered = shared.first_window(window);
         let window = if large { offered } else { offered.min(CLASSIC_WINDOW_MAX) };
         let edge = 1 + if peer.extended { peer.window } else { peer.window.min(INITIAL_SEND_WINDOW) };
         let delivery = if side == Side::Client { Delivery::Delivered } else { Delivery::Held };
@@ -155,6 +165,7 @@ impl Call {
             started_at: now,
             heard_at: now,
             progress_at: now,
+            freed: 0,
             last_ping_at: now,
             timeout_resend: false,
             resent: [0; RESENT_REMEMBERED],
@@ -257,7 +268,8 @@ impl Call {
     pub(crate) fn finish(&mut self, core: &mut Core, shared: &mut Shared) -> Result<(), WriteError> {
         self.refuse_if_finished()?;
         if self.filling.is_none() {
-            let packet = shared.pool.alloc().ok_or_else(|| self.refuse_write(shared))?;
+            let account = core.account(shared);
+            let packet = shared.pool.alloc_for(account).ok_or_else(|| self.refuse_write(shared))?;
             self.filling = Some(Filling { packet, used: 0, capacity: 0 });
         }
         self.queue_filling(core, shared, true)?;
@@ -291,7 +303,16 @@ impl Call {
     ) -> Result<Filling, WriteError> {
         let limit = if self.reply_must_wait() { REPLY_AHEAD_MAX.min(held_max) } else { held_max };
         let crowded = self.tx.held() >= SHARE_MIN && shared.is_working_set_full(core.peer);
-        if self.tx.held() >= limit || crowded {
+        let account = core.account(shared);
+        let over_share = account != Account::OWN
+            && self.tx.held() >= SHARE_MIN
+            && !may_take_more(
+                shared.pool.held_by(account),
+                shared.pool.free_count().saturating_sub(shared.reserved_from_writers),
+                0,
+            );
+        shared.stats.over_share_writes += u64::from(over_share && !self.write_refused);
+        if self.tx.held() >= limit || crowded || over_share {
             // The ACKs of what it holds bring it back.
             self.write_refused = true;
             return Err(WriteError::Blocked);
@@ -299,7 +320,7 @@ impl Call {
         if shared.pool.free_count() <= shared.reserved_from_writers {
             return Err(self.refuse_write(shared));
         }
-        let Some(packet) = shared.pool.alloc() else { return Err(self.refuse_write(shared)) };
+        let Some(packet) = shared.pool.alloc_for(account) else { return Err(self.refuse_write(shared)) };
         let size = shared.peers[core.peer].packet_size().min(HEADER_LEN + shared.pool.payload_max());
         let rooms = core.security.header_room() + core.security.trailer_room();
         Ok(Filling { packet, used: 0, capacity: size - HEADER_LEN - rooms })
@@ -369,6 +390,9 @@ impl Call {
         let missing = self.rx.consume(count, &mut shared.pool);
         if !self.rx.is_readable() {
             self.readable_told = false;
+        }
+        if self.acks.on_receipt && !shared.is_pool_short() {
+            self.rx.grow_window(shared.config.receive_window);
         }
         let peer = &shared.peers[core.peer];
         self.acks.on_consumed(now, &self.rx, self.side, peer.modern, &shared.config);

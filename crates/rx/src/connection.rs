@@ -15,8 +15,10 @@ use crate::call::{Call, DataOutcome};
 use crate::config::Limits;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
+use crate::packet::Account;
 use crate::security::{ConnectionContext, RESPONSE_MAX, Security};
 use crate::shared::Shared;
+use crate::source::may_take_more;
 
 pub(crate) use channel::{Channel, Done, SendLimit};
 pub(crate) use server::{AMPLIFICATION_MAX, NEW_CALL_SEQ_MAX, PROBE_LEN_MIN, Proof};
@@ -125,12 +127,30 @@ impl Core {
         self.side == Side::Server && !self.proof.reached && held >= HELD_UNPROVED / 8
     }
 
-    /// Whether a call may hold one more received packet. Until its client is proved a connection holds only
-    /// what a first burst brings, and all such connections together no more than half of the pool.
+    /// Whom packets that the connection holds are charged to.
+    pub(crate) fn account(&self, shared: &Shared) -> Account {
+        match self.side {
+            Side::Client => Account::OWN,
+            Side::Server if !self.proof.reached => Account::UNPROVED,
+            Side::Server => shared.peers[self.peer].account,
+        }
+    }
+
+    /// Whether a call that holds `held` received packets may hold one more. Until its client is proved a connection
+    /// holds only what a first burst brings, and all such connections together no more than an eighth of the pool. A
+    /// host holds at most as much as is free, and twice that where its calls hold little each.
     pub(crate) fn may_hold(&self, held: u32, shared: &Shared) -> bool {
-        let pool = &shared.pool;
-        let plenty = pool.free_count() > pool.allocated() / 2;
-        self.side == Side::Client || self.proof.reached || held < HELD_UNPROVED && plenty
+        let (pool, account) = (&shared.pool, self.account(shared));
+        match account {
+            Account::OWN => true,
+            Account::UNPROVED => {
+                held < HELD_UNPROVED && pool.held_by(account) < pool.allocated() / UNPROVED_SHARE
+            }
+            _ => {
+                let (all, free) = (pool.held_by(account), pool.free_count());
+                may_take_more(all, free, 0) || held < HELD_MIN && may_take_more(all / 2, free, 0)
+            }
+        }
     }
 
     /// Takes `len` bytes from what may be sent to the client's address by a call of which it has not shown to know: a few
@@ -188,7 +208,7 @@ impl Connection {
     ) -> Self {
         let reached =
             identity.side == Side::Client || shared.peers[peer].is_proved(now, shared.config.reach_time);
-        shared.peers[peer].connections += 1;
+        shared.peers.add_connection(peer);
         let proof = Proof::new(serial, reached, !security.needs_challenge());
         Self {
             core: Core {
@@ -482,7 +502,8 @@ impl Connection {
         let number = self.channels[free].number + 1;
         let handle = CallHandle { connection: self.core.handle(), channel: free as u8, number };
         self.core.active_at = now;
-        let call = Call::new(handle, Side::Client, &self.core, shared, now);
+        let window = self.channels[free].receive_window;
+        let call = Call::new(handle, Side::Client, window, &self.core, shared, now);
         let channel = &mut self.channels[free];
         channel.number = number;
         channel.aborted = None;
@@ -526,6 +547,10 @@ pub(crate) fn abort_code(payload: &[u8]) -> i32 {
 
 /// Credit of an address that is left to questions, bytes.
 const QUESTION_RESERVE: u64 = 2048;
+/// Part of the pool that the packets of all unproved clients may take: one in this many.
+const UNPROVED_SHARE: usize = 8;
+/// Received packets that a call may hold where its host has its share already.
+const HELD_MIN: u32 = 16;
 /// Packets that a call may hold before its client's address is proved.
 const HELD_UNPROVED: u32 = 32;
 /// Highest call number: Linux takes none above in a RESPONSE, and a channel that began again at 1 would be taken for

@@ -19,6 +19,7 @@ mod introspect;
 mod moves;
 mod newcomer;
 mod placement;
+mod reclaim;
 mod roster;
 
 use std::collections::{HashMap, VecDeque};
@@ -85,6 +86,7 @@ pub struct Endpoint {
     lane: usize,
     segments_max: usize,
     next_sweep: Instant,
+    next_reclaim: Instant,
 }
 
 /// How a service is offered.
@@ -166,6 +168,7 @@ impl Endpoint {
             lane: 0,
             segments_max: SEGMENTS_MAX,
             next_sweep: now + SWEEP_INTERVAL,
+            next_reclaim: now,
             connections: slab::Slab::new(),
             shared: Shared::new(config, rng),
         }
@@ -489,15 +492,15 @@ impl Endpoint {
         if core.queued {
             self.shared.ready.retain(|&queued| queued != index);
         }
+        self.shared.peers.remove_connection(core.peer, now);
         let peer = &mut self.shared.peers[core.peer];
-        peer.connections -= 1;
-        peer.idle_since = now;
         if peer.probe.is_some_and(|probe| probe.connection == index) {
             peer.probe = None;
             peer.mtu.on_probe_lost();
             self.shared.stats.mtu_probes_lost += 1;
         }
-        self.shared.peers.drop_if_idle(core.peer);
+        let peers_max = self.connections.len() + PEERS_SPARE;
+        self.shared.peers.drop_if_idle(core.peer, peers_max);
         self.shared.stats.connections_reaped += 1;
         // A flood leaves wake-ups of evicted connections behind; they must not outgrow the living.
         if self.shared.timer_count() > TIMERS_PER_CONNECTION * self.connections.len() + TIMERS_SLACK {
@@ -530,6 +533,8 @@ const SERIAL_START_MAX: u32 = 1 << 30;
 /// Wake-ups kept before stale ones are cleared out.
 const TIMERS_PER_CONNECTION: usize = 4;
 const TIMERS_SLACK: usize = 1024;
+/// Peers remembered beyond those with connections.
+const PEERS_SPARE: usize = 8 * 1024;
 const SWEEP_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 /// A peer without connections is forgotten after this (OpenAFS).
 const PEER_IDLE_MAX: std::time::Duration = std::time::Duration::from_secs(60);

@@ -43,6 +43,21 @@ pub struct PacketPool {
     payload_max: usize,
     low_water: usize,
     exhausted: u64,
+    /// Buffers in use by account.
+    held_by: Vec<u32>,
+}
+
+/// Whom a buffer in use is charged to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Account(pub(crate) u32);
+
+impl Account {
+    /// Packets that live only until they are sent, and our own calls.
+    pub(crate) const OWN: Self = Self(0);
+    /// All clients whose address is not proved, together.
+    pub(crate) const UNPROVED: Self = Self(1);
+    /// The first of the accounts of proved clients' hosts.
+    pub(crate) const FIRST_SOURCE: u32 = 2;
 }
 
 #[derive(Debug)]
@@ -51,6 +66,7 @@ struct Slot {
     len: u32,
     pins: u16,
     state: State,
+    account: Account,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +81,13 @@ impl PacketPool {
     /// Allocates `packets` buffers of [`HEADER_LEN`]` + payload_max` bytes each.
     pub fn new(packets: usize, payload_max: usize) -> Self {
         let count = u32::try_from(packets).expect("packet count fits 32 bits");
-        let slot = |bytes: Vec<u8>| Slot { bytes: bytes.into(), len: 0, pins: 0, state: State::Free };
+        let slot = |bytes: Vec<u8>| Slot {
+            bytes: bytes.into(),
+            len: 0,
+            pins: 0,
+            state: State::Free,
+            account: Account::OWN,
+        };
         let plain = (0..count).map(|_| slot(vec![0; HEADER_LEN + payload_max]));
         let large = (0..LARGE_MAX).map(|_| slot(Vec::new()));
         Self {
@@ -76,11 +98,17 @@ impl PacketPool {
             payload_max,
             low_water: packets,
             exhausted: 0,
+            held_by: vec![0; Account::FIRST_SOURCE as usize],
         }
     }
 
     /// Takes a buffer, or `None` (counted) when all are in use.
     pub fn alloc(&mut self) -> Option<Packet> {
+        self.alloc_for(Account::OWN)
+    }
+
+    /// As [`alloc`](Self::alloc), charged to an account until the buffer is free again.
+    pub(crate) fn alloc_for(&mut self, account: Account) -> Option<Packet> {
         let Some(index) = self.free.pop() else {
             self.exhausted += 1;
             return None;
@@ -89,6 +117,12 @@ impl PacketPool {
         let slot = &mut self.slots[index as usize];
         debug_assert!(slot.state == State::Free && slot.pins == 0);
         slot.state = State::InUse;
+        slot.account = account;
+        let at = account.0 as usize;
+        if at >= self.held_by.len() {
+            self.held_by.resize(at + 1, 0);
+        }
+        self.held_by[at] += 1;
         slot.len = HEADER_LEN as u32;
         Some(Packet(index))
     }
@@ -123,11 +157,17 @@ impl PacketPool {
         let slot = &mut self.slots[index as usize];
         slot.state = State::Free;
         if (index as usize) < self.packets {
+            self.held_by[slot.account.0 as usize] -= 1;
             self.free.push(index);
         } else {
             slot.bytes = Box::default();
             self.free_large.push(index);
         }
+    }
+
+    /// Buffers charged to an account.
+    pub(crate) fn held_by(&self, account: Account) -> usize {
+        self.held_by.get(account.0 as usize).map_or(0, |&held| held as usize)
     }
 
     /// The packet: header and payload.
@@ -264,6 +304,21 @@ mod tests {
         assert_eq!((pool.free_count(), pool.in_use(), pool.low_water()), (2, 1, 1));
         pool.free(second);
         assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn buffers_are_charged_to_their_account_until_they_are_free() {
+        let mut pool = PacketPool::new(3, 100);
+        let (mine, other) = (Account(7), Account::UNPROVED);
+        let first = pool.alloc_for(mine).expect("free");
+        let second = pool.alloc_for(mine).expect("free");
+        let third = pool.alloc_for(other).expect("free");
+        assert_eq!((pool.held_by(mine), pool.held_by(other), pool.held_by(Account(99))), (2, 1, 0));
+        let reference = pool.pin(&first);
+        [first, second, third].into_iter().for_each(|packet| pool.free(packet));
+        assert_eq!((pool.held_by(mine), pool.held_by(other)), (1, 0), "a transmit still reads one");
+        pool.unpin(reference);
+        assert_eq!(pool.held_by(mine), 0);
     }
 
     #[test]

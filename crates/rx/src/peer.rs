@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 
 use crate::ack::Trailer;
 use crate::config::EndpointConfig;
+use crate::packet::Account;
 use crate::pmtud::{MtuConfig, MtuDiscovery};
 use crate::rtt::RttEstimator;
+use crate::source::Sources;
 
 /// A remote address and port.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Peer {
     pub(crate) rtt_asked_at: Option<Instant>,
     pub(crate) proved_at: Option<Instant>,
     pub(crate) connections: u32,
+    /// Whom the packets of its connections are charged to.
+    pub(crate) account: Account,
     pub(crate) idle_since: Instant,
     pub(crate) abort_tokens: TokenBucket,
     /// Bytes that calls may send here before the client has shown that it knows of them.
@@ -63,7 +67,7 @@ pub(crate) struct MtuProbe {
 }
 
 impl Peer {
-    fn new(address: SocketAddr, now: Instant, config: &EndpointConfig) -> Self {
+    fn new(address: SocketAddr, account: Account, now: Instant, config: &EndpointConfig) -> Self {
         let mtu = MtuConfig {
             initial: config.packet_size_initial.min(config.packet_size_max),
             max: config.packet_size_max,
@@ -83,6 +87,7 @@ impl Peer {
             rtt_asked_at: None,
             proved_at: None,
             connections: 0,
+            account,
             idle_since: now,
             abort_tokens: TokenBucket::new(now, config.aborts_per_second),
             credit: CREDIT_MAX,
@@ -189,6 +194,7 @@ impl Peer {
 pub(crate) struct Peers {
     slab: slab::Slab<Peer>,
     by_address: HashMap<SocketAddr, usize>,
+    pub(crate) sources: Sources,
 }
 
 impl Peers {
@@ -202,9 +208,25 @@ impl Peers {
         if let Some(&index) = self.by_address.get(&address) {
             return index;
         }
-        let index = self.slab.insert(Peer::new(address, now, config));
+        let account = self.sources.enter(address.ip());
+        let index = self.slab.insert(Peer::new(address, account, now, config));
         self.by_address.insert(address, index);
         index
+    }
+
+    /// A connection begins at a peer.
+    pub(crate) fn add_connection(&mut self, index: usize) {
+        let peer = &mut self.slab[index];
+        peer.connections += 1;
+        self.sources.add_connection(peer.account);
+    }
+
+    /// A connection ends at a peer, or leaves it.
+    pub(crate) fn remove_connection(&mut self, index: usize, now: Instant) {
+        let peer = &mut self.slab[index];
+        peer.connections -= 1;
+        peer.idle_since = now;
+        self.sources.remove_connection(peer.account);
     }
 
     /// A client has moved from one address to another: what its old address taught holds for the new one,
@@ -226,21 +248,25 @@ impl Peers {
     }
 
     pub(crate) fn retain_since(&mut self, oldest_idle: Instant) {
-        let by_address = &mut self.by_address;
-        self.slab.retain(|_, peer| {
+        let Self { slab, by_address, sources } = self;
+        slab.retain(|_, peer| {
             let keep = peer.connections > 0 || peer.idle_since >= oldest_idle;
             if !keep {
                 by_address.remove(&peer.address);
+                sources.leave(peer.account);
             }
             keep
         });
     }
 
-    /// Makes room at once when floods have left many idle peers behind.
-    pub(crate) fn drop_if_idle(&mut self, index: usize) {
-        if self.slab[index].connections == 0 && self.slab[index].proved_at.is_none() {
+    /// Forgets a peer without connections at once, if it has proved nothing or there are more than `max` peers:
+    /// clients that come and go must not leave more behind than those who stay.
+    pub(crate) fn drop_if_idle(&mut self, index: usize, max: usize) {
+        let peer = &self.slab[index];
+        if peer.connections == 0 && (peer.proved_at.is_none() || self.slab.len() > max) {
             let peer = self.slab.remove(index);
             self.by_address.remove(&peer.address);
+            self.sources.leave(peer.account);
         }
     }
 

@@ -50,6 +50,8 @@ pub(crate) struct ReceiveWindow {
     runs: VecDeque<(u32, u32)>,
     /// Packets held.
     held: u32,
+    /// `base` when the window last grew.
+    grown_at: u32,
 }
 
 impl ReceiveWindow {
@@ -63,12 +65,23 @@ impl ReceiveWindow {
             window,
             runs: VecDeque::new(),
             held: 0,
+            grown_at: 1,
         }
     }
 
     /// Widens the window; it never shrinks, since what was once offered may be on its way.
     pub(crate) fn set_window(&mut self, window: u32) {
         self.window = self.window.max(window);
+    }
+
+    /// Doubles the window, up to `max`, when its reader has used up half of it since the last time and leaves little
+    /// unread. A slow reader's window stays small: it would only fill with packets that others could have used.
+    pub(crate) fn grow_window(&mut self, max: u32) {
+        let keeps_up = self.next - self.base <= self.window / 4;
+        if keeps_up && self.window < max && self.base - self.grown_at >= self.window / 2 {
+            self.window = self.window.saturating_mul(2).min(max);
+            self.grown_at = self.base;
+        }
     }
 
     pub(crate) fn window(&self) -> u32 {
@@ -193,6 +206,25 @@ impl ReceiveWindow {
             }
             self.base += 1;
         }
+    }
+
+    /// Frees the packets ahead of the gap, which were only soft-acknowledged; returns how many. ACKs go on naming them,
+    /// as not received: a peer sends again only what it is told is missing.
+    pub(crate) fn drop_ahead(&mut self, pool: &mut PacketPool) -> u32 {
+        let from = (self.next - self.base) as usize;
+        let mut dropped = 0;
+        for chunk in self.slots.iter_mut().skip(from).filter_map(Option::take) {
+            pool.free(chunk.packet);
+            dropped += 1;
+        }
+        self.runs.clear();
+        self.held -= dropped;
+        dropped
+    }
+
+    /// Unread packets in order.
+    pub(crate) fn in_order(&self) -> u32 {
+        self.next - self.base
     }
 
     /// Frees every packet.
@@ -362,6 +394,50 @@ mod tests {
         assert_eq!(window.front(&mut pool).map(|chunk| chunk.start), Some(2));
         assert_eq!(window.consume(100, &mut pool), 92);
         assert!(window.is_consumed() && pool.is_empty());
+    }
+
+    #[test]
+    fn packets_dropped_ahead_of_a_gap_are_reported_missing_and_taken_again() {
+        let mut pool = PacketPool::new(16, 10);
+        let mut window = ReceiveWindow::new(8);
+        for seq in [1, 2, 4, 5, 7] {
+            put(&mut window, &mut pool, seq, seq == 7, 5);
+        }
+        assert_eq!(window.drop_ahead(&mut pool), 3);
+        assert_eq!((window.held(), window.has_gap(), pool.in_use()), (2, false, 2));
+        assert_eq!(table(&window, 1), [1, 1, 0, 0, 0, 0, 0], "told one by one");
+        for seq in [7, 3, 4, 5, 6] {
+            assert!(matches!(
+                put(&mut window, &mut pool, seq, seq == 7, 5),
+                Verdict::Ahead | Verdict::InOrder
+            ));
+        }
+        assert!(window.is_complete());
+        window.clear(&mut pool);
+        assert!(pool.is_empty());
+    }
+
+    #[test]
+    fn window_grows_for_readers_that_keep_up_only() {
+        let mut pool = PacketPool::new(64, 10);
+        let mut window = ReceiveWindow::new(4);
+        for seq in 1..=4 {
+            put(&mut window, &mut pool, seq, false, 5);
+        }
+        window.consume(5, &mut pool);
+        window.grow_window(10);
+        assert_eq!(window.window(), 4, "one packet of four read");
+        window.consume(15, &mut pool);
+        window.grow_window(10);
+        assert_eq!(window.window(), 8);
+        window.grow_window(10);
+        assert_eq!(window.window(), 8, "nothing read since");
+        for seq in 5..=12 {
+            put(&mut window, &mut pool, seq, false, 5);
+        }
+        window.consume(40, &mut pool);
+        window.grow_window(10);
+        assert_eq!(window.window(), 10);
     }
 
     #[test]

@@ -76,6 +76,17 @@ impl Shared {
         self.ready.extend(self.waiting_for_credit.drain(..));
     }
 
+    /// Whether buffers run short: nobody is offered more of them than he can do with.
+    pub(crate) fn is_pool_short(&self) -> bool {
+        self.pool.free_count() < self.pool.allocated() / 4
+    }
+
+    /// Receive window of a new call, packets, where the last one's on its channel was `last`.
+    pub(crate) fn first_window(&self, last: u32) -> u32 {
+        let window = if self.is_pool_short() { WINDOW_FIRST } else { last.max(WINDOW_FIRST) };
+        window.min(self.config.receive_window)
+    }
+
     /// Puts a connection on the list for the next transmit pass.
     pub(crate) fn mark_ready(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut core.queued, true) {
@@ -123,5 +134,7 @@ impl Shared {
     }
 }
 
+/// Receive window of a channel's first call, packets: enough for any slow start, little for a reader that is slow.
+const WINDOW_FIRST: u32 = 512;
 /// Every Rx must take packets of this size, bytes with Rx header.
 const PACKET_SIZE_MIN: u16 = 1444;

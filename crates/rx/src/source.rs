@@ -1,6 +1,82 @@
 //! Who counts as one in shares: the host or network that an address belongs to.
 
+use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
+
+use crate::packet::Account;
+
+/// The hosts that peers belong to, and how many connections each has.
+#[derive(Debug, Default)]
+pub(crate) struct Sources {
+    slab: slab::Slab<Source>,
+    by_ip: HashMap<IpAddr, u32>,
+}
+
+#[derive(Debug)]
+struct Source {
+    ip: IpAddr,
+    peers: u32,
+    connections: u32,
+}
+
+impl Sources {
+    /// A peer has come; returns the account of its host.
+    pub(crate) fn enter(&mut self, ip: IpAddr) -> Account {
+        let ip = source_of(ip);
+        let slab = &mut self.slab;
+        let key = *self
+            .by_ip
+            .entry(ip)
+            .or_insert_with(|| slab.insert(Source { ip, peers: 0, connections: 0 }) as u32);
+        slab[key as usize].peers += 1;
+        Account(Account::FIRST_SOURCE + key)
+    }
+
+    /// A peer is forgotten.
+    pub(crate) fn leave(&mut self, account: Account) {
+        let key = index(account);
+        self.slab[key].peers -= 1;
+        if self.slab[key].peers == 0 {
+            let source = self.slab.remove(key);
+            self.by_ip.remove(&source.ip);
+        }
+    }
+
+    pub(crate) fn add_connection(&mut self, account: Account) {
+        self.slab[index(account)].connections += 1;
+    }
+
+    pub(crate) fn remove_connection(&mut self, account: Account) {
+        self.slab[index(account)].connections -= 1;
+    }
+
+    /// Connections of a host.
+    pub(crate) fn connections_of(&self, ip: IpAddr) -> usize {
+        self.by_ip.get(&source_of(ip)).map_or(0, |&key| self.slab[key as usize].connections as usize)
+    }
+
+    /// The account of a host that has peers.
+    pub(crate) fn account_of(&self, ip: IpAddr) -> Option<Account> {
+        self.by_ip.get(&source_of(ip)).map(|&key| Account(Account::FIRST_SOURCE + key))
+    }
+
+    /// Who has most connections, and how many. Looks at every host: for rare use.
+    pub(crate) fn largest(&self) -> Option<(Account, usize)> {
+        let (key, source) = self.slab.iter().max_by_key(|(_, source)| source.connections)?;
+        Some((Account(Account::FIRST_SOURCE + key as u32), source.connections as usize))
+    }
+}
+
+fn index(account: Account) -> usize {
+    (account.0 - Account::FIRST_SOURCE) as usize
+}
+
+/// Whether one who holds `held` of a shared resource may take more of it: as much as is free, and a few in any case.
+/// So one holder has at most half of it, two a third each, and a newcomer always finds some (dynamic thresholds,
+/// Choudhury and Hahne 1998).
+pub(crate) fn may_take_more(held: usize, free: usize, minimum: usize) -> bool {
+    held < free.max(minimum)
+}
 
 /// The address without its port; of IPv6 the first 64 bits, since whoever has one address there has them all.
 pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
@@ -52,6 +128,26 @@ mod tests {
         assert_ne!(source_of(ip("2001:db8::1")), source_of(ip("2001:db8:0:1::1")));
         assert_eq!(source_of(ip("::ffff:192.0.2.1")), source_of(ip("192.0.2.1")));
         assert_ne!(source_of(ip("192.0.2.1")), source_of(ip("192.0.2.2")));
+    }
+
+    #[test]
+    fn greedy_holders_end_with_equal_shares_and_leave_one_for_the_next() {
+        for holders in 1..10 {
+            let mut held = vec![0; holders];
+            let mut free = 1000;
+            // The first is there long before the others; what it holds passes through its hands.
+            for turn in 0..200_000 {
+                let who = if turn < 1_000 { 0 } else { turn % holders };
+                if turn / holders % 5 == 0 && held[who] > 0 {
+                    (held[who], free) = (held[who] - 1, free + 1);
+                } else if may_take_more(held[who], free, 1) && free > 0 {
+                    (held[who], free) = (held[who] + 1, free - 1);
+                }
+            }
+            let share = 1000 / (holders + 1);
+            assert!(held.iter().all(|held| held.abs_diff(share) <= share / 4 + 2), "{held:?}");
+            assert!(free >= share * 3 / 4, "{free} free of {holders}");
+        }
     }
 
     #[test]

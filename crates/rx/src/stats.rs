@@ -120,6 +120,12 @@ counters! {
         beyond_window,
         /// Dropped: DATA for which no buffer was free.
         no_buffers,
+        /// Dropped: DATA beyond its sender's share of the pool.
+        over_share,
+        /// Writes put off because the client's host had its share of the pool.
+        over_share_writes,
+        /// Packets ahead of a gap given up to others when the pool ran short.
+        packets_reclaimed,
         /// Dropped: security index differs from the connection's.
         wrong_security,
         /// Refused by the security class.
@@ -132,6 +138,8 @@ counters! {
         unknown_services,
         /// Refused: no room for another connection.
         connections_refused,
+        /// Idle connections of whoever had most, removed to make room.
+        connections_displaced,
         /// Unproved connections evicted to make room for newer ones.
         connections_evicted,
         /// Aborts not sent because their source had too many.

@@ -69,7 +69,7 @@ impl Call {
         let peer = &shared.peers[core.peer];
         if !self.acks.on_receipt && peer.takes_large_windows() {
             self.acks.on_receipt = true;
-            self.rx.set_window(shared.config.receive_window);
+            self.rx.set_window(shared.first_window(0));
         }
         let modern = peer.modern || peer.extended;
         let verdict = self.rx.classify(header.seq, header.is_last());
@@ -95,11 +95,20 @@ impl Call {
         // What fills the gap at the front sets others free: it may have buffers that the rest may not.
         let in_order = verdict == Verdict::InOrder;
         let reserve = if in_order { shared.reserved_from_readers } else { shared.reserved_from_readers * 2 };
-        if !core.may_hold(self.rx.held(), shared) || shared.pool.free_count() <= reserve {
+        if shared.pool.free_count() <= reserve {
             shared.stats.no_buffers += 1;
+            core.proof.wanted |= !core.proof.reached;
             return DataOutcome::Done;
         }
-        let Some(packet) = shared.pool.alloc() else {
+        // A reader that waits for it may have it whatever lies ahead, and whatever its host holds.
+        let held = if in_order { self.rx.in_order() } else { self.rx.held() };
+        if !(in_order && held == 0 && core.proof.reached || core.may_hold(held, shared)) {
+            shared.stats.over_share += 1;
+            core.proof.wanted |= !core.proof.reached;
+            return DataOutcome::Done;
+        }
+        let account = core.account(shared);
+        let Some(packet) = shared.pool.alloc_for(account) else {
             shared.stats.no_buffers += 1;
             return DataOutcome::Done;
         };
@@ -114,13 +123,25 @@ impl Call {
         }
         let had_gap = self.rx.has_gap();
         self.rx.store(header.seq, header.is_last(), chunk);
-        self.progress_at = now;
+        // What lies ahead of a gap for ever is no progress.
+        if in_order || self.side == Side::Client {
+            self.progress_at = now;
+        }
         if verdict == Verdict::Ahead || had_gap {
             self.acks.on_oddity(header.serial, AckReason::OutOfSequence);
         } else {
             self.acks.on_in_order(now, header.serial, header.wants_ack(), modern, &shared.config);
         }
         DataOutcome::Done
+    }
+
+    /// Buffers run short and this call's host holds most of them: gives up what lies ahead of a gap.
+    pub(crate) fn drop_ahead(&mut self, shared: &mut Shared) -> u32 {
+        let dropped = self.rx.drop_ahead(&mut shared.pool);
+        if dropped > 0 {
+            self.acks.on_oddity(self.acks.prompt(), AckReason::NoSpace);
+        }
+        dropped
     }
 
     /// A server that has finished its reply reads no more, but the reply leaves only once the request is whole.
@@ -174,8 +195,8 @@ impl Call {
         let serial = core.serial;
         let outcome = self.tx.on_ack_all(&mut shared.pool);
         self.recovery.on_ack(now, serial, &AckOutcome { delivered: None, ..outcome }, &self.tx);
+        self.note_acked(now, &outcome);
         if outcome.newly_acked > 0 {
-            self.progress_at = now;
             let rtt = &shared.peers[core.peer].rtt;
             let limited = self.was_window_limited(in_flight, controller);
             controller.on_ack(now, outcome.newly_acked, rtt, !limited);
@@ -243,12 +264,26 @@ impl Call {
         if undo {
             controller.on_spurious_loss(now);
         }
+        self.note_acked(now, &outcome);
         if outcome.newly_acked > 0 {
-            self.progress_at = now;
             let limited = self.was_window_limited(in_flight, controller);
             controller.on_ack(now, outcome.newly_acked, &peer.rtt, !limited);
         }
         self.look_for_losses(now, core, controller, shared);
+    }
+
+    /// An ACK is progress. A client's is only if it is hard, since what is soft-acknowledged stays held here, and if it
+    /// frees a fair part of what the call holds.
+    fn note_acked(&mut self, now: Instant, outcome: &AckOutcome) {
+        self.freed += outcome.freed;
+        let progress = match self.side {
+            Side::Client => outcome.newly_acked > 0,
+            Side::Server => self.freed > self.tx.held() / FREED_SHARE,
+        };
+        if progress {
+            self.progress_at = now;
+            self.freed = 0;
+        }
     }
 
     /// Whether the window, not the application, bounded what was in flight before an ACK.
@@ -314,5 +349,7 @@ fn open(
     }
 }
 
+/// Part of the packets held that hard ACKs free within the idle limit, at least: one in this many.
+const FREED_SHARE: u32 = 64;
 /// Sequence numbers end well before they wrap; a stream that long is not a call.
 const SEQ_MAX: u32 = 0xffff_0000;

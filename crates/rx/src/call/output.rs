@@ -129,7 +129,10 @@ impl Call {
             shared.stats.resends += 1;
             shared.peers[core.peer].counters.resends += 1;
         } else {
-            self.progress_at = now;
+            // A client's limit runs from the first packet that it has not acknowledged for good.
+            if self.side == Side::Client || self.tx.base() == seq {
+                self.progress_at = now;
+            }
         }
         Some(reference)
     }
@@ -322,10 +325,12 @@ impl Call {
     /// Whether the next move is the peer's: the idle limit does not punish a slow application on our side.
     fn waits_for_peer(&self) -> bool {
         let peer_sends = !self.rx.is_complete() && !self.rx.is_readable();
-        let peer_acks = self.tx.outstanding() > 0;
         match self.side {
-            Side::Client => self.finished_writing && peer_sends || peer_acks,
-            Side::Server => peer_sends || peer_acks,
+            Side::Client => self.finished_writing && peer_sends || self.tx.outstanding() > 0,
+            Side::Server => {
+                let shut = self.tx.unsent() > 0 && self.tx.next() >= self.edge && !self.reply_must_wait();
+                peer_sends || self.tx.next() > self.tx.base() || shut
+            }
         }
     }
 

@@ -12,6 +12,8 @@ pub(crate) struct Channel {
     /// Highest call that a connection with the same ids at another address has begun.
     pub(crate) elsewhere: u32,
     pub(crate) call: Option<Box<Call>>,
+    /// Receive window that the last call's reader kept up with, packets; 0 before the first.
+    pub(crate) receive_window: u32,
     /// Kept from call to call: the path is the same.
     pub(crate) controller: Option<Box<dyn Controller>>,
     /// What to tell a peer that still asks about the last call.

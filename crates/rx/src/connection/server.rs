@@ -152,7 +152,8 @@ impl Connection {
             return false;
         }
         let handle = CallHandle { connection: self.core.handle(), channel: index as u8, number: header.call };
-        let call = Call::new(handle, Side::Server, &self.core, shared, now);
+        let window = self.channels[index].receive_window;
+        let call = Call::new(handle, Side::Server, window, &self.core, shared, now);
         let channel = &mut self.channels[index];
         channel.number = header.call;
         channel.aborted = None;
@@ -362,9 +363,8 @@ impl Connection {
     ) {
         let peer = shared.peers.find_or_add(remote, now, &shared.config);
         let old = std::mem::replace(&mut self.core.peer, peer);
-        shared.peers[old].connections -= 1;
-        shared.peers[old].idle_since = now;
-        shared.peers[peer].connections += 1;
+        shared.peers.remove_connection(old, now);
+        shared.peers.add_connection(peer);
         shared.peers.inherit(old, peer);
         let core = &mut self.core;
         (core.remote, core.local_ip, core.heard_at) = (remote, local_ip, now);

@@ -33,6 +33,7 @@ mod handover;
 mod intake;
 mod listen;
 mod pass;
+mod shares;
 mod state;
 
 use std::cell::Ref;
@@ -64,7 +65,7 @@ use state::Shared;
 pub struct DriverConfig {
     /// Limits and timers of the protocol. The lane numbers in it are set from the driver's [`Links`].
     pub endpoint: EndpointConfig,
-    /// Calls in the hands of services at once; more are aborted.
+    /// Calls in the hands of services at once; more are aborted, and those of a host that has as many as are free.
     pub handlers_max: usize,
     /// Receive and send buffers of the socket, and coalesced receives.
     pub socket: UdpOptions,

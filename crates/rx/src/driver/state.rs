@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Waker;
@@ -13,6 +14,7 @@ use lane::net::UdpSocket;
 use super::call::ServerCall;
 use super::counters::RxCounters;
 use super::error::CallEnd;
+use super::shares::HandlerShares;
 use super::{CallError, Handler};
 use crate::abort;
 use crate::endpoint::Endpoint;
@@ -24,8 +26,7 @@ pub(super) struct Shared {
     pub(super) socket: UdpSocket,
     pub(super) counters: Arc<RxCounters>,
     handlers: RefCell<HashMap<u16, Start>>,
-    handlers_max: usize,
-    running: Cell<usize>,
+    shares: RefCell<HandlerShares>,
     /// The last pass's time, for destructors, which may run when the lane is gone.
     pub(super) now: Cell<Instant>,
     /// A call was written, read or opened outside of the driver's pass: there may be something to send.
@@ -34,7 +35,7 @@ pub(super) struct Shared {
 }
 
 /// Starts a service's task for a call.
-type Start = Rc<dyn Fn(&Rc<Shared>, ServerCall)>;
+type Start = Rc<dyn Fn(&Rc<Shared>, IpAddr, ServerCall)>;
 
 pub(super) struct State {
     pub(super) endpoint: Endpoint,
@@ -67,8 +68,7 @@ impl Shared {
             socket,
             counters: Arc::default(),
             handlers: RefCell::default(),
-            handlers_max,
-            running: Cell::new(0),
+            shares: RefCell::new(HandlerShares::new(handlers_max)),
             now: Cell::new(lane::time::now()),
             kicked: Cell::new(false),
             task: RefCell::default(),
@@ -77,8 +77,8 @@ impl Shared {
 
     pub(super) fn add_handler(&self, service: u16, handler: impl Handler) {
         let handler = Rc::new(handler);
-        let start = move |shared: &Rc<Self>, call: ServerCall| {
-            let (handler, slot) = (Rc::clone(&handler), HandlerSlot::take(shared));
+        let start = move |shared: &Rc<Self>, ip: IpAddr, call: ServerCall| {
+            let (handler, slot) = (Rc::clone(&handler), HandlerSlot::of(shared, ip));
             lane::spawn(async move {
                 let _slot = slot;
                 // What is wrong with a call has been told to its client, and counted, where it was found.
@@ -123,8 +123,10 @@ impl Shared {
         let start = self.handlers.borrow().get(&service).cloned();
         let cell = self.state.borrow_mut().add_call(handle);
         let call = ServerCall::new(Rc::clone(self), cell);
+        let connection = self.state.borrow().endpoint.connection(handle.connection).map(|view| view.remote());
+        let ip = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
         match start {
-            Some(start) if self.running.get() < self.handlers_max => start(self, call),
+            Some(start) if self.shares.borrow_mut().take(ip) => start(self, ip, call),
             Some(_) => {
                 self.counters.handlers_refused.increment();
                 call.abort(abort::RESTARTING);
@@ -225,19 +227,19 @@ impl CallCell {
 /// Counts a service's task while it runs.
 struct HandlerSlot {
     shared: Rc<Shared>,
+    ip: IpAddr,
 }
 
 impl HandlerSlot {
-    fn take(shared: &Rc<Shared>) -> Self {
-        shared.running.set(shared.running.get() + 1);
+    fn of(shared: &Rc<Shared>, ip: IpAddr) -> Self {
         shared.counters.handlers.add(1);
-        Self { shared: Rc::clone(shared) }
+        Self { shared: Rc::clone(shared), ip }
     }
 }
 
 impl Drop for HandlerSlot {
     fn drop(&mut self) {
-        self.shared.running.set(self.shared.running.get() - 1);
+        self.shared.shares.borrow_mut().give_back(self.ip);
         self.shared.counters.handlers.sub(1);
     }
 }

@@ -146,6 +146,7 @@ impl<'e> CallMut<'e> {
         let Connection { core, channels, .. } = &mut *self.connection;
         let Some(call) = &mut channels[self.channel].call else { return };
         assert!(call.consume(count, self.now, core, self.shared), "consume at most what was read");
+        channels[self.channel].receive_window = call.rx.window();
         self.shared.mark_ready(&mut self.connection.core);
         self.connection.settle(self.channel, self.shared);
     }

@@ -226,6 +226,7 @@ impl Endpoint {
         if !reached && connection.core.proof.reached {
             self.spread_proof(now, peer);
         }
+        self.reclaim_if_short(now);
     }
 
     pub(super) fn find(&mut self, header: &Header, remote: SocketAddr) -> Found {

@@ -51,7 +51,7 @@ impl Endpoint {
             return None;
         };
         let proved = self.is_proved(now, remote);
-        if !self.make_room(now, proved) {
+        if !self.make_room(now, proved, remote.ip()) {
             if proved {
                 self.shared.stats.connections_refused += 1;
             } else {
@@ -93,10 +93,14 @@ impl Endpoint {
     }
 
     /// Makes room for one more connection. Unproved ones have a limit of their own: one that has had time for an answer
-    /// gives way, and where all are younger the newcomer gets none. Clients that are proved displace those that are not.
-    fn make_room(&mut self, now: Instant, proved: bool) -> bool {
+    /// gives way, and where all are younger the newcomer gets none. Clients that are proved displace those that are not, and
+    /// then idle connections of whoever has most.
+    fn make_room(&mut self, now: Instant, proved: bool, ip: IpAddr) -> bool {
         let config = &self.shared.config;
         let (unproved_max, connections_max) = (config.unproved_max, config.connections_max);
+        if !proved && self.has_its_share(ip) {
+            return false;
+        }
         let full = |endpoint: &Self| endpoint.connections.len() >= connections_max;
         while full(self) || !proved && self.unproved.len() >= unproved_max {
             let Some(&(since, handle)) = self.unproved.front() else { break };
@@ -111,6 +115,9 @@ impl Endpoint {
                 self.shared.stats.connections_evicted += 1;
                 self.remove(now, handle.index);
             }
+        }
+        if proved {
+            return self.make_room_by_share(now, ip);
         }
         !full(self)
     }
