@@ -194,6 +194,12 @@ impl Untaken {
     }
 }
 
+/// Datagram buffers lent at most, of a ring of so many; what arrives beyond is copied out, so that a datagram in
+/// somebody's hands is never missed by another. The sockets of a lane share as many for what lies untaken.
+pub(crate) fn datagrams_lent_max(ring_buffers: usize) -> usize {
+    ring_buffers / 4 * 3
+}
+
 /// Buffers' worth of bytes that one stream may leave untaken; its receive pauses then.
 pub(crate) const STREAM_BUFFERS_MAX: usize = 8;
 /// What fills at most this part of a buffer is little.

@@ -279,7 +279,7 @@ fn a_ring_of_few_buffers_serves_whoever_listens_alike() {
     let (buffers, buffer_bytes) = (16, 1024);
     let ring = RingOptions { stream_buffers: 16, stream_buffer_bytes: 1024, ..RingOptions::default() };
     let mut config = Config::default();
-    config.net.receive = ReceiveConfig { buffers, buffer_bytes };
+    config.net.receive = ReceiveConfig { buffers, buffer_bytes, ..ReceiveConfig::default() };
     let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
     same_on_both_with(&options, &config, &[], move |_, _| async move {
         let counters = lane::current().counters().clone();
@@ -459,6 +459,43 @@ fn bursts_of_datagrams_go_alike() {
             }
             seen.push((sent, lengths));
         }
+        seen
+    });
+}
+
+#[test]
+fn datagrams_that_somebody_keeps_are_missed_by_nobody_on_either_side() {
+    let ring = RingOptions { datagram_buffers: 16, ..RingOptions::default() };
+    let mut config = Config::default();
+    config.net.receive = ReceiveConfig { datagram_buffers: 16, ..ReceiveConfig::default() };
+    let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
+    same_on_both_with(&options, &config, &[], |_, _| async {
+        let bind = || UdpSocket::bind(LOOPBACK, &UdpOptions { gro: false, ..UdpOptions::default() }).unwrap();
+        let (sender, keeper, other) = (bind(), bind(), bind());
+        let send = async |to: &UdpSocket, byte: u8| {
+            let payload = [byte];
+            let parts = [IoSlice::new(&payload)];
+            let to = to.local_addr().unwrap();
+            let batch = DatagramBatch { to, from: None, segment: 1, dont_fragment: false, parts: &parts };
+            while sender.try_send(&batch).unwrap().is_none() {
+                sender.writable().await.unwrap();
+            }
+        };
+        let (mut kept, mut seen) = (Vec::new(), Vec::new());
+        for round in 0..40 {
+            send(&keeper, round).await;
+            keeper.recv(&mut kept, 1).await.unwrap();
+            send(&other, round).await;
+            let mut received = Vec::new();
+            let served = time::timeout(Duration::from_millis(500), other.recv(&mut received, 4)).await;
+            assert!(served.is_ok(), "round {round}");
+            seen.push(received.iter().map(|datagram| datagram.buf.to_vec()).collect());
+        }
+        // Twelve are lent; what came beyond was copied: the rest of the keeper's and what the other got then.
+        let counters = lane::current().counters().clone();
+        seen.push(vec![format!("copied {}", counters.recv_copied.get()).into_bytes()]);
+        seen.push(vec![format!("starved {}", counters.recv_starved.get()).into_bytes()]);
+        seen.push(kept.iter().map(|datagram| datagram.buf.to_vec()).collect::<Vec<Vec<u8>>>());
         seen
     });
 }

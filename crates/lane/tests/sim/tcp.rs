@@ -73,7 +73,7 @@ fn clients_that_are_not_heard_keep_nobody_waiting_and_hold_a_bounded_part() {
     seeds(20, |seed| {
         let mut config = Config::default();
         // Bytes that come one by one as well as more than the receive ring at once.
-        config.net.receive = ReceiveConfig { buffers: 64, buffer_bytes: 2048 };
+        config.net.receive = ReceiveConfig { buffers: 64, buffer_bytes: 2048, ..ReceiveConfig::default() };
         let world = World::new(seed, config);
         let server = world.host("10.0.0.1");
         server.spawn(async {

@@ -271,8 +271,9 @@ impl Backend for SimBackend {
         max: usize,
     ) -> Poll<io::Result<()>> {
         let before = out.len();
-        let received = self
-            .with_socket(socket, |state, socket| state.net.receive_datagrams(socket, out, max, cx.waker()));
+        let received = self.with_socket(socket, |state, socket| {
+            state.net.receive_datagrams(socket, self.lane, out, max, cx.waker())
+        });
         match received {
             Ok(true) => {
                 for datagram in &out[before..] {

@@ -33,17 +33,19 @@ pub struct NetConfig {
     pub tcp: TcpConfig,
     /// Datagrams.
     pub udp: UdpConfig,
-    /// What each lane receives streams into.
+    /// What each lane receives into.
     pub receive: ReceiveConfig,
 }
 
-/// The ring of buffers that the streams of one lane receive into.
+/// The rings of buffers that one lane receives into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveConfig {
-    /// Buffers in it.
+    /// Buffers that streams share.
     pub buffers: usize,
     /// Bytes of each.
     pub buffer_bytes: usize,
+    /// Buffers that UDP sockets share, each for a coalesced datagram of any size.
+    pub datagram_buffers: usize,
 }
 
 /// One direction between two hosts.
@@ -223,7 +225,11 @@ impl Default for ReceiveConfig {
     /// As real lanes have it.
     fn default() -> Self {
         let ring = RingOptions::default();
-        Self { buffers: ring.stream_buffers.into(), buffer_bytes: ring.stream_buffer_bytes }
+        Self {
+            buffers: ring.stream_buffers.into(),
+            buffer_bytes: ring.stream_buffer_bytes,
+            datagram_buffers: ring.datagram_buffers.into(),
+        }
     }
 }
 

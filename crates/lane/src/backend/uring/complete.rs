@@ -10,7 +10,7 @@ use io_uring::{cqueue, opcode};
 use super::key::{Key, Kind};
 use super::sockets::{Arrived, CONNECTIONS_UNTAKEN_MAX, Receive, Socket};
 use super::{Uring, setup, submit};
-use crate::backend::receive::Kept;
+use crate::backend::receive::{Kept, datagrams_lent_max};
 use crate::buffer::RecvBuf;
 
 impl Uring {
@@ -201,10 +201,4 @@ impl Uring {
             _ => {}
         }
     }
-}
-
-/// Datagram buffers lent at most; what arrives beyond is copied out, so that a datagram in somebody's hands is never
-/// missed by another. The sockets of a lane share as many for what lies untaken.
-fn datagrams_lent_max(ring_buffers: usize) -> usize {
-    ring_buffers / 4 * 3
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::stream::Side;
 use super::{ConnId, NetEvent, Network, Socket, SocketId, StreamSocket, not_connected};
-use crate::backend::receive::{Kept, ReceiveShares, Untaken};
+use crate::backend::receive::{Kept, ReceiveShares, Untaken, datagrams_lent_max};
 use crate::backend::sim::config::ReceiveConfig;
 use crate::backend::sim::engine::Engine;
 use crate::buffer::RecvBuf;
@@ -25,6 +25,7 @@ pub(super) struct LaneReceives {
     config: ReceiveConfig,
     /// Buffers that are not with the kernel: filled, untaken or in a task's hands.
     lent: Rc<Cell<usize>>,
+    datagrams_lent: Rc<Cell<usize>>,
     shares: ReceiveShares,
     /// What the kernel did since the lane's last look.
     completions: VecDeque<(SocketId, Completion)>,
@@ -63,8 +64,16 @@ impl Network {
     pub(in crate::backend::sim) fn add_lane(&mut self, lane: LaneNumber, counters: Arc<LaneCounters>) {
         let config = self.config.receive.clone();
         let shares = ReceiveShares::new(config.buffers, config.buffer_bytes);
-        let (completions, starved) = Default::default();
-        let receives = LaneReceives { config, lent: Rc::default(), shares, completions, starved, counters };
+        let (completions, starved, datagrams_lent) = Default::default();
+        let receives = LaneReceives {
+            config,
+            lent: Rc::default(),
+            datagrams_lent,
+            shares,
+            completions,
+            starved,
+            counters,
+        };
         self.lanes.insert(lane, receives);
     }
 
@@ -155,6 +164,16 @@ impl Network {
             stream.receive.state = Receive::Off;
             self.arm_if_awaited(socket, engine);
         }
+    }
+
+    /// What a datagram's bytes lie in when the lane takes them.
+    pub(super) fn datagram_memory(&mut self, lane: LaneNumber, bytes: Vec<u8>) -> RecvBuf {
+        let receives = lane_of(&mut self.lanes, lane);
+        if receives.datagrams_lent.get() < datagrams_lent_max(receives.config.datagram_buffers) {
+            return RecvBuf::lent(bytes, &receives.datagrams_lent);
+        }
+        receives.counters.recv_copied.increment();
+        RecvBuf::from_vec(bytes)
     }
 
     /// Forgets what a stream that is closed left untaken.

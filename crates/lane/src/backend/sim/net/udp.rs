@@ -7,6 +7,7 @@ use std::task::Waker;
 
 use super::link::Fate;
 use super::ports::{Protocol, Steered};
+use super::receive::LaneNumber;
 use super::{DRAIN_TIME, HostId, NetEvent, Network, Socket, SocketId, canceled, datagram_headers};
 use crate::backend::sim::engine::Engine;
 use crate::backend::sim::ops::OpKey;
@@ -119,6 +120,7 @@ impl Network {
     pub(in crate::backend::sim) fn receive_datagrams(
         &mut self,
         socket: SocketId,
+        lane: LaneNumber,
         out: &mut Vec<Datagram>,
         max: usize,
         waker: &Waker,
@@ -129,9 +131,10 @@ impl Network {
             return Ok(false);
         }
         let n = udp.queue.len().min(max);
-        for received in udp.queue.drain(..n) {
-            udp.queued_bytes -= received.bytes.len();
-            out.push(received.into_datagram());
+        let taken: Vec<_> = udp.queue.drain(..n).collect();
+        udp.queued_bytes -= taken.iter().map(|received| received.bytes.len()).sum::<usize>();
+        for received in taken {
+            out.push(received.into_datagram(|bytes| self.datagram_memory(lane, bytes)));
         }
         Ok(true)
     }
@@ -248,10 +251,10 @@ impl Received {
         self.closed = payload.len() < self.segment;
     }
 
-    fn into_datagram(self) -> Datagram {
+    fn into_datagram(self, memory: impl FnOnce(Vec<u8>) -> RecvBuf) -> Datagram {
         Datagram {
             segment: u16::try_from(self.segment).expect("no datagram is larger"),
-            buf: RecvBuf::from_vec(self.bytes),
+            buf: memory(self.bytes),
             from: self.from,
             local: Some(self.to.ip()),
             ifindex: 1,
