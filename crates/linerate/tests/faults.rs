@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
@@ -351,35 +351,60 @@ fn a_file_replaced_while_it_is_sent_is_never_mixed() {
     }
 }
 
-/// The least with which the server starts, and some clients more.
-const OPEN_FILES: u64 = 96;
-
 #[test]
-fn running_out_of_descriptors_pauses_accepting_and_nothing_else() {
+fn who_takes_all_descriptors_gives_them_up_to_newcomers_and_nobody_else_feels_it() {
     let site = Site::new(&[("a.txt", b"hello\n"), ("b.txt", b"bye\n")], "[server]\nlanes = 1");
-    let server = site.launch().open_files(OPEN_FILES).start();
+    let server = site.launch().open_files(128).start();
+    support::wait_for("the word that limits and descriptors do not fit", || {
+        server.stderr().contains("open files").then_some(())
+    });
     let mut first = raw::connect(server.http[0]);
     raw::send_all(&mut first, b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
     assert_eq!(raw::read_response(&mut first).status, 200);
-    let scrape = raw::connect(server.admin);
-    let hogs: Vec<TcpStream> = (0..200).map(|_| raw::connect(server.http[0])).collect();
-    support::wait_for("every descriptor to be taken", || {
-        let open = std::fs::read_dir(format!("/proc/{}/fd", server.pid().as_raw_nonzero())).unwrap().count();
-        (open >= OPEN_FILES as usize).then_some(())
-    });
-    // Who is in goes on; what needs a descriptor of its own may be put off, never left without an answer.
-    for target in ["/a.txt", "/b.txt", "/"] {
-        raw::send_all(&mut first, format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
-        let response = raw::read_response(&mut first);
-        assert!(matches!(response.status, 200 | 503), "{target}: {}", response.status);
+    let other = Ipv4Addr::new(127, 0, 0, 2);
+    let hogs: Vec<TcpStream> = (0..300).map(|_| raw::connect_from(other, server.http[0])).collect();
+    for round in 0..20 {
+        let begun = Instant::now();
+        assert_serves(&server);
+        assert!(begun.elapsed() < Duration::from_secs(5), "newcomer {round} waited {:?}", begun.elapsed());
     }
-    drop(scrape);
+    // Who was in before goes on.
+    for target in ["/a.txt", "/b.txt"] {
+        raw::send_all(&mut first, format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
+        assert_eq!(raw::read_response(&mut first).status, 200, "{target}");
+    }
+    assert!(server.counted("linerate_http_gave_way", "state=\"opening\"") > 200);
     drop(hogs);
-    support::wait_for("new clients to be served", || {
-        (raw::get(server.http[0], "/b.txt").status == 200).then_some(())
-    });
-    assert!(server.counted("linerate_http_accept_pauses", "") > 0);
     assert_serves(&server);
+}
+
+#[test]
+fn heads_that_never_end_from_one_address_lock_out_no_other() {
+    let site =
+        Site::new(&[("a.txt", b"hello\n")], "[server]\nlanes = 1\n[limits]\nconnections_per_lane = 200");
+    let server = site.start();
+    let mut kept = raw::connect(server.http[0]);
+    raw::send_all(&mut kept, b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(raw::read_response(&mut kept).status, 200);
+    let attacker = Ipv4Addr::new(127, 0, 0, 3);
+    let mut heads = Vec::new();
+    for round in 0..600 {
+        // Half of them stop in the handshake.
+        let to = if round % 2 == 0 { server.http[0] } else { server.https[0] };
+        let mut head = raw::connect_from(attacker, to);
+        raw::send_all(
+            &mut head,
+            if round % 2 == 0 { b"GET / HTTP/1.1\r\nHost: a\r\nX:" } else { b"\x16\x03\x01" },
+        );
+        heads.push(head);
+        if round % 20 == 0 {
+            assert_serves(&server);
+        }
+    }
+    raw::send_all(&mut kept, b"GET /a.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(raw::read_response(&mut kept).status, 200, "an idle connection of another keeps its place");
+    assert!(server.counted("linerate_http_gave_way", "state=\"opening\"") >= 350);
+    assert_eq!(server.counted("linerate_http_connections_refused", ""), 0);
 }
 
 #[test]
@@ -406,10 +431,13 @@ fn a_full_accept_queue_loses_no_client() {
 
 #[test]
 fn connections_beyond_the_limit_are_told_to_come_back() {
-    let site = Site::new(&[("a.txt", b"hello\n")], "[server]\nlanes = 1\n[limits]\nconnections_per_lane = 4");
+    let big = patterned(32 << 20);
+    let configuration = "[server]\nlanes = 1\n[limits]\nconnections_per_lane = 4";
+    let site = Site::new(&[("a.txt", b"hello\n"), ("big", &big)], configuration);
     let server = site.start();
-    let mut inside: Vec<TcpStream> = (0..4).map(|_| asking(server.http[0], "/a.txt")).collect();
-    inside.iter_mut().for_each(|stream| assert_eq!(raw::read_response(stream).status, 200));
+    // All of one address, and all being answered: nobody gives way to one more of them.
+    let mut inside: Vec<TcpStream> = (0..4).map(|_| asking(server.http[0], "/big")).collect();
+    inside.iter_mut().for_each(|stream| assert_eq!(raw::read_head(stream).status, 200));
     let refused = Response::parse(&raw::talk(server.http[0], b""));
     assert_eq!((refused.status, refused.expect("connection")), (503, "close"));
     assert_eq!(refused.expect("retry-after"), "1");

@@ -8,6 +8,7 @@ pub mod process;
 pub mod stats;
 
 mod admin;
+mod descriptors;
 mod egress;
 mod health;
 mod lane_main;

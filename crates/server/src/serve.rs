@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use crate::admin::{self, Subject};
 use crate::config::{Config, ConfigError};
+use crate::descriptors;
 use crate::egress::{self, Egress, EgressError};
 use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
@@ -192,10 +193,13 @@ impl Server {
 impl Serving {
     fn start(config: Config) -> Result<Self, ServerError> {
         let tickets = new_tickets()?;
-        let site = SiteSpec::new(&config, &tickets)?;
+        let mut site = SiteSpec::new(&config, &tickets)?;
         let mut warnings: Vec<String> = site.warnings().iter().map(ToString::to_string).collect();
         let topology = Topology::of_this_machine()?;
         let layout = layout(&config, &topology)?;
+        let fit = descriptors::fit(&config, layout.lane_count());
+        site.fit(fit.connections_per_lane);
+        warnings.extend(fit.warning);
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
         let placement = Arc::new(Placement::new(&topology, &layout, &taking));
         egress::check(&config.server.egress_marks)?;

@@ -60,6 +60,11 @@ impl SiteSpec {
         Ok(Self { volumes, limits: config.limits.to_http(), pacing, tls })
     }
 
+    /// Takes no more connections on a lane than there are descriptors for.
+    pub(crate) fn fit(&mut self, connections_per_lane: usize) {
+        self.limits.connections_max = self.limits.connections_max.min(connections_per_lane);
+    }
+
     /// The site of the current lane.
     pub(crate) fn open(&self, cache: &Cache) -> Result<Site, SiteError> {
         let mut mounts = Vec::new();

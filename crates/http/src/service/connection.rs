@@ -27,7 +27,7 @@ use crate::response::{Answer, Persistence};
 use crate::tls::{Alpn, TlsError};
 
 /// Serves a connection to its end.
-pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, entry: Entry) {
+pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, entry: Entry<'_>) {
     let site = service.site();
     let accounts = service.accounts(stream.peer_addr().ip());
     let mut wire = Wire::new(stream, service.ticket(), accounts, &site.limits);
@@ -38,7 +38,7 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream
         // idle connection is no larger than its wait.
         match Box::pin(handshake(service, &site, &mut wire, &mut inbox)).await {
             Ok((Some(Alpn::H2), _open)) => {
-                return Box::pin(serve_http2(service, wire, inbox, entry.cohort)).await;
+                return Box::pin(serve_http2(service, wire, inbox, entry)).await;
             }
             Ok((_, open)) => _counted = Some(open),
             Err(abort) => return Box::pin(end_failed_handshake(service, &site, wire, inbox, abort)).await,
@@ -46,6 +46,8 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream
     }
     drop(site);
     match serve_http1(service, &mut wire, &mut inbox, entry).await {
+        // Counted when it was told to.
+        _ if entry.place.gave_way() => {}
         Ok(()) => Box::pin(wire.close(&mut inbox)).await,
         Err(abort) => {
             service.counters.abort(&abort);
@@ -73,7 +75,7 @@ async fn serve_http1(
     service: &Service,
     wire: &mut Wire,
     inbox: &mut Inbox,
-    entry: Entry,
+    entry: Entry<'_>,
 ) -> Result<(), Abort> {
     let mut served = 0u64;
     loop {
@@ -95,10 +97,14 @@ async fn serve_request(
     site: &Site,
     wire: &mut Wire,
     inbox: &mut Inbox,
-    entry: Entry,
+    entry: Entry<'_>,
     served: u64,
 ) -> Result<Next, Abort> {
-    let mut deadline = now() + site.limits.idle_timeout;
+    let since = now();
+    let mut deadline = since + site.limits.idle_timeout;
+    if served > 0 {
+        entry.place.idle(since);
+    }
     let mut examined = 0;
     loop {
         let unread = inbox.unread();
@@ -124,7 +130,11 @@ async fn serve_request(
             }
         }
         match wait(service, wire, inbox, deadline, begun, entry.cohort).await {
-            Ok(Some(Received::Bytes)) if !begun => deadline = now() + site.limits.header_timeout,
+            Ok(Some(Received::Bytes)) if !begun => {
+                let since = now();
+                deadline = since + site.limits.header_timeout;
+                entry.place.opening(since);
+            }
             Ok(Some(Received::Bytes)) => {}
             Ok(Some(Received::End)) => return Ok(Next::Close),
             Ok(None) => {
@@ -171,10 +181,11 @@ async fn exchange(
     site: &Site,
     wire: &mut Wire,
     head: &Head<'_>,
-    entry: Entry,
+    entry: Entry<'_>,
     served: u64,
 ) -> Result<Next, Abort> {
     let started = now();
+    entry.place.busy(started);
     let body = BodyDiscard::new(head.body, site.limits.body_discard_bytes_max);
     let mut reply = match (&body, entry.role) {
         (Err(refusal), _) => refuse(service, *refusal, &head.fields),

@@ -1,18 +1,23 @@
 //! The open connections of a lane, for what concerns all of them at once: their number, and how they leave.
 
-use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::cell::Cell;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
 
 use lane::backend::SocketOption;
 use lane::net::TcpStream;
-use slab::Slab;
+use lane::time::now;
 
 use super::counters::HttpCounters;
+use super::places::{Place, Places};
 
 /// Open connections, and how the kernel is to send what they send.
 #[derive(Debug, Default)]
 pub(super) struct Connections {
-    open: RefCell<Slab<Weak<TcpStream>>>,
+    places: Places,
+    /// How many the process had descriptors for when it ran out of them, and until when that is believed.
+    fitting: Cell<Option<(usize, Instant)>>,
     /// Bytes per second of each.
     pacing: Cell<Option<u64>>,
     /// Mark of their packets; 0 for none.
@@ -21,11 +26,31 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn len(&self) -> usize {
-        self.open.borrow().len()
+        self.places.len()
+    }
+
+    /// Whether there is room for `newcomer` among at most `max`, if need be because somebody gives way.
+    pub(super) fn has_room(&self, max: usize, newcomer: IpAddr, counters: &HttpCounters) -> bool {
+        let fitting = self.fitting.get().filter(|(_, until)| now() < *until);
+        let max = fitting.map_or(max, |(fitting, _)| fitting.min(max));
+        self.places.held() < max || self.places.make_room(Some(newcomer), counters)
+    }
+
+    /// Descriptors are short: makes somebody give way, and keeps some descriptors for files from now on, which
+    /// newcomers would take again otherwise. `false` when nobody has to give way.
+    pub(super) fn make_room(&self, counters: &HttpCounters) -> bool {
+        let held = self.places.held();
+        let spare = (held / SPARE_DIVISOR).max(SPARE_MIN);
+        // A few connections are not what has taken them all.
+        if held >= FITTING_MIN {
+            self.fitting.set(Some((held - spare, now() + FITTING_LASTS)));
+        }
+        let wanted = if held >= FITTING_MIN { spare } else { 1 };
+        (0..wanted).take_while(|_| self.places.make_room(None, counters)).count() > 0
     }
 
     /// Takes a new connection in, which leaves as all do. The key is for [`Connections::remove`].
-    pub(super) fn insert(&self, stream: &Rc<TcpStream>, counters: &HttpCounters) -> usize {
+    pub(super) fn insert(&self, stream: &Rc<TcpStream>, counters: &HttpCounters) -> (usize, Rc<Place>) {
         if let Some(rate) = self.pacing.get() {
             pace(stream, rate, counters);
         }
@@ -33,18 +58,18 @@ impl Connections {
             mark(stream, self.mark.get(), counters);
         }
         counters.connections.add(1);
-        self.open.borrow_mut().insert(Rc::downgrade(stream))
+        self.places.insert(stream)
     }
 
     pub(super) fn remove(&self, key: usize, counters: &HttpCounters) {
-        self.open.borrow_mut().remove(key);
+        self.places.remove(key);
         counters.connections.sub(1);
     }
 
     /// Bounds the rate of each connection, open or to come.
     pub(super) fn set_pacing(&self, rate: Option<u64>, counters: &HttpCounters) {
         if self.pacing.replace(rate) != rate {
-            self.for_each(|stream| pace(stream, rate.unwrap_or(u64::MAX), counters));
+            self.places.for_each(|stream| pace(stream, rate.unwrap_or(u64::MAX), counters));
         }
     }
 
@@ -52,18 +77,10 @@ impl Connections {
     pub(super) fn set_mark(&self, new: u32, counters: &HttpCounters) {
         counters.egress_mark.set(u64::from(new));
         if self.mark.replace(new) != new {
-            self.for_each(|stream| {
+            self.places.for_each(|stream| {
                 mark(stream, new, counters);
                 counters.connections_remarked.increment();
             });
-        }
-    }
-
-    fn for_each(&self, mut act: impl FnMut(&TcpStream)) {
-        for (_, stream) in self.open.borrow().iter() {
-            if let Some(stream) = stream.upgrade() {
-                act(&stream);
-            }
         }
     }
 }
@@ -80,3 +97,11 @@ fn mark(stream: &TcpStream, mark: u32, counters: &HttpCounters) {
         counters.marks_failed.increment();
     }
 }
+
+/// One of so many descriptors is left to files, and so many at least.
+const SPARE_DIVISOR: usize = 16;
+const SPARE_MIN: usize = 2;
+/// Fewer are never held to a number.
+const FITTING_MIN: usize = 8;
+/// Others than connections may have taken the descriptors, and given them back.
+const FITTING_LASTS: Duration = Duration::from_secs(10);

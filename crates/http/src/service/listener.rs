@@ -19,6 +19,7 @@ use super::connections::Connections;
 use super::counters::HttpCounters;
 use super::memory::{Account, ReplyMemory};
 use super::pacer::{Pacer, RateShare, Ticket};
+use super::places::Place;
 use super::site::Site;
 use super::small_files::SmallFiles;
 use crate::date;
@@ -61,9 +62,10 @@ pub(super) struct Cohort(u64);
 
 /// How a connection came in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct Entry<'a> {
     pub(super) role: Role,
     pub(super) cohort: Cohort,
+    pub(super) place: &'a Rc<Place>,
 }
 
 /// Shutdown: whether it was asked for, who must hear of it, who is left.
@@ -111,7 +113,7 @@ impl Service {
 
     /// Accepts and serves connections until shutdown is asked for.
     ///
-    /// Where descriptors or memory run out it pauses: the kernel keeps the connections that wait.
+    /// Where descriptors or memory run out somebody gives way, or it pauses: the kernel keeps those that wait.
     pub async fn listen(self: Rc<Self>, listener: TcpListener, role: Role) {
         // A listener that nobody else holds ends with the service.
         let _ = self.listen_where(&listener, role, Some).await;
@@ -138,7 +140,8 @@ impl Service {
                 }
                 Some(Err(error)) if is_exhaustion(&error) => {
                     self.counters.accept_pauses.increment();
-                    lane::time::sleep(ACCEPT_PAUSE).await;
+                    let made_room = self.connections.make_room(&self.counters);
+                    lane::time::sleep(if made_room { LEAVING_PAUSE } else { ACCEPT_PAUSE }).await;
                 }
                 Some(Err(error)) if is_end_of_listener(&error) => return Err(error),
                 // The connection failed before it was taken, not the listener.
@@ -282,7 +285,7 @@ impl Service {
     /// Serves a connection that was accepted here or by another lane, if there is room for it.
     pub fn take(self: &Rc<Self>, stream: TcpStream, role: Role) {
         let site = self.site();
-        if self.connections.len() >= site.limits.connections_max {
+        if !self.connections.has_room(site.limits.connections_max, stream.peer_addr().ip(), &self.counters) {
             self.counters.connections_refused.increment();
             if role != Role::Tls {
                 say_busy(&stream);
@@ -298,27 +301,31 @@ impl Service {
         // It only tunes: a connection without it works.
         let _ = stream.set_option(SocketOption::NoDelay(true));
         let stream = Rc::new(stream);
-        let (open, entry) = (Open::new(Rc::clone(self), &stream), Entry { role, cohort: self.cohort() });
-        lane::spawn(async move { serve_connection(&open.service, stream, entry).await }).detach();
+        let (open, cohort) = (Open::new(Rc::clone(self), &stream), self.cohort());
+        lane::spawn(async move {
+            serve_connection(&open.service, stream, Entry { role, cohort, place: &open.place }).await;
+        })
+        .detach();
     }
 }
 
 /// Keeps a connection among the open ones for as long as it lives.
 struct Open {
     service: Rc<Service>,
+    place: Rc<Place>,
     key: usize,
 }
 
 impl Open {
     fn new(service: Rc<Service>, stream: &Rc<TcpStream>) -> Self {
-        let key = service.connections.insert(stream, &service.counters);
-        Self { service, key }
+        let (key, place) = service.connections.insert(stream, &service.counters);
+        Self { service, place, key }
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let Self { service, key } = self;
+        let Self { service, key, .. } = self;
         service.connections.remove(*key, &service.counters);
         if service.connections.len() == 0
             && let Some(waker) = service.drain.all_gone.borrow_mut().take()
@@ -377,6 +384,8 @@ fn is_end_of_listener(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(EBADF | EINVAL))
 }
 
+/// For the connection that gives way to close.
+const LEAVING_PAUSE: Duration = Duration::from_millis(1);
 /// Long enough for some connection to end, short enough for nobody to notice.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 

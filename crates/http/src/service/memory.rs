@@ -9,7 +9,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::future::poll_fn;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -21,6 +21,7 @@ use slab::Slab;
 
 use super::abort::Abort;
 use super::counters::HttpCounters;
+use super::places::address_of;
 
 /// One lane's books.
 pub(super) struct ReplyMemory {
@@ -293,14 +294,6 @@ impl Drop for Charge {
         account.memory.used.update(|used| used - *bytes);
         account.memory.counters.reply_memory_bytes.sub(*bytes as u64);
         account.memory.wake_next();
-    }
-}
-
-/// Who counts as one: an IPv6 customer has a /64 at least.
-fn address_of(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-        v4 => v4,
     }
 }
 

@@ -19,6 +19,7 @@ mod memory;
 mod options;
 mod outbox;
 mod pacer;
+mod places;
 mod refuse;
 mod reply;
 mod send_error;

@@ -35,11 +35,12 @@ fn idle_connection_is_closed_after_its_time_and_not_before() {
 fn connections_over_the_limit_are_told_so() {
     seeds(SEEDS, |seed| {
         let limits = Limits { connections_max: 2, ..Limits::default() };
-        let pair = Pair::new(seed, Config::default(), limits, &[("f", b"file")]);
+        let much = noise(seed, 1 << 20);
+        let pair = Pair::new(seed, Config::default(), limits, &[("f", b"file"), ("much", &much)]);
         pair.run(async {
-            let mut first = Client::connect(ADDRESS).await.unwrap();
-            let second = Client::connect(ADDRESS).await.unwrap();
-            assert_eq!(first.get("/f", "").await.unwrap().status, 200);
+            // Two that are being answered, and take nothing: neither gives way to one of the same address.
+            let (first, second) = (asking_for_much().await, asking_for_much().await);
+            sleep(Duration::from_secs(1)).await;
             let mut third = Client::connect(ADDRESS).await.unwrap();
             let refused = third.response().await.unwrap();
             assert_eq!((refused.status, refused.field("Retry-After")), (503, Some("1")));
@@ -47,10 +48,17 @@ fn connections_over_the_limit_are_told_so() {
             sleep(Duration::from_secs(3)).await;
             let mut fourth = Client::connect(ADDRESS).await.unwrap();
             assert_eq!(fourth.get("/f", "").await.unwrap().status, 200);
+            drop(first);
         });
         assert_eq!(pair.counters.connections_refused.get(), 1);
         pair.end();
     });
+}
+
+async fn asking_for_much() -> Client {
+    let client = Client::connect(ADDRESS).await.unwrap();
+    client.send("GET /much HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
+    client
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod kernel_tls;
 mod listings;
 mod mounts;
 mod negotiation;
+mod places;
 mod rates;
 mod server;
 mod shutdown;

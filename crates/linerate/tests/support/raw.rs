@@ -1,7 +1,7 @@
 //! A client that sends exactly the bytes it is told to, for requests no library would write.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// A response as it came.
@@ -42,6 +42,19 @@ impl Response {
 /// Connects, with a bound on every wait.
 pub(crate) fn connect(addr: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(addr).expect("the server accepts");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream
+}
+
+/// As [`connect`], from another of this machine's addresses.
+pub(crate) fn connect_from(source: Ipv4Addr, addr: SocketAddr) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+    let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
+    let socket = socket_with(AddressFamily::INET, kind, flags, None).unwrap();
+    bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+    connect(&socket, &addr).expect("the server accepts");
+    let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     stream.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
     stream

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::{ServerError, Serving};
 use crate::config::Config;
+use crate::descriptors;
 use crate::egress;
 use crate::listeners::Change;
 use crate::round::{Round, Standing};
@@ -52,8 +53,11 @@ impl Serving {
     /// What can be seen before a lane hears of it, and what keeps one from hearing of it.
     pub(super) fn take_over(&mut self, config: Config) -> Result<(), String> {
         let tell = |error: ServerError| error.to_string();
-        let site = SiteSpec::new(&config, &self.tickets).map_err(|error| tell(error.into()))?;
+        let mut site = SiteSpec::new(&config, &self.tickets).map_err(|error| tell(error.into()))?;
         site.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
+        let fit = descriptors::fit(&config, self.layout.lane_count());
+        site.fit(fit.connections_per_lane);
+        fit.warning.iter().for_each(|warning| tracing::warn!("{warning}"));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes);
         let taking = taking.map_err(|error| tell(error.into()))?;

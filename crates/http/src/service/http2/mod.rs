@@ -22,7 +22,7 @@ use super::abort::Abort;
 use super::alarm::Alarm;
 use super::dispatch::dispatch;
 use super::inbox::Inbox;
-use super::listener::{Cohort, Service};
+use super::listener::{Entry, Service};
 use super::refuse::refuse;
 use super::reply::Reply;
 use super::site::Site;
@@ -35,11 +35,12 @@ use crate::request::{BodyLength, Fields, Head, Method, Target, Version};
 use crate::response::SERVER;
 
 /// Serves a connection on which the client chose `h2`, to its end.
-pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox, cohort: Cohort) {
+pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox, entry: Entry<'_>) {
+    let cohort = entry.cohort;
     let peer = wire.peer_ip();
     let limits = service.site().limits.clone();
     let (stream, ticket, tls, account) = wire.into_parts();
-    let progress = Rc::new(Progress::new(Rc::clone(&stream), limits.send_rate_min));
+    let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(entry.place), limits.send_rate_min));
     let io = Io::new(stream, ticket, tls, inbox, Rc::clone(&progress), Rc::clone(&account));
     let mut alarm = Alarm::default();
     let handshake = builder(&limits).handshake::<_, Chunk>(io);

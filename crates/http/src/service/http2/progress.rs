@@ -10,11 +10,13 @@ use lane::time::now;
 
 use crate::limits::Limits;
 use crate::service::abort::Abort;
+use crate::service::places::Place;
 use crate::service::transfer::{LOOKS, Transfer};
 
 /// The state of one connection's streams as a whole.
 pub(super) struct Progress {
     stream: Rc<TcpStream>,
+    place: Rc<Place>,
     send_rate_min: u64,
     moved_at: Cell<Instant>,
     open_streams: Cell<usize>,
@@ -41,10 +43,12 @@ pub(super) enum Verdict {
 }
 
 impl Progress {
-    pub(super) fn new(stream: Rc<TcpStream>, send_rate_min: u64) -> Self {
+    /// Tells `place` what the connection does.
+    pub(super) fn new(stream: Rc<TcpStream>, place: Rc<Place>, send_rate_min: u64) -> Self {
         let now = now();
         Self {
             stream,
+            place,
             send_rate_min,
             moved_at: Cell::new(now),
             open_streams: Cell::new(0),
@@ -67,11 +71,15 @@ impl Progress {
         }
         self.open_streams.update(|count| count + 1);
         self.moved_at.set(now());
+        self.place.busy(self.moved_at.get());
     }
 
     pub(super) fn stream_closed(&self) {
         self.open_streams.update(|count| count - 1);
         self.moved_at.set(now());
+        if self.open_streams.get() == 0 {
+            self.place.idle(self.moved_at.get());
+        }
     }
 
     /// `sealed` bytes more wait to be sent, `data` bytes of bodies among them.
