@@ -4,8 +4,8 @@
 //! that nobody listens to is kept too, but never at the others' cost:
 //!
 //! - little of it is copied behind what the stream holds already, so that single bytes share one piece of memory;
-//! - once half of the ring is lent nothing more is: what arrives is copied out, and those who hold most have theirs
-//!   copied out too. So after every turn half of the ring is with the kernel again;
+//! - once half of the ring is lent nothing more is: what arrives is copied out. So after every turn half of the ring
+//!   is with the kernel again. Of what is left untaken, those who hold most have theirs copied out first;
 //! - the copies of all streams have one budget. Half of it used, receives that nobody waits for are disarmed; each
 //!   begins again when its task asks. Nobody waits longer for that.
 
@@ -104,12 +104,13 @@ impl ReceiveShares {
         held >= share || (!attended && held > 0 && self.is_tight())
     }
 
-    /// Whether it is time to have streams give buffers of the ring back that they leave untaken.
+    /// Whether it is time to have streams give buffers of the ring back. To be asked once tasks have run and taken
+    /// what they were woken for: what is untaken then stays so for a while.
     pub(crate) fn must_reclaim(&self, lent: usize) -> bool {
-        self.is_short(lent) && self.lent.get() > self.ring_buffers / 8
+        lent * 4 > self.ring_buffers && self.lent.get() > self.ring_buffers / 8
     }
 
-    /// Copies out what those who hold most have of the ring, until a quarter of it is left with streams that hold
+    /// Copies out what those who hold most have of the ring, until an eighth of it is left with streams that hold
     /// little. Says how many buffers went back.
     pub(crate) fn reclaim<'a>(&self, streams: impl Iterator<Item = &'a mut Untaken>) -> usize {
         let mut holders: Vec<_> = streams.filter(|untaken| untaken.lent > 0).collect();

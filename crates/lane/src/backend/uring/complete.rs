@@ -16,6 +16,7 @@ use crate::buffer::RecvBuf;
 impl Uring {
     /// Takes everything the ring has completed, and what helper threads finished.
     pub(super) fn reap(&self) {
+        self.reclaim();
         loop {
             let Some(entry) = self.ring.borrow_mut().completion().next() else { break };
             self.counters.completions.increment();
@@ -25,7 +26,7 @@ impl Uring {
             let waker = self.ops.borrow_mut().finish(key, result);
             self.woken.borrow_mut().extend(waker);
         }
-        self.keep_shares();
+        self.keep_budget();
         self.feed_starved();
         let woken = self.woken.take();
         woken.into_iter().for_each(Waker::wake);
@@ -124,8 +125,8 @@ impl Uring {
         lent > datagrams_lent_max(self.options.datagram_buffers.into())
     }
 
-    /// Sees that the receive ring is the kernel's again for the most part, and that copies keep to their budget.
-    fn keep_shares(&self) {
+    /// Takes buffers of the receive ring back from streams that left them untaken.
+    fn reclaim(&self) {
         if self.shares.must_reclaim(self.streams.lent()) {
             let mut sockets = self.sockets.borrow_mut();
             let untaken = sockets.iter_mut().filter_map(|(_, socket)| match &mut socket.arrived {
@@ -134,6 +135,10 @@ impl Uring {
             });
             self.counters.recv_reclaimed.add(self.shares.reclaim(untaken) as u64);
         }
+    }
+
+    /// Sees that copies keep to their budget.
+    fn keep_budget(&self) {
         if self.shares.must_disarm() {
             for (fd, socket) in self.sockets.borrow_mut().iter_mut() {
                 let is_stream = matches!(socket.arrived, Arrived::Bytes(_));

@@ -139,11 +139,11 @@ impl Network {
 
     /// The lane's part: takes in what the kernel has filled, keeps to the shares, lets starved receives begin again.
     pub(super) fn reap(&mut self, lane: LaneNumber, engine: &mut Engine) {
+        self.reclaim(lane);
         let completions = std::mem::take(&mut lane_of(&mut self.lanes, lane).completions);
         for (socket, completion) in completions {
             self.complete(socket, lane, completion, engine);
         }
-        self.reclaim(lane);
         self.disarm(lane, engine);
         let receives = lane_of(&mut self.lanes, lane);
         receives.counters.recv_held_bytes.set(receives.shares.copied_bytes() as u64);
