@@ -77,6 +77,8 @@ pub struct Endpoint {
     carried: Option<Carried>,
     abort_buckets: Box<[TokenBucket]>,
     answer_bucket: TokenBucket,
+    /// Of these answers, what one source may have.
+    asker_buckets: Box<[TokenBucket]>,
     desk: Desk,
     lane_mail: VecDeque<(usize, LaneMail)>,
     gather_bucket: TokenBucket,
@@ -160,6 +162,7 @@ impl Endpoint {
             carried: None,
             abort_buckets: vec![bucket; ABORT_BUCKETS].into_boxed_slice(),
             answer_bucket: TokenBucket::new(now, ANSWERS_PER_SECOND),
+            asker_buckets: vec![TokenBucket::new(now, ANSWERS_PER_ASKER); ABORT_BUCKETS].into_boxed_slice(),
             desk: Desk::new(1),
             lane_mail: VecDeque::new(),
             gather_bucket: TokenBucket::new(now, SHARES_PER_SECOND),
@@ -522,10 +525,12 @@ impl Endpoint {
     }
 }
 
-/// Sources whose aborts are limited apart from each other, when they have no connection.
+/// Sources whose answers, and aborts where they have no connection, are limited apart from each other.
 const ABORT_BUCKETS: usize = 256;
 /// VERSION and DEBUG answers a second, together.
 const ANSWERS_PER_SECOND: u32 = 1000;
+/// Of these, the ones to one source, so that it leaves some to others.
+const ANSWERS_PER_ASKER: u32 = 250;
 /// Shares in DEBUG answers a second that this lane gives, and that it asks others for.
 const SHARES_PER_SECOND: u32 = 100;
 /// First serials lie below this, so that 32-bit peers never see them as negative.

@@ -48,7 +48,7 @@ pub struct PacketPool {
 }
 
 /// Whom a buffer in use is charged to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Account(pub(crate) u32);
 
 impl Account {

@@ -208,6 +208,11 @@ impl ReceiveWindow {
         }
     }
 
+    /// Packets held ahead of a gap.
+    pub(crate) fn ahead(&self) -> u32 {
+        self.runs.iter().map(|(start, end)| end - start).sum()
+    }
+
     /// Frees the packets ahead of the gap, which were only soft-acknowledged; returns how many. ACKs go on naming them,
     /// as not received: a peer sends again only what it is told is missing.
     pub(crate) fn drop_ahead(&mut self, pool: &mut PacketPool) -> u32 {
@@ -403,7 +408,7 @@ mod tests {
         for seq in [1, 2, 4, 5, 7] {
             put(&mut window, &mut pool, seq, seq == 7, 5);
         }
-        assert_eq!(window.drop_ahead(&mut pool), 3);
+        assert_eq!((window.ahead(), window.drop_ahead(&mut pool)), (3, 3));
         assert_eq!((window.held(), window.has_gap(), pool.in_use()), (2, false, 2));
         assert_eq!(table(&window, 1), [1, 1, 0, 0, 0, 0, 0], "told one by one");
         for seq in [7, 3, 4, 5, 6] {

@@ -67,6 +67,10 @@ impl Shared {
     /// A connection goes on once an address has its credit back.
     pub(crate) fn wait_for_credit(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut core.waits_for_credit, true) {
+            // Of those that have gone in the meantime only places in the list are left; a few look again in vain.
+            if self.waiting_for_credit.len() >= WAITING_MAX {
+                self.credit_returned();
+            }
             self.waiting_for_credit.push(core.index);
         }
     }
@@ -134,6 +138,8 @@ impl Shared {
     }
 }
 
+/// Places in the list of connections that wait for credit.
+const WAITING_MAX: usize = 16 * 1024;
 /// Receive window of a channel's first call, packets: enough for any slow start, little for a reader that is slow.
 const WINDOW_FIRST: u32 = 512;
 /// Every Rx must take packets of this size, bytes with Rx header.

@@ -39,8 +39,7 @@ impl Endpoint {
             self.shared.stats.misplaced += 1;
             return;
         }
-        if !self.answer_bucket.take(now) {
-            self.shared.stats.answers_limited += 1;
+        if !self.may_answer(now, remote) {
             return;
         }
         let ip = remote.ip().to_canonical();

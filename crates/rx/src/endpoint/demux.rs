@@ -13,6 +13,7 @@ use super::{Endpoint, Loose};
 use crate::connection::Core;
 use crate::event::Side;
 use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, flags};
+use crate::source::source_of;
 
 /// What a driver needs to know of a datagram to choose its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -275,7 +276,8 @@ impl Endpoint {
         code: i32,
         len: usize,
     ) {
-        let bucket = self.by_key.hasher().hash_one(remote.ip()) as usize % self.abort_buckets.len();
+        let bucket =
+            self.by_key.hasher().hash_one(source_of(remote.ip())) as usize % self.abort_buckets.len();
         if len < HEADER_LEN + 4 || !self.abort_buckets[bucket].take(now) {
             self.shared.stats.aborts_limited += 1;
             return;
@@ -292,6 +294,16 @@ impl Endpoint {
         if self.send_loose(remote, local_ip, &answer, &code.to_be_bytes()) {
             self.shared.stats.aborts_sent += 1;
         }
+    }
+
+    /// Whether a VERSION or DEBUG question is answered: there is a limit to all answers, and one to those of a source.
+    pub(super) fn may_answer(&mut self, now: Instant, remote: SocketAddr) -> bool {
+        let bucket =
+            self.by_key.hasher().hash_one(source_of(remote.ip())) as usize % self.asker_buckets.len();
+        let local = remote.ip().to_canonical().is_loopback();
+        let allowed = (local || self.asker_buckets[bucket].take(now)) && self.answer_bucket.take(now);
+        self.shared.stats.answers_limited += u64::from(!allowed);
+        allowed
     }
 
     /// Queues a packet that belongs to no connection.
@@ -321,8 +333,7 @@ impl Endpoint {
         if !header.from_client() {
             return self.on_version_answer(now, remote, local_ip, header);
         }
-        if !self.answer_bucket.take(now) {
-            self.shared.stats.answers_limited += 1;
+        if !self.may_answer(now, remote) {
             return;
         }
         let text = crate::debug::encode_version(&self.shared.config.version);

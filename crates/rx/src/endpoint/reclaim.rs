@@ -1,5 +1,7 @@
 //! Who gives way when connections or packet buffers run short: whoever holds most of them.
 
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
@@ -54,32 +56,22 @@ impl Endpoint {
         true
     }
 
-    /// Takes packets ahead of gaps back from the host that holds most buffers, once few are free. They were only
+    /// Takes packets ahead of gaps back from the hosts that hold most buffers, once few are free. They were only
     /// soft-acknowledged, so their senders have them still.
     pub(super) fn reclaim_if_short(&mut self, now: Instant) {
         let pool = &self.shared.pool;
         if pool.free_count() >= pool.allocated() / SHORT || now < self.next_reclaim {
             return;
         }
-        let enough = pool.allocated() / SHORT * 2;
-        while self.shared.pool.free_count() < enough && self.reclaim_from_largest() {}
-        self.next_reclaim = now + RECLAIM_INTERVAL;
-    }
-
-    /// False if nobody holds anything ahead of a gap.
-    fn reclaim_from_largest(&mut self) -> bool {
-        let shared = &self.shared;
-        let ahead = self.connections.iter().filter(|(_, connection)| {
-            connection.core.side == Side::Server
-                && connection.channels.iter().flat_map(|channel| &channel.call).any(|call| call.rx.has_gap())
-        });
-        let accounts = ahead.map(|(_, connection)| connection.core.account(shared));
-        let Some(largest) = accounts.max_by_key(|&account| shared.pool.held_by(account)) else {
-            return false;
-        };
-        let before = self.shared.stats.packets_reclaimed;
+        let wanted = (pool.allocated() / SHORT * 2).saturating_sub(pool.free_count());
+        let givers = self.holders_ahead_of_gaps(wanted);
+        self.next_reclaim = now + if givers.is_empty() { RECLAIM_RETRY } else { RECLAIM_INTERVAL };
+        if givers.is_empty() {
+            return;
+        }
         for (_, connection) in &mut self.connections {
-            if connection.core.side == Side::Client || connection.core.account(&self.shared) != largest {
+            let account = connection.core.account(&self.shared);
+            if connection.core.side == Side::Client || !givers.contains(&account) {
                 continue;
             }
             for call in connection.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {
@@ -87,7 +79,27 @@ impl Endpoint {
             }
             self.shared.mark_ready(&mut connection.core);
         }
-        self.shared.stats.packets_reclaimed > before
+    }
+
+    /// The hosts that hold most buffers, as many as it takes for `wanted` packets ahead of gaps.
+    fn holders_ahead_of_gaps(&self, wanted: usize) -> HashSet<Account> {
+        let mut ahead: HashMap<Account, usize> = HashMap::new();
+        for (_, connection) in self.connections.iter().filter(|(_, found)| found.core.side == Side::Server) {
+            let calls = connection.channels.iter().flat_map(|channel| &channel.call);
+            let count: u32 = calls.map(|call| call.rx.ahead()).sum();
+            if count > 0 {
+                *ahead.entry(connection.core.account(&self.shared)).or_default() += count as usize;
+            }
+        }
+        let mut holders: Vec<_> = ahead.into_iter().collect();
+        holders.sort_unstable_by_key(|&(account, _)| Reverse(self.shared.pool.held_by(account)));
+        let mut found = 0;
+        let needed = holders.into_iter().take_while(|&(_, count)| {
+            let more = found < wanted;
+            found += count;
+            more
+        });
+        needed.map(|(account, _)| account).collect()
     }
 }
 
@@ -97,5 +109,6 @@ const CONNECTIONS_MIN: usize = 16;
 const DISPLACED_AT_ONCE: usize = 64;
 /// Buffers run short when fewer than one in this many are free.
 const SHORT: usize = 8;
-/// Time between two looks at all calls for packets to take back.
+/// Time between two looks at all calls for packets to take back, and where the last one found none.
 const RECLAIM_INTERVAL: Duration = Duration::from_millis(5);
+const RECLAIM_RETRY: Duration = Duration::from_millis(100);
