@@ -145,7 +145,7 @@ impl Call {
             side,
             delivery,
             tx: SendWindow::new(),
-            recovery: Recovery::new(side == Side::Server),
+            recovery: Recovery::new(side == Side::Server, peer.reordering(now)),
             edge,
             filling: None,
             finished_writing: false,
@@ -297,7 +297,7 @@ impl Call {
 
     fn start_packet(
         &mut self,
-        core: &Core,
+        core: &mut Core,
         shared: &mut Shared,
         held_max: u32,
     ) -> Result<Filling, WriteError> {
@@ -313,8 +313,12 @@ impl Call {
             );
         shared.stats.over_share_writes += u64::from(over_share && !self.write_refused);
         if self.tx.held() >= limit || crowded || over_share {
-            // The ACKs of what it holds bring it back.
+            // The ACKs of what it holds bring it back. All of it may have left before the refusal, unasked for.
             self.write_refused = true;
+            let unasked = self.tx.unsent() == 0 && self.tx.outstanding() > 0 && !self.recovery.awaits_ack();
+            if unasked && self.pinged.is_none() && !std::mem::replace(&mut self.ping_due, true) {
+                shared.mark_ready(core);
+            }
             return Err(WriteError::Blocked);
         }
         if shared.pool.free_count() <= shared.reserved_from_writers {

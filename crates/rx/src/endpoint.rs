@@ -92,10 +92,22 @@ pub struct Endpoint {
 }
 
 /// How a service is offered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Service that a client is moved to when its first packet asks for an upgrade.
     pub upgrade_to: Option<u16>,
+    /// Abort code of calls beyond what services may have in hand: one that the service's clients take as "try again
+    /// later" (AFS file services: VBUSY, 110).
+    pub busy_code: i32,
+    /// A handler goes on when its call has died, and learns of it when it next reads or writes. Otherwise it is
+    /// dropped where it waits, as nobody will get its reply; what must be done in any case belongs in a task of its own.
+    pub outlives_calls: bool,
+}
+
+impl Default for Service {
+    fn default() -> Self {
+        Self { upgrade_to: None, busy_code: crate::abort::RESTARTING, outlives_calls: false }
+    }
 }
 
 /// Why no call was opened.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::ack::Trailer;
 use crate::config::EndpointConfig;
 use crate::packet::Account;
-use crate::pmtud::{MtuConfig, MtuDiscovery};
+use crate::pmtud::{MtuConfig, MtuDiscovery, SAFE_SIZE};
 use crate::rtt::RttEstimator;
 use crate::source::Sources;
 
@@ -26,8 +26,10 @@ pub struct Peer {
     pub(crate) modern: bool,
     /// Last window it stated at the start of a call, packets.
     pub(crate) window: u32,
-    /// Largest packet it takes, bytes with Rx header.
-    pub(crate) packet_max: u32,
+    /// Largest packet it takes, bytes with Rx header; unknown before its first ACK.
+    pub(crate) packet_max: Option<u32>,
+    /// Reordering that its calls have seen, in quarters of the smallest round trip, and when.
+    reordering: Option<(u32, Instant)>,
     /// Largest packet our buffers and configuration allow, bytes.
     own_max: u16,
     /// When a DATA packet last asked for an ACK.
@@ -82,7 +84,8 @@ impl Peer {
             introduced: false,
             modern: false,
             window: STOCK_WINDOW,
-            packet_max: STOCK_PACKET,
+            packet_max: None,
+            reordering: None,
             own_max: config.packet_size_max,
             rtt_asked_at: None,
             proved_at: None,
@@ -131,10 +134,27 @@ impl Peer {
         &self.rtt
     }
 
-    /// Datagram payload that new packets to this peer are cut to, bytes with Rx header.
+    /// Datagram payload that new packets to this peer are cut to, bytes with Rx header. What has been sent cannot be
+    /// cut smaller, so the first packets, before the peer has stated what it takes, have a size that every path carries.
     pub fn packet_size(&self) -> usize {
-        let limit = if self.modern { self.packet_max.max(STOCK_PACKET) } else { STOCK_PACKET };
+        let limit = match self.packet_max {
+            None => u32::from(SAFE_SIZE),
+            Some(stated) if self.modern => stated,
+            Some(stated) => stated.min(STOCK_PACKET),
+        };
         usize::from(self.mtu.current()).min(limit as usize)
+    }
+
+    /// How much reordering a new call should expect. It is forgotten by halves, as routes change.
+    pub(crate) fn reordering(&self, now: Instant) -> Option<u32> {
+        let (quarters, at) = self.reordering?;
+        let halvings = now.saturating_duration_since(at).as_secs() / REORDERING_HALVED.as_secs();
+        Some(quarters.checked_shr(u32::try_from(halvings).ok()?)?).filter(|&quarters| quarters > 0)
+    }
+
+    pub(crate) fn note_reordering(&mut self, now: Instant, quarters: u32) {
+        let known = self.reordering(now).unwrap_or(0);
+        self.reordering = Some((known.max(quarters), now));
     }
 
     /// Connections that use this peer.
@@ -177,14 +197,15 @@ impl Peer {
         let Some(trailer) = trailer else {
             self.modern = false;
             self.window = crate::ack::WINDOW_WITHOUT_TRAILER;
+            self.packet_max.get_or_insert(STOCK_PACKET);
             return;
         };
         self.modern = trailer.jumbo_max == 0;
         self.window = trailer.window;
         let packet_max = trailer.max_mtu.min(trailer.if_mtu).max(PACKET_MIN);
-        if packet_max != self.packet_max {
-            self.packet_max = packet_max;
-            self.mtu.set_max(u16::try_from(self.packet_max).unwrap_or(u16::MAX).min(self.own_max));
+        if self.packet_max != Some(packet_max) {
+            self.packet_max = Some(packet_max);
+            self.mtu.set_max(u16::try_from(packet_max).unwrap_or(u16::MAX).min(self.own_max));
         }
     }
 }
@@ -240,6 +261,7 @@ impl Peers {
             new.rtt = old.rtt.clone();
             new.window = old.window;
             new.packet_max = old.packet_max;
+            new.reordering = old.reordering;
         }
     }
 
@@ -324,12 +346,47 @@ const CREDIT_TIME: Duration = Duration::from_secs(60);
 const STOCK_WINDOW: u32 = 16;
 /// Packet size that every Rx takes, bytes with Rx header.
 const STOCK_PACKET: u32 = 1444;
+/// Time in which what was learnt of reordering loses half its weight.
+const REORDERING_HALVED: Duration = Duration::from_secs(120);
 /// Smallest packet limit believed of a peer, bytes (OpenAFS `RX_MIN_PACKET_SIZE`).
 const PACKET_MIN: u32 = 520;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn stating(max_mtu: u32, if_mtu: u32, jumbo_max: u32) -> Peer {
+        let mut peer =
+            Peer::new(([10, 0, 0, 1], 7001).into(), Account::OWN, Instant::now(), &EndpointConfig::default());
+        assert_eq!(peer.packet_size(), usize::from(SAFE_SIZE), "nothing is known yet");
+        peer.note_trailer(Some(&Trailer { max_mtu, if_mtu, window: 32, jumbo_max }), false);
+        peer
+    }
+
+    #[test]
+    fn packets_are_no_larger_than_the_peer_states() {
+        for (max_mtu, if_mtu, jumbo_max, size) in [
+            (1300, 1300, 1, 1300),
+            (5800, 1300, 4, 1300),
+            (1300, 5800, 0, 1300),
+            (5800, 1444, 4, 1444),
+            (9000, 9000, 1, 1444),
+            (600, 600, 0, 600),
+            (0, 0, 1, PACKET_MIN as usize),
+        ] {
+            assert_eq!(stating(max_mtu, if_mtu, jumbo_max).packet_size(), size, "{max_mtu}, {if_mtu}");
+        }
+    }
+
+    #[test]
+    fn reordering_is_forgotten_by_halves() {
+        let (mut peer, start) = (stating(1444, 1444, 1), Instant::now());
+        assert_eq!(peer.reordering(start), None);
+        peer.note_reordering(start, 5);
+        peer.note_reordering(start, 3);
+        let after = |seconds| peer.reordering(start + Duration::from_secs(seconds));
+        assert_eq!([0, 130, 250, 370, 100_000].map(after), [Some(5), Some(2), Some(1), None, None]);
+    }
 
     #[test]
     fn bucket_lets_its_rate_through_and_no_more() {

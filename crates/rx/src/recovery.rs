@@ -15,6 +15,8 @@ pub(crate) struct Recovery {
     /// Serial and send time of the latest transmission known to have arrived, and its round trip.
     delivered: Option<(u32, Instant, Duration)>,
     reordering_seen: bool,
+    /// There is something new to tell other calls of the peer about reordering.
+    lesson: bool,
     /// Reordering window in quarters of the smallest round trip; grows with each spurious resend.
     reorder_quarters: u32,
     /// Packets below this belong to the loss episode under repair.
@@ -26,6 +28,8 @@ pub(crate) struct Recovery {
     /// Start of the retransmission timeout: last progress, or first packet into an idle window.
     rto_base: Option<Instant>,
     backoff: u32,
+    /// When something was last acknowledged, or first sent after all was.
+    moved_at: Option<Instant>,
     last_sent_at: Option<Instant>,
     /// Serial of the last packet that asked for an ACK, until an ACK of that or a later serial comes.
     requested: Option<u32>,
@@ -49,17 +53,20 @@ pub(crate) enum Timeout {
 }
 
 impl Recovery {
-    pub(crate) fn new(peer_knows_call: bool) -> Self {
+    /// `reordering` is what other calls of the peer have learnt, in quarters of the smallest round trip.
+    pub(crate) fn new(peer_knows_call: bool, reordering: Option<u32>) -> Self {
         Self {
             delivered: None,
-            reordering_seen: false,
-            reorder_quarters: 1,
+            reordering_seen: reordering.is_some(),
+            lesson: false,
+            reorder_quarters: reordering.unwrap_or(1),
             episode_end: None,
             episode_resends: 0,
             episode_spurious: 0,
             reorder_at: None,
             rto_base: None,
             backoff: 0,
+            moved_at: None,
             last_sent_at: None,
             requested: None,
             probed: false,
@@ -80,6 +87,9 @@ impl Recovery {
             self.rto_base = Some(now);
         }
         self.last_sent_at = Some(now);
+        if was_idle && !resent {
+            self.moved_at = Some(now);
+        }
         if wants_ack {
             self.requested = Some(serial);
         }
@@ -112,16 +122,31 @@ impl Recovery {
         }
         if outcome.newly_acked > 0 {
             self.rto_base = Some(now);
+            self.moved_at = Some(now);
             self.backoff = 0;
             self.probed = false;
         }
-        self.reordering_seen |= outcome.reordered;
+        if outcome.reordered {
+            self.reordering_seen = true;
+            self.lesson = true;
+        }
         let refuted = outcome.spurious + outcome.refuted > 0;
         let undo = refuted && self.note_false_losses(outcome.spurious, window);
         if self.episode_end.is_some_and(|end| window.base() >= end) {
             self.end_episode();
         }
         undo
+    }
+
+    /// How much reordering there is, if an ACK has just taught something about it.
+    pub(crate) fn take_lesson(&mut self) -> Option<u32> {
+        std::mem::take(&mut self.lesson).then_some(self.reorder_quarters)
+    }
+
+    /// The reordering that it allows for, once it knows of any.
+    #[cfg(test)]
+    pub(crate) fn reordering(&self) -> Option<u32> {
+        self.reordering_seen.then_some(self.reorder_quarters)
     }
 
     /// A transmission is known to have arrived, by an ACK of data or the answer to a ping.
@@ -135,6 +160,7 @@ impl Recovery {
     /// that holds for the whole episode.
     pub(crate) fn note_false_losses(&mut self, resent: u32, window: &SendWindow) -> bool {
         self.reordering_seen = true;
+        self.lesson = true;
         self.reorder_quarters = (self.reorder_quarters + 1).min(REORDER_QUARTERS_MAX);
         self.episode_spurious += resent;
         self.episode_end.is_some() && self.episode_spurious >= self.episode_resends && !window.has_lost()
@@ -219,6 +245,12 @@ impl Recovery {
         lost
     }
 
+    /// How long packets have been under way and none acknowledged.
+    pub(crate) fn stalled_for(&self, now: Instant, window: &SendWindow) -> Duration {
+        let since = self.moved_at.filter(|_| window.outstanding() > 0);
+        since.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
+    }
+
     /// Timeouts in a row without progress.
     pub(crate) fn backoff(&self) -> u32 {
         self.backoff
@@ -296,7 +328,7 @@ mod tests {
     #[test]
     fn timeout_has_the_floors_of_rx_and_doubles() {
         let (mut pool, now, rtt) = (PacketPool::new(8, 10), Instant::now(), rtt_of(MS));
-        let mut recovery = Recovery::new(false);
+        let mut recovery = Recovery::new(false, None);
         let mut window = sent(&mut recovery, &mut pool, now, 1, false);
         assert_eq!(recovery.deadline(&window, &rtt), Some(now + 220 * MS));
         assert_eq!(recovery.on_timeout(now + 219 * MS, &window, &rtt), Timeout::None);
@@ -309,7 +341,7 @@ mod tests {
     #[test]
     fn first_timeouts_to_a_peer_never_heard_are_not_doubled() {
         let (mut pool, mut now, rtt) = (PacketPool::new(8, 10), Instant::now(), RttEstimator::new());
-        let mut recovery = Recovery::new(false);
+        let mut recovery = Recovery::new(false, None);
         let mut window = sent(&mut recovery, &mut pool, now, 1, false);
         let mut waits = Vec::new();
         for serial in 2..9 {
@@ -328,7 +360,7 @@ mod tests {
     #[test]
     fn asked_for_ack_that_is_late_is_probed_for_once() {
         let (mut pool, now, rtt) = (PacketPool::new(8, 10), Instant::now(), rtt_of(10 * MS));
-        let mut recovery = Recovery::new(true);
+        let mut recovery = Recovery::new(true, None);
         let mut window = sent(&mut recovery, &mut pool, now, 4, true);
         let at = recovery.deadline(&window, &rtt).expect("armed");
         assert!(at >= now + 20 * MS && at < now + 40 * MS);
@@ -341,7 +373,7 @@ mod tests {
     #[test]
     fn client_does_not_probe_for_a_call_its_server_may_not_know() {
         let (mut pool, now, rtt) = (PacketPool::new(8, 10), Instant::now(), rtt_of(10 * MS));
-        let mut recovery = Recovery::new(false);
+        let mut recovery = Recovery::new(false, None);
         let mut window = sent(&mut recovery, &mut pool, now, 4, true);
         assert_eq!(recovery.deadline(&window, &rtt), Some(now + rtt.rto()));
         window.clear(&mut pool);
@@ -350,7 +382,7 @@ mod tests {
     #[test]
     fn packets_sent_before_a_delivered_one_are_lost_after_the_reordering_window() {
         let (mut pool, now, rtt) = (PacketPool::new(8, 10), Instant::now(), rtt_of(10 * MS));
-        let mut recovery = Recovery::new(false);
+        let mut recovery = Recovery::new(false, None);
         let mut window = sent(&mut recovery, &mut pool, now, 5, true);
         recovery.note_delivered(now + 10 * MS, 3, now);
         assert_eq!(recovery.detect(now + 10 * MS, &mut window, &rtt), None);
@@ -366,7 +398,7 @@ mod tests {
     #[test]
     fn reordering_window_grows_with_spurious_resends_up_to_a_round_trip() {
         let (window, rtt) = (SendWindow::new(), rtt_of(100 * MS));
-        let mut recovery = Recovery::new(false);
+        let mut recovery = Recovery::new(false, None);
         let before = recovery.reorder_window(&window, &rtt);
         recovery.note_false_losses(1, &window);
         assert!(recovery.reorder_window(&window, &rtt) > before);
@@ -413,7 +445,7 @@ mod tests {
     #[test]
     fn losses_refuted_before_they_were_resent_undo_the_reduction() {
         let (mut pool, now) = (PacketPool::new(8, 10), Instant::now());
-        let mut recovery = Recovery::new(false);
+        let mut recovery = Recovery::new(false, None);
         let mut window = two_lost(&mut recovery, &mut pool, now);
         assert!(
             !acknowledge(&mut recovery, &mut window, &mut pool, now + 21 * MS, 2, 1),
@@ -426,7 +458,7 @@ mod tests {
     #[test]
     fn one_real_loss_in_an_episode_keeps_the_reduction() {
         let (mut pool, now) = (PacketPool::new(8, 10), Instant::now());
-        let mut recovery = Recovery::new(false);
+        let mut recovery = Recovery::new(false, None);
         let mut window = two_lost(&mut recovery, &mut pool, now);
         window.sent(1, 6, now + 20 * MS);
         recovery.on_sent(now + 20 * MS, 6, true, false, true);

@@ -152,6 +152,8 @@ counters! {
         misplaced,
         /// Challenge answers that did not verify.
         bad_responses,
+        /// Calls aborted because the path stopped carrying packets as large as those sent.
+        calls_too_large,
         /// RESPONSEs that a security class made longer than a datagram may be; their connections failed.
         responses_too_large,
         /// Dropped: RESPONSEs that came while security classes had their limit to check.

@@ -24,6 +24,8 @@ struct Slot {
     sent_at: Option<Instant>,
     serial: u32,
     sends: u8,
+    /// Transmissions that did not arrive though something sent later did.
+    passed_over: u8,
     state: State,
     last: bool,
 }
@@ -109,7 +111,15 @@ impl SendWindow {
 
     /// Adds a finished packet behind the others.
     pub(crate) fn queue(&mut self, packet: Packet, last: bool) {
-        self.slots.push_back(Slot { packet, sent_at: None, serial: 0, sends: 0, state: State::Queued, last });
+        self.slots.push_back(Slot {
+            packet,
+            sent_at: None,
+            serial: 0,
+            sends: 0,
+            passed_over: 0,
+            state: State::Queued,
+            last,
+        });
     }
 
     /// The sequence number that the next queued packet gets.
@@ -150,6 +160,13 @@ impl SendWindow {
 
     pub(crate) fn has_lost(&self) -> bool {
         self.lost_count > 0
+    }
+
+    /// The lowest packet that has been sent and not acknowledged, and how many of its transmissions did not arrive
+    /// though something sent later did.
+    pub(crate) fn first_outstanding(&self) -> Option<(&Packet, u8)> {
+        let waits = |slot: &&Slot| matches!(slot.state, State::Lost | State::InFlight);
+        self.slots.iter().find(waits).map(|slot| (&slot.packet, slot.passed_over))
     }
 
     /// Whether any packet of the call has been acknowledged.
@@ -324,6 +341,8 @@ impl SendWindow {
                 if !is_lost(sent.serial, sent.at) {
                     return (largest, Some((sent.serial, sent.at)));
                 }
+                let slot = &mut self.slots[(sent.seq - self.base) as usize];
+                slot.passed_over = slot.passed_over.saturating_add(1);
                 self.mark_lost(sent.seq);
                 largest = Some(sent.at);
             }

@@ -39,6 +39,9 @@ pub trait Backend {
     /// Monotonic time, read once per turn and cached: cheap to ask for every request.
     fn now(&self) -> Instant;
 
+    /// Monotonic time, read now: for what is measured within a long turn.
+    fn clock(&self) -> Instant;
+
     /// Time of day, for dates in protocols and logs.
     fn wall_clock(&self) -> SystemTime;
 

@@ -19,6 +19,8 @@ pub(crate) struct AckPolicy {
     /// A ping to answer, by its serial.
     ping: Option<u32>,
     unacked: u32,
+    /// Packets that came behind a gap, each of which a stock sender wants to hear of.
+    beyond_gap: u8,
     /// `base` and window edge as last stated.
     stated_base: u32,
     stated_edge: u32,
@@ -34,6 +36,7 @@ impl AckPolicy {
             prompt: 0,
             ping: None,
             unacked: 0,
+            beyond_gap: 0,
             stated_base: 1,
             stated_edge: 0,
             on_receipt,
@@ -71,6 +74,13 @@ impl AckPolicy {
         if reason != AckReason::Duplicate || self.due.is_none() {
             self.due = Some(reason);
         }
+    }
+
+    /// A packet came to a stock peer's stream that has a gap. Its sender counts the ACKs that show the gap and
+    /// resends on the third (RFC 5681 4.2; OpenAFS `rx_nackThreshold`), so packets that came in one batch have theirs
+    /// one by one, as if they had come apart.
+    pub(crate) fn on_packet_beyond_gap(&mut self) {
+        self.beyond_gap = (self.beyond_gap + 1).min(NACK_THRESHOLD);
     }
 
     pub(crate) fn on_ping(&mut self, serial: u32) {
@@ -114,7 +124,12 @@ impl AckPolicy {
             return Some((AckReason::PingResponse, serial));
         }
         if let Some(reason) = self.due.take() {
+            self.beyond_gap = self.beyond_gap.saturating_sub(1);
             return Some((reason, self.prompt));
+        }
+        if self.beyond_gap > 0 {
+            self.beyond_gap -= 1;
+            return Some((AckReason::OutOfSequence, self.prompt));
         }
         self.at.take_if(|at| now >= *at).map(|_| (AckReason::Delay, self.prompt))
     }
@@ -152,6 +167,7 @@ impl AckPolicy {
     /// DATA in the other direction has said it all: drop what was only delayed.
     pub(crate) fn on_implied(&mut self) {
         self.unacked = 0;
+        self.beyond_gap = 0;
         self.due = None;
         self.at = None;
     }
@@ -169,5 +185,7 @@ impl AckPolicy {
 const STOCK_STRIDE: u32 = 2;
 /// The same for peers that set REQUEST_ACK where they want one; a bound for those that forget.
 const MODERN_STRIDE: u32 = 64;
+/// ACKs that show a gap after which a stock sender resends what is missing.
+const NACK_THRESHOLD: u8 = 3;
 /// Packets used up before a stock peer is told.
 const STOCK_HARD_ACK: u32 = 3;

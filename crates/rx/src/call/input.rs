@@ -129,6 +129,9 @@ impl Call {
         }
         if verdict == Verdict::Ahead || had_gap {
             self.acks.on_oddity(header.serial, AckReason::OutOfSequence);
+            if !modern && self.rx.has_gap() {
+                self.acks.on_packet_beyond_gap();
+            }
         } else {
             self.acks.on_in_order(now, header.serial, header.wants_ack(), modern, &shared.config);
         }
@@ -263,6 +266,9 @@ impl Call {
         }
         if undo {
             controller.on_spurious_loss(now);
+        }
+        if let Some(quarters) = self.recovery.take_lesson() {
+            peer.note_reordering(now, quarters);
         }
         self.note_acked(now, &outcome);
         if outcome.newly_acked > 0 {

@@ -1,6 +1,6 @@
 //! What a call sends in a transmit pass: ACKs it owes, pings, and DATA as far as the windows allow.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::Call;
 use crate::ack::{self, AckFields, AckReason, Trailer};
@@ -9,6 +9,7 @@ use crate::connection::Core;
 use crate::event::{DeadReason, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, flags, restamp};
 use crate::packet::{Packet, PacketRef};
+use crate::pmtud::SAFE_SIZE;
 use crate::recovery::Timeout;
 use crate::shared::Shared;
 
@@ -19,6 +20,8 @@ pub(crate) enum TimerOutcome {
     Alive,
     /// The call is over.
     Dead(DeadReason),
+    /// The path carries small packets only, and what is to be resent is large.
+    TooLarge,
 }
 
 impl Call {
@@ -138,8 +141,8 @@ impl Call {
     }
 
     /// Asks for an ACK often enough to keep the sender's clock running and no more: every quarter of the
-    /// congestion window up to 64 packets, at the end of a burst if no ACK is on its way, with every resend,
-    /// and once a second for the round trip. Never on the last packet of a reply: OpenAFS would answer with
+    /// congestion window up to 64 packets, at the end of a burst if no ACK is on its way or the application is held
+    /// back, with every resend, and once a second for the round trip. Never on the last packet of a reply: OpenAFS would answer with
     /// soft ACKs and forget the hard one.
     #[allow(clippy::too_many_arguments)]
     fn wants_ack(
@@ -160,7 +163,8 @@ impl Call {
             if Pacer::is_for(&peer.rtt) { REQUESTS_PER_PACED_WINDOW } else { REQUESTS_PER_WINDOW };
         let stride = (window / per_window).clamp(1, REQUEST_STRIDE_MAX);
         let stale = peer.rtt_asked_at.is_none_or(|at| now.saturating_duration_since(at) >= RTT_REFRESH);
-        let burst_ends = !more && !last && !self.recovery.awaits_ack();
+        // The ACK on its way may name too old a packet to let a call go on that is held to its share.
+        let burst_ends = !more && !last && (self.write_refused || !self.recovery.awaits_ack());
         let asks = resent || stale || burst_ends || self.since_request + 1 >= stride && !last;
         if asks {
             peer.rtt_asked_at = Some(now);
@@ -271,6 +275,11 @@ impl Call {
         if let Some(reason) = self.dead_reason(now, core) {
             return TimerOutcome::Dead(reason);
         }
+        if self.is_too_large(now, core, shared) {
+            shared.peers[core.peer].mtu.on_black_hole(now);
+            shared.stats.calls_too_large += 1;
+            return TimerOutcome::TooLarge;
+        }
         if now >= self.keepalive_at(core) && !self.is_unknown_to_peer() {
             self.ping_due = true;
             self.last_ping_at = now;
@@ -298,11 +307,27 @@ impl Call {
         TimerOutcome::Alive
     }
 
-    /// Timeouts in a row with large packets: the path may have stopped carrying them.
+    /// Timeouts in a row with large packets: the path may have stopped carrying them. New packets are smaller from
+    /// then on.
     fn note_black_hole(&mut self, now: Instant, core: &Core, shared: &mut Shared) {
         if self.recovery.backoff() == BLACK_HOLE_TIMEOUTS {
             shared.peers[core.peer].mtu.on_black_hole(now);
         }
+    }
+
+    /// Whether a large packet does not get through, however often it is sent, while small ones do. It cannot be cut
+    /// smaller: had its first transmission arrived after all, its bytes and those of the smaller packets would overlap.
+    /// So the call ends, as OpenAFS ends it (RX_MSGSIZE), and the next one has small packets from the start.
+    fn is_too_large(&self, now: Instant, core: &Core, shared: &Shared) -> bool {
+        if self.recovery.stalled_for(now, &self.tx) < HOPELESS_AFTER {
+            return false;
+        }
+        let heard = now.saturating_duration_since(self.heard_at) < core.limits.dead_time / 2;
+        let stuck = self.tx.first_outstanding();
+        let large = stuck.is_some_and(|(packet, passed_over)| {
+            passed_over >= HOPELESS_SENDS && shared.pool.len(packet) > usize::from(SAFE_SIZE)
+        });
+        heard && large
     }
 
     fn dead_reason(&self, now: Instant, core: &Core) -> Option<DeadReason> {
@@ -391,8 +416,13 @@ const REQUESTS_PER_PACED_WINDOW: u32 = 16;
 /// Most DATA packets between two that ask for an ACK.
 const REQUEST_STRIDE_MAX: u32 = 64;
 /// How old the last request for an ACK may be before the next DATA packet asks, for the round trip's sake.
-const RTT_REFRESH: std::time::Duration = std::time::Duration::from_secs(1);
+const RTT_REFRESH: Duration = Duration::from_secs(1);
 /// Pings within one dead time (OpenAFS: deadtime / 6).
 const KEEPALIVES_PER_DEAD_TIME: u32 = 6;
 /// Timeouts in a row that count as a black hole.
 const BLACK_HOLE_TIMEOUTS: u32 = 3;
+/// A packet will not get through if so many of its transmissions were lost while pings sent after them arrived, and
+/// nothing at all was acknowledged for so long. Chance does the first to one of 3,000 packets where every fifth is lost,
+/// and not without letting others through.
+const HOPELESS_SENDS: u8 = 5;
+const HOPELESS_AFTER: Duration = Duration::from_secs(10);

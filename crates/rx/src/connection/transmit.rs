@@ -241,8 +241,10 @@ impl Connection {
             self.with_call(channel, shared, |call, core, controller, shared| {
                 outcome = call.on_timer(now, core, controller, shared);
             });
-            if let TimerOutcome::Dead(reason) = outcome {
-                self.kill_call(channel, reason, shared);
+            match outcome {
+                TimerOutcome::Alive => {}
+                TimerOutcome::Dead(reason) => self.kill_call(channel, reason, shared),
+                TimerOutcome::TooLarge => self.abort_call(channel, abort::MESSAGE_SIZE, true, shared),
             }
         }
     }

@@ -105,7 +105,7 @@ impl Call {
     pub async fn read(&mut self, mut take: impl FnMut(&[u8])) -> Result<usize, CallError> {
         poll_fn(|cx| {
             let mut state = self.shared.state.borrow_mut();
-            let Some(mut call) = state.endpoint.call(lane::time::now(), self.cell.handle) else {
+            let Some(mut call) = state.endpoint.call(lane::time::clock(), self.cell.handle) else {
                 drop(state);
                 // How it ended may not have been told yet.
                 self.shared.dispatch();
@@ -186,7 +186,7 @@ impl Call {
     ) -> Result<T, CallError> {
         poll_fn(|cx| {
             let mut state = self.shared.state.borrow_mut();
-            let Some(mut call) = state.endpoint.call(lane::time::now(), self.cell.handle) else {
+            let Some(mut call) = state.endpoint.call(lane::time::clock(), self.cell.handle) else {
                 drop(state);
                 self.shared.dispatch();
                 return Poll::Ready(Err(self.cell.error()));
@@ -268,13 +268,13 @@ impl Reserved<'_> {
         let mut state = shared.state.borrow_mut();
         let endpoint = &mut state.endpoint;
         let handle = self.call.cell.handle;
-        if endpoint.call(lane::time::now(), handle).is_none() {
+        if endpoint.call(lane::time::clock(), handle).is_none() {
             endpoint.discard_batch(batch);
             drop(state);
             shared.dispatch();
             return Err(self.call.cell.error());
         }
-        let outcome = match endpoint.call(lane::time::now(), handle) {
+        let outcome = match endpoint.call(lane::time::clock(), handle) {
             Some(mut call) => call.commit_batch(batch, filled),
             None => Ok(()),
         };

@@ -35,6 +35,7 @@ rx_counters! {
         gauge connections: "Connections, opened and accepted.",
         gauge handlers: "Calls in the hands of services.",
         count handlers_refused: "Calls aborted because services had their limit in hand, or their host its share.",
+        count handlers_cancelled: "Services' tasks ended because their call had died.",
         count handed_over as handed_over [to = "own_silo"]: "Packets given to the lane that owns their connection.",
         count handed_across as handed_over [to = "other_silo"]: "Packets given to the lane that owns their connection.",
         count handed_in: "Packets that other lanes gave to this one.",
@@ -109,6 +110,7 @@ rx_counters! {
         amplification_limited: "Packets held back because the address has not answered lately.",
         misplaced as refused [reason = "misplaced"]: "Packets refused or dropped.",
         bad_responses as refused [reason = "bad_response"]: "Packets refused or dropped.",
+        calls_too_large: "Calls aborted because the path stopped carrying packets of their size.",
         responses_too_large: "Connections failed because a security class made too long a RESPONSE.",
         checks_refused as refused [reason = "checks_full"]: "Packets refused or dropped.",
         transmit_starved: "Packets not built because the pool was empty.",
@@ -139,7 +141,7 @@ mod tests {
         let (mut stats, mut total) = (EndpointStats::default(), 0);
         counters.visit(&mut |_| total += 1);
         let own = total - stats.each().count();
-        assert_eq!(own, 17, "a counter is missing in the block, or a new one of its own needs counting here");
+        assert_eq!(own, 18, "a counter is missing in the block, or a new one of its own needs counting here");
         stats.resends_spurious = 3;
         counters.publish(&stats, &PacketPool::new(4, 100), 2);
         assert_eq!((counters.resends_spurious.get(), counters.connections.get()), (3, 2));

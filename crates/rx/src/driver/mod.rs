@@ -79,7 +79,9 @@ pub struct Driver {
 
 /// A service's code: runs once for each call, as a task of the lane.
 ///
-/// A call that is dropped unfinished, or whose handler returns an error, is aborted.
+/// A call that is dropped unfinished, or whose handler returns an error, is aborted. A handler whose call has died
+/// (its client gave up, went silent or began another call) is dropped at its next `await`; see
+/// [`Service::outlives_calls`].
 pub trait Handler: 'static {
     /// Answers one call.
     fn handle(&self, call: ServerCall) -> impl Future<Output = Result<(), CallError>> + 'static;
@@ -165,7 +167,7 @@ impl Driver {
     /// As [`serve`](Self::serve) with the service's upgrade.
     pub fn serve_as(&self, id: u16, service: Service, handler: impl Handler) {
         self.shared.state.borrow_mut().endpoint.add_service(id, service);
-        self.shared.add_handler(id, handler);
+        self.shared.add_handler(id, service, handler);
     }
 
     /// Accepts connections of one more security class.

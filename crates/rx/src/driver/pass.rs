@@ -27,12 +27,12 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links) {
     };
     loop {
         poll_fn(|cx| pass.poll_work(cx)).await;
-        pass.take_in(lane::time::now());
+        pass.take_in(lane::time::clock());
         pass.shared.dispatch();
         // Whoever was woken reads and writes now, before the one transmit pass.
         lane::yield_now().await;
         pass.shared.dispatch();
-        if pass.send_out(lane::time::now()) == Sent::Blocked {
+        if pass.send_out() == Sent::Blocked {
             // An error shows again, and is counted, at the next send.
             let _ = pass.shared.socket.writable().await;
             // What it refused goes out now, whether or not anything else happens.
@@ -108,7 +108,10 @@ impl Pass {
             links: &mut self.links,
             counters: &self.shared.counters,
         };
-        for datagram in self.received.drain(..) {
+        for (taken, datagram) in self.received.drain(..).enumerate() {
+            if taken > 0 && taken % RECEIVES_PER_CLOCK == 0 {
+                intake.now = lane::time::clock();
+            }
             let Datagram { from, local, segment, .. } = datagram;
             let segment = usize::from(segment.max(1));
             intake
@@ -116,6 +119,8 @@ impl Pass {
         }
         self.mail.drain(..).for_each(|mail| intake.take_mail(mail));
         intake.post();
+        let now = intake.now;
+        self.shared.now.set(now);
         state.endpoint.handle_checks(now);
         if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             state.endpoint.handle_timeout(now);
@@ -124,9 +129,11 @@ impl Pass {
     }
 
     /// The transmit pass. A long one pauses for receiving and goes on in the next pass.
-    fn send_out(&mut self, now: Instant) -> Sent {
+    fn send_out(&mut self) -> Sent {
         let mut state = self.shared.state.borrow_mut();
         for _ in 0..TRANSMITS_PER_PASS {
+            // Read for each burst: a pass may take milliseconds, and round trips are measured from here.
+            let now = lane::time::clock();
             let next = self.blocked.take().or_else(|| Some((state.endpoint.poll_transmit(now)?, 0)));
             let Some((transmit, done)) = next else { return Sent::All };
             match self.send(&state, &transmit, done) {
@@ -182,6 +189,8 @@ impl Pass {
 
 /// Receive buffers, each with up to 64 KiB of coalesced datagrams, taken in one pass.
 const RECEIVES_PER_PASS: usize = 64;
+/// Of these, how many are taken between two looks at the clock.
+const RECEIVES_PER_CLOCK: usize = 8;
 /// Bursts sent before the socket is looked at again.
 const TRANSMITS_PER_PASS: usize = 64;
 /// errno of a datagram larger than the path's MTU.

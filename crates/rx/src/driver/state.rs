@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use lane::net::UdpSocket;
@@ -17,7 +17,7 @@ use super::error::CallEnd;
 use super::shares::HandlerShares;
 use super::{CallError, Handler};
 use crate::abort;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Service};
 use crate::event::{CallHandle, ConnectionHandle, Event};
 use crate::header::CHANNELS;
 
@@ -25,7 +25,7 @@ pub(super) struct Shared {
     pub(super) state: RefCell<State>,
     pub(super) socket: UdpSocket,
     pub(super) counters: Arc<RxCounters>,
-    handlers: RefCell<HashMap<u16, Start>>,
+    handlers: RefCell<HashMap<u16, Offer>>,
     shares: RefCell<HandlerShares>,
     /// The last pass's time, for destructors, which may run when the lane is gone.
     pub(super) now: Cell<Instant>,
@@ -35,7 +35,14 @@ pub(super) struct Shared {
 }
 
 /// Starts a service's task for a call.
-type Start = Rc<dyn Fn(&Rc<Shared>, IpAddr, ServerCall)>;
+type Start = Rc<dyn Fn(&Rc<Shared>, IpAddr, ServerCall, Rc<CallCell>)>;
+
+/// What is done with calls for one service.
+#[derive(Clone)]
+struct Offer {
+    start: Start,
+    busy_code: i32,
+}
 
 pub(super) struct State {
     pub(super) endpoint: Endpoint,
@@ -54,6 +61,8 @@ pub(super) struct CallCell {
     pub(super) end: Cell<Option<CallEnd>>,
     pub(super) reader: RefCell<Option<Waker>>,
     pub(super) writer: RefCell<Option<Waker>>,
+    /// The task of the service that has the call.
+    handler: RefCell<Option<Waker>>,
 }
 
 impl Shared {
@@ -75,18 +84,23 @@ impl Shared {
         }
     }
 
-    pub(super) fn add_handler(&self, service: u16, handler: impl Handler) {
+    pub(super) fn add_handler(&self, id: u16, service: Service, handler: impl Handler) {
         let handler = Rc::new(handler);
-        let start = move |shared: &Rc<Self>, ip: IpAddr, call: ServerCall| {
+        let start = move |shared: &Rc<Self>, ip: IpAddr, call: ServerCall, cell: Rc<CallCell>| {
             let (handler, slot) = (Rc::clone(&handler), HandlerSlot::of(shared, ip));
             lane::spawn(async move {
-                let _slot = slot;
+                let work = handler.handle(call);
                 // What is wrong with a call has been told to its client, and counted, where it was found.
-                let _ = handler.handle(call).await;
+                if service.outlives_calls {
+                    let _ = work.await;
+                } else if while_alive(&cell, work).await.is_none() {
+                    slot.shared.counters.handlers_cancelled.increment();
+                }
             })
             .detach();
         };
-        self.handlers.borrow_mut().insert(service, Rc::new(start));
+        let offer = Offer { start: Rc::new(start), busy_code: service.busy_code };
+        self.handlers.borrow_mut().insert(id, offer);
     }
 
     /// Tells the driver's task that there may be something to send.
@@ -120,16 +134,16 @@ impl Shared {
     }
 
     fn start_service(self: &Rc<Self>, handle: CallHandle, service: u16) {
-        let start = self.handlers.borrow().get(&service).cloned();
+        let offer = self.handlers.borrow().get(&service).cloned();
         let cell = self.state.borrow_mut().add_call(handle);
-        let call = ServerCall::new(Rc::clone(self), cell);
+        let call = ServerCall::new(Rc::clone(self), Rc::clone(&cell));
         let connection = self.state.borrow().endpoint.connection(handle.connection).map(|view| view.remote());
         let ip = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
-        match start {
-            Some(start) if self.shares.borrow_mut().take(ip) => start(self, ip, call),
-            Some(_) => {
+        match offer {
+            Some(offer) if self.shares.borrow_mut().take(ip) => (offer.start)(self, ip, call, cell),
+            Some(offer) => {
                 self.counters.handlers_refused.increment();
-                call.abort(abort::RESTARTING);
+                call.abort(offer.busy_code);
             }
             None => call.abort(abort::INVALID_OPERATION),
         }
@@ -203,6 +217,7 @@ impl State {
         cell.end.set(Some(end));
         wake(Some(&cell.reader));
         wake(Some(&cell.writer));
+        wake(Some(&cell.handler));
     }
 
     /// Forgets a call that its owner has ended.
@@ -215,13 +230,44 @@ impl State {
 
 impl CallCell {
     fn new(handle: CallHandle) -> Self {
-        Self { handle, end: Cell::new(None), reader: RefCell::default(), writer: RefCell::default() }
+        Self {
+            handle,
+            end: Cell::new(None),
+            reader: RefCell::default(),
+            writer: RefCell::default(),
+            handler: RefCell::default(),
+        }
+    }
+
+    /// Whether the peer will not take part in it any more.
+    fn has_died(&self) -> bool {
+        matches!(self.end.get(), Some(CallEnd::Aborted(_) | CallEnd::Dead(_)))
     }
 
     /// The error that a call without a live half gives its owner.
     pub(super) fn error(&self) -> CallError {
         self.end.get().map_or(CallError::Gone, CallError::from)
     }
+}
+
+/// Runs a service's `work` for a call to its end, or, if the call dies, until it next waits; `None` then.
+async fn while_alive<T>(cell: &CallCell, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| {
+        // It may know already, from a read or a write, and have something to say about it.
+        if let Poll::Ready(output) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        if cell.has_died() {
+            return Poll::Ready(None);
+        }
+        let mut handler = cell.handler.borrow_mut();
+        if !handler.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            *handler = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 /// Counts a service's task while it runs.

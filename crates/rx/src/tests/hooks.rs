@@ -27,6 +27,12 @@ impl Endpoint {
         self.connections.iter().map(|(_, connection)| debug_connection(connection, peers)).collect()
     }
 
+    /// What the calls under way expect of reordering.
+    pub(super) fn reordering_expected(&self) -> Vec<Option<u32>> {
+        let channels = self.connections.iter().flat_map(|(_, connection)| &connection.channels);
+        channels.filter_map(|channel| Some(channel.call.as_ref()?.recovery.reordering())).collect()
+    }
+
     /// Leaves the pool empty.
     pub(super) fn take_all_packets(&mut self) -> Vec<Packet> {
         std::iter::from_fn(|| self.shared.pool.alloc()).collect()

@@ -103,6 +103,14 @@ fn late_packet_counts_as_spurious_resend_and_is_kept_once() {
     assert_eq!(pair.server.stats().resends, before + 1);
     assert_eq!(pair.server.stats().resends_spurious, 1);
     pair.assert_no_leaks();
+    // The next call of the peer, on whichever connection, allows for as much from its first packet on.
+    let learnt = pair.server.peer_at(pair.client_address).expect("known").reordering(pair.now);
+    assert!(learnt.is_some_and(|quarters| quarters > 1), "{learnt:?}");
+    pair.server_sleeps = true;
+    let connection = pair.connect();
+    pair.call(connection, pattern(10));
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.server.reordering_expected(), vec![learnt]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod lossless;
 mod rules;
 mod security;
 mod sharing;
+mod sizes;
 mod strays;
 
 use std::collections::{BTreeMap, VecDeque};

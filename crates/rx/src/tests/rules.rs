@@ -54,6 +54,22 @@ fn gap_duplicate_and_overrun_are_answered_at_once() {
 }
 
 #[test]
+fn stock_sender_hears_of_each_packet_behind_a_gap_though_they_came_together() {
+    let mut pair = Pair::stock(EPOCH, 4, false);
+    let from = pair.client_address;
+    for (seq, serial) in [(2, 2), (4, 4), (5, 5), (6, 6), (7, 7), (8, 8)] {
+        pair.inject(from, &data_packet(EPOCH, 4, 1, seq, serial, false));
+    }
+    let sent = acks(&answers(&mut pair));
+    assert_eq!(sent.len(), 3, "its third resends packet 3");
+    for (_, payload) in &sent {
+        let ack = Ack::parse(payload).expect("valid");
+        assert_eq!((ack.reason, ack.table), (AckReason::OutOfSequence, &[1, 1, 0, 1, 1, 1, 1, 1][..]));
+    }
+    assert!(acks(&answers(&mut pair)).is_empty());
+}
+
+#[test]
 fn lone_packet_is_acknowledged_after_the_delay() {
     let mut pair = Pair::stock(EPOCH, 4, true);
     let asked = acks(&pair.trace).len();
@@ -140,7 +156,7 @@ fn replayed_call_is_not_run_again() {
 #[test]
 fn upgrade_is_granted_where_the_service_has_a_newer_version() {
     let mut pair = Pair::new();
-    pair.server.add_service(ECHO, Service { upgrade_to: Some(2500) });
+    pair.server.add_service(ECHO, Service { upgrade_to: Some(2500), ..Service::default() });
     pair.server.add_service(2500, Service::default());
     let (now, server) = (pair.now, pair.server_address);
     let connection = pair

@@ -8,6 +8,7 @@ use lane::runtime::{RuntimeOptions, run_here};
 use rx::driver::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
 use rx::perf::{self, Outbound, Reply, Request, Work};
 
+mod handlers;
 mod lanes;
 mod moving;
 mod path_mtu;
@@ -206,27 +207,6 @@ fn handler_that_drops_its_call_aborts_it() {
         let ended = call.read_to_end(10_000).await;
         assert_eq!(ended, Err(CallError::Aborted(rx::abort::USER_ABORT)));
         assert_books_balance(&server).await;
-    });
-}
-
-#[test]
-fn calls_beyond_the_handlers_limit_are_aborted_and_counted() {
-    run(async {
-        let (server, client) = (bind(DriverConfig { handlers_max: 1, ..config() }), bind(config()));
-        server.serve(SERVICE, async |mut call: ServerCall| {
-            call.read_to_end(10).await?;
-            lane::time::sleep(Duration::from_millis(200)).await;
-            call.finish().await
-        });
-        let connection = client.connect(server.local_addr().unwrap(), SERVICE, &Anonymous).unwrap();
-        let mut first = connection.call().await.unwrap();
-        first.finish().await.unwrap();
-        lane::time::sleep(Duration::from_millis(50)).await;
-        let mut second = connection.call().await.unwrap();
-        second.finish().await.unwrap();
-        assert_eq!(second.read_to_end(1).await, Err(CallError::Aborted(rx::abort::RESTARTING)));
-        assert_eq!(first.read_to_end(1).await, Ok(Vec::new()));
-        assert_eq!(server.counters().handlers_refused.get(), 1);
     });
 }
 

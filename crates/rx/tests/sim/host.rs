@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rx::security::NullSecurity;
 use rx::{
@@ -42,6 +42,8 @@ pub(crate) struct Client {
     pub(crate) given_up: usize,
     /// Reply bytes checked.
     pub(crate) bytes_read: u64,
+    /// Times between two arrivals of a call's bytes.
+    pub(crate) gaps: Vec<Duration>,
     pub(crate) failures: Vec<String>,
 }
 
@@ -67,6 +69,8 @@ struct Transfer {
     /// Server: the request's header, as far as it has come.
     header: Vec<u8>,
     write_finished: bool,
+    /// Client: when bytes of the reply last came.
+    read_at: Option<Instant>,
     /// Client: see [`CallPlan::abort_after`].
     abort_after: Option<u64>,
 }
@@ -247,6 +251,9 @@ impl Client {
             transfer.to_read.check(bytes);
             open.consume(count);
             self.bytes_read += count as u64;
+            if let Some(last) = transfer.read_at.replace(now).filter(|&last| last < now) {
+                self.gaps.push(now - last);
+            }
         }
     }
 }

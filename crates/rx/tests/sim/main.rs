@@ -10,5 +10,6 @@ mod network;
 mod pattern;
 mod scenario;
 mod seeds;
+mod sharing;
 mod wiretap;
 mod world;

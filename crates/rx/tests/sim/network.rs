@@ -23,6 +23,8 @@ pub(crate) struct Outgoing<'a> {
 pub(crate) struct Link {
     /// Propagation delay.
     pub(crate) latency: Duration,
+    /// The receiver looks that often only, and takes all that has come: a NIC that gathers interrupts, a busy lane.
+    pub(crate) gather: Duration,
     /// Rate at which the queue empties, bits of IP packet per second; `None` for no limit.
     pub(crate) bits_per_second: Option<u64>,
     /// Drop-tail queue before the rate limit, bytes of IP packet.
@@ -44,6 +46,7 @@ impl Link {
     pub(crate) fn clean(latency: Duration) -> Self {
         Self {
             latency,
+            gather: Duration::ZERO,
             bits_per_second: None,
             queue_bytes: u64::MAX,
             loss: 0.0,
@@ -85,6 +88,8 @@ pub(crate) struct Network {
     rng: SmallRng,
     addresses: Vec<SocketAddr>,
     links: Vec<LinkState>,
+    /// When the first datagram was sent.
+    started: Option<Instant>,
     pub(crate) fates: Fates,
 }
 
@@ -100,7 +105,7 @@ impl Network {
     pub(crate) fn new(seed: u64, addresses: Vec<SocketAddr>, link: &Link) -> Self {
         let state = LinkState { link: link.clone(), busy_until: None, cut_until: None };
         let links = vec![state; addresses.len() * addresses.len()];
-        Self { rng: SmallRng::seed_from_u64(seed), addresses, links, fates: Fates::default() }
+        Self { rng: SmallRng::seed_from_u64(seed), addresses, links, started: None, fates: Fates::default() }
     }
 
     /// A NAT forgets its mapping: from now on `node` sends from `address`, and what is sent to its old address
@@ -142,6 +147,12 @@ impl Network {
         if self.rng.random_bool(link.reorder) {
             at += link.reorder_delay.mul_f64(self.rng.random());
             self.fates.reordered += 1;
+        }
+        let link = &self.links[index].link;
+        if !link.gather.is_zero() {
+            let since = (at - *self.started.get_or_insert(now)).as_nanos();
+            let early = since.next_multiple_of(link.gather.as_nanos()) - since;
+            at += Duration::from_nanos(early as u64);
         }
         self.fates.delivered += 1;
         let first = Arrival { at, node: to, from: source };

@@ -68,6 +68,7 @@ fn link(rng: &mut SmallRng, loss: f64) -> Link {
     let limited = rng.random_bool(0.7);
     Link {
         latency,
+        gather: Duration::ZERO,
         bits_per_second: limited.then(|| 10u64.pow(rng.random_range(6..=9)) * rng.random_range(1..=9)),
         queue_bytes: rng.random_range(20_000..400_000),
         loss,

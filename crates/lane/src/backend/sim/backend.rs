@@ -83,6 +83,10 @@ impl Backend for SimBackend {
         self.core.instant()
     }
 
+    fn clock(&self) -> Instant {
+        self.core.instant()
+    }
+
     fn wall_clock(&self) -> SystemTime {
         wall_clock(self.with(|state| state.engine.now()))
     }

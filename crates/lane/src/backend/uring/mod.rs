@@ -162,6 +162,10 @@ impl Backend for Uring {
         self.now.get()
     }
 
+    fn clock(&self) -> Instant {
+        Instant::now()
+    }
+
     fn wall_clock(&self) -> SystemTime {
         SystemTime::now()
     }
