@@ -193,11 +193,6 @@ impl File {
         })
     }
 
-    /// Whether the page cache has the byte at `offset`, or it lies beyond the end of the file.
-    pub(crate) fn is_resident(&self, offset: u64) -> io::Result<bool> {
-        context::with(|lane| Ok(lane.backend().try_read_at(self.fd(), offset, &mut [0])?.is_some()))
-    }
-
     /// Appends up to `len` bytes at `offset` to `buf`, and says how many: fewer only at the end of the file
     /// or of the buffer's room. The buffer comes back in every case.
     pub async fn read_at(&self, offset: u64, len: usize, mut buf: Buf) -> (io::Result<usize>, Buf) {

@@ -15,6 +15,7 @@ pub mod mailbox;
 pub mod memory;
 pub mod net;
 pub mod probe;
+pub mod resident;
 pub mod runtime;
 pub mod socket;
 pub mod time;

@@ -26,6 +26,7 @@ lane::counter_block! {
         count notify_overflows: "Times change events were lost and every cached answer became doubtful.",
         count notify_errors: "Times change events could not be read.",
         count read_errors: "Reads of open files that the disk or file system failed.",
+        count grown_while_read: "Files that were appended to while they were served, and sent to the length they had.",
         count changed_while_read: "Files that changed while they were being served.",
         count refused_not_found as refused [reason = "not_found"]: "Look-ups refused.",
         count refused_hidden as refused [reason = "hidden"]: "Look-ups refused.",

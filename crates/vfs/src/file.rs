@@ -1,5 +1,6 @@
 //! An open regular file: exact attributes, reads, and the descriptor for zero-copy sends.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::Arc;
 
@@ -64,6 +65,30 @@ impl OpenFile {
     /// notices, the bytes sent are of no single version.
     pub fn check_unchanged(&self, before: &ChangeToken) -> Result<(), Error> {
         if self.attributes()?.change_token() == *before {
+            return Ok(());
+        }
+        self.counters.changed_while_read.increment();
+        Err(Error::Changed)
+    }
+
+    /// Says whether the bytes that the version with the token `before` had are still there: it is that version, or was
+    /// appended to. `is_grown` says so and keeps it, so that each transfer counts once.
+    ///
+    /// A longer file is taken for one that was appended to: the server cannot see whether its earlier bytes were
+    /// written anew as well. Who writes a file anew in place truncates it first, or keeps its length, which are both
+    /// seen by a look at the right time: look often.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] as [`OpenFile::check_unchanged`], for a file that is no longer than it was.
+    pub fn check_promised(&self, before: &ChangeToken, is_grown: &Cell<bool>) -> Result<(), Error> {
+        let now = self.attributes()?.change_token();
+        if now == *before {
+            return Ok(());
+        }
+        if now.size > before.size {
+            if !is_grown.replace(true) {
+                self.counters.grown_while_read.increment();
+            }
             return Ok(());
         }
         self.counters.changed_while_read.increment();

@@ -66,7 +66,7 @@ pub(super) async fn get_file(
         Method::Get => service.small_files.content(&chosen.file, &chosen.attributes),
         _ => None,
     };
-    let version = Version { content, file: chosen.file, token: chosen.attributes.change_token() };
+    let version = Version::new(chosen.file, chosen.attributes.change_token(), content);
     // Range has a meaning for GET alone (RFC 9110 14.2).
     let asked = head.fields.range.filter(|_| {
         head.method == Method::Get && conditional::range_applies(head.fields.if_range, &validators, now_s)

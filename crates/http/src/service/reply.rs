@@ -1,9 +1,13 @@
 //! What a handler answers, before any version of HTTP has a say: the head, and where the body is.
 
+use std::cell::Cell;
 use std::rc::Rc;
+use std::time::{Duration, Instant};
 
+use lane::time::now;
 use vfs::{ChangeToken, OpenFile};
 
+use super::abort::Abort;
 use crate::listing::Rendering;
 use crate::multipart::Multipart;
 use crate::range::ByteRange;
@@ -36,10 +40,30 @@ pub(super) struct Version {
     /// The content, when it is small and was at hand.
     pub(super) content: Option<Rc<[u8]>>,
     pub(super) file: Rc<OpenFile>,
-    pub(super) token: ChangeToken,
+    token: ChangeToken,
+    is_grown: Cell<bool>,
+    checked_at: Cell<Instant>,
 }
 
 impl Version {
+    /// The version that `token` names; `content` is all of it, if it is small and at hand.
+    pub(super) fn new(file: Rc<OpenFile>, token: ChangeToken, content: Option<Rc<[u8]>>) -> Self {
+        Self { content, file, token, is_grown: Cell::new(false), checked_at: Cell::new(now()) }
+    }
+
+    /// Whether the bytes that were promised are still those of the file, which may have grown meanwhile: to be asked
+    /// before the last of them leave, so that a client never has the announced length of mixed content.
+    pub(super) fn check(&self) -> Result<(), Abort> {
+        self.checked_at.set(now());
+        self.file.check_promised(&self.token, &self.is_grown).map_err(|_| Abort::FileChanged)
+    }
+
+    /// As [`Version::check`], if the last look is some time ago: a file that is written anew in place is shorter for a
+    /// moment, and whoever is to be cut need not wait for the end.
+    pub(super) fn check_now_and_then(&self) -> Result<(), Abort> {
+        if now() < self.checked_at.get() + CHECK_PERIOD { Ok(()) } else { self.check() }
+    }
+
     /// The body that is these bytes of the file.
     pub(super) fn part(self, range: ByteRange) -> Body {
         match self.content {
@@ -68,3 +92,6 @@ impl Reply {
         Self { answer, body: Body::Memory(body) }
     }
 }
+
+/// Between two looks at a file that is being sent.
+const CHECK_PERIOD: Duration = Duration::from_millis(50);

@@ -61,7 +61,7 @@ async fn send_body(wire: &mut Wire, body: &mut Body, chunked: bool) -> Result<u6
             Ok(range.len())
         }
         Body::File(version, range) => {
-            wire.send_file(&version.file, *range, &version.token).await?;
+            wire.send_file(version, *range).await?;
             Ok(range.len())
         }
         Body::Multipart(version, multipart) => send_parts(wire, version, multipart).await,
@@ -103,7 +103,7 @@ async fn send_parts(wire: &mut Wire, version: &Version, multipart: &Multipart) -
     for (index, range) in multipart.ranges.iter().enumerate() {
         wire.reserve(PART_HEAD_BYTES_MAX, BufClass::Small).await?;
         wire.write(PART_HEAD_BYTES_MAX, |out| multipart.put_part_head(index, out));
-        wire.send_file(&version.file, *range, &version.token).await?;
+        wire.send_file(version, *range).await?;
     }
     wire.reserve(PART_HEAD_BYTES_MAX, BufClass::Small).await?;
     wire.write(PART_HEAD_BYTES_MAX, |out| multipart.put_trailer(out));

@@ -2,7 +2,7 @@
 //!
 //! Everything that waits for the peer waits here, under a deadline.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Shutdown};
 use std::pin::pin;
@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 use lane::backend::SocketOption;
 use lane::buffer::{Buf, BufClass};
 use lane::net::TcpStream;
-use lane::net::tcp::SentFile;
+use lane::resident::Resident;
 use lane::time::{Elapsed, now};
 use rustls::ServerConfig;
-use vfs::{ChangeToken, OpenFile};
+use vfs::OpenFile;
 
 use super::abort::Abort;
 use super::alarm::Alarm;
@@ -24,6 +24,7 @@ use super::inbox::Inbox;
 use super::memory::{Account, Charge};
 use super::outbox::Outbox;
 use super::pacer::Ticket;
+use super::reply::Version;
 use super::send_error;
 use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
@@ -243,39 +244,32 @@ impl Wire {
     /// Sends part of a file: copied behind what waits if it is small or TLS, else page cache to socket.
     ///
     /// # Errors
-    /// [`Abort::FileChanged`] when the file is no longer the version `token` names. The check comes
+    /// [`Abort::FileChanged`] when the bytes are no longer those of the version. The check comes
     /// before the last bytes leave, so a client never has the announced length of mixed content.
-    pub(super) async fn send_file(
-        &mut self,
-        file: &OpenFile,
-        range: ByteRange,
-        token: &ChangeToken,
-    ) -> Result<(), Abort> {
+    pub(super) async fn send_file(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
         self.begin_transfer()?;
         let copied = self.outbox.layout.is_some() || range.len() <= SMALL_BODY_MAX;
         let sent = match copied {
-            true => self.send_file_copied(file, range, token).await,
-            false => self.send_file_uncopied(file, range, token).await,
+            true => self.send_file_copied(version, range).await,
+            false => self.send_file_uncopied(version, range).await,
         };
         self.transfer = None;
         sent
     }
 
     /// Page cache to socket, but for what waits before it.
-    async fn send_file_uncopied(
-        &mut self,
-        file: &OpenFile,
-        range: ByteRange,
-        token: &ChangeToken,
-    ) -> Result<(), Abort> {
+    async fn send_file_uncopied(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
+        let file = &version.file;
         self.flush(true).await?;
         let last = range.end - LAST_PART_BYTES.min(range.len());
-        self.send_file_pages(file, ByteRange { start: range.start, end: last }).await?;
+        let mut resident = Resident::new(range.end);
+        self.send_file_pages(version, ByteRange { start: range.start, end: last }, &mut resident).await?;
         let granted = self.permit((range.end - last) as usize).await;
-        file.check_unchanged(token).map_err(|_| Abort::FileChanged)?;
-        // Readahead has brought the last part in; should it be gone again, this waits for 16 KiB.
+        // Nothing is waited for between the look at the file and the last bytes.
+        let in_memory = resident.ensure(file.lane_file(), last, granted).await.map_err(Abort::Disk)?;
+        version.check()?;
         let sent = match self.tls {
-            None => match self.stream.try_send_file(file.lane_file(), last, granted) {
+            None => match self.stream.try_send_file(file.lane_file(), last, in_memory) {
                 Ok(sent) => sent,
                 Err(error) => return Err(send_error::cause(file, last, error).await),
             },
@@ -285,7 +279,7 @@ impl Wire {
         self.ticket.give_back(granted - sent);
         self.sent += sent as u64;
         let rest = ByteRange { start: last + sent as u64, end: range.end };
-        self.send_file_pages(file, rest).await
+        self.send_file_pages(version, rest, &mut resident).await
     }
 
     /// Sends what waits in the outbox. `more` says that more follows at once.
@@ -354,12 +348,8 @@ impl Wire {
     }
 
     /// Copies the range into the outbox, sending each time it is full.
-    async fn send_file_copied(
-        &mut self,
-        file: &OpenFile,
-        range: ByteRange,
-        token: &ChangeToken,
-    ) -> Result<(), Abort> {
+    async fn send_file_copied(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
+        let file = &version.file;
         let mut at = range.start;
         while at < range.end {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
@@ -381,13 +371,14 @@ impl Wire {
             if self.outbox.room() == 0 && at < range.end {
                 self.flush(true).await?;
                 self.judge_transfer()?;
+                version.check_now_and_then()?;
                 // A client that takes all at once must not keep the lane to itself.
                 lane::yield_now().await;
             }
         }
         // A small file was read in one step right after its attributes.
         if range.len() > SMALL_BODY_MAX {
-            file.check_unchanged(token).map_err(|_| Abort::FileChanged)?;
+            version.check()?;
         }
         Ok(())
     }
@@ -424,37 +415,43 @@ impl Wire {
         Ok((buffers.get(BufClass::Small).await, held))
     }
 
-    async fn send_file_pages(&mut self, file: &OpenFile, range: ByteRange) -> Result<(), Abort> {
+    /// Page cache to socket, a grant of the pacer's at a time and no more than the socket takes. In between others of
+    /// the lane have their turns, and the file and the client are looked at.
+    async fn send_file_pages(
+        &mut self,
+        version: &Version,
+        range: ByteRange,
+        resident: &mut Resident,
+    ) -> Result<(), Abort> {
+        let stream = Rc::clone(&self.stream);
         let mut at = range.start;
         while at < range.end {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
-            let part = ByteRange { start: at, end: at + self.permit(left).await as u64 };
-            self.send_permitted_pages(file, part).await?;
-            self.judge_transfer()?;
-            at = part.end;
-            if at < range.end {
-                lane::yield_now().await;
+            let granted = self.permit(left).await;
+            if let Some(tls) = &mut self.tls {
+                tls.count_kernel_tx(granted as u64)?;
+                self.send_tls_output().await?;
+            }
+            let granted_end = at + granted as u64;
+            while at < granted_end {
+                let part = (granted_end - at) as usize;
+                let handed = self.sent;
+                let send = stream.send_file_part(version.file.lane_file(), at, part, resident);
+                let sent = match self.unless_stalled(send, || handed).await? {
+                    Ok(0) => return Err(Abort::FileChanged),
+                    Ok(sent) => sent,
+                    Err(error) => return Err(send_error::cause(&version.file, at, error).await),
+                };
+                self.sent += sent as u64;
+                at += sent as u64;
+                self.judge_transfer()?;
+                if at < range.end {
+                    version.check_now_and_then()?;
+                    lane::yield_now().await;
+                }
             }
         }
         Ok(())
-    }
-
-    async fn send_permitted_pages(&mut self, file: &OpenFile, range: ByteRange) -> Result<(), Abort> {
-        if let Some(tls) = &mut self.tls {
-            tls.count_kernel_tx(range.len())?;
-            self.send_tls_output().await?;
-        }
-        let stream = Rc::clone(&self.stream);
-        let (before, moved) = (self.sent, Cell::new(0u64));
-        let progress = |n| moved.set(moved.get() + n);
-        let send = stream.send_file(file.lane_file(), range.start, range.len(), progress);
-        let sent = self.unless_stalled(send, || before + moved.get()).await;
-        self.sent = before + moved.get();
-        match sent? {
-            Ok(SentFile::All) => Ok(()),
-            Ok(SentFile::EndedAfter(_)) => Err(Abort::FileChanged),
-            Err(error) => Err(send_error::cause(file, range.start + moved.get(), error).await),
-        }
     }
 
     /// `future`'s output, unless the client takes nothing for too long while it waits, or what it is sent too slowly.

@@ -162,6 +162,60 @@ fn file_written_while_it_is_sent_is_never_passed_off_as_one_version() {
 }
 
 #[test]
+fn file_that_is_appended_to_arrives_with_the_length_it_had() {
+    seeds(SEEDS / 10, |seed| {
+        let content = noise(seed, 1_000_000);
+        let expected = content.clone();
+        let pair = Pair::new(seed, slow_link(), Limits::default(), &[("log", &content)]);
+        let fs = pair.server.fs();
+        pair.run(async move {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            client.send(request("GET", "/log", "Range: bytes=1000-\r\n")).await.unwrap();
+            let writer = lane::spawn(async move {
+                for line in 0..30 {
+                    lane::time::sleep(Duration::from_millis(3 + seed % 10)).await;
+                    fs.append("/srv/log", format!("line {line}\n").as_bytes()).unwrap();
+                }
+            });
+            let part = client.response().await.unwrap();
+            assert_eq!((part.status, part.field("Content-Range")), (206, Some("bytes 1000-999999/1000000")));
+            assert!(part.body == expected[1000..]);
+            writer.await;
+            let whole = client.get("/log", "").await.unwrap();
+            assert!(whole.body.starts_with(&expected) && whole.body.ends_with(b"line 29\n"));
+        });
+        assert_eq!(pair.counters.aborted_changed.get(), 0);
+        pair.end();
+    });
+}
+
+#[test]
+fn file_written_anew_in_place_and_longer_is_cut_when_it_was_seen_shorter() {
+    seeds(SEEDS / 10, |seed| {
+        let (old, new) = (noise(seed, 4_000_000), noise(seed + 1, 6_000_000));
+        let pair = Pair::new(seed, slow_link(), Limits::default(), &[("f", &old)]);
+        let fs = pair.server.fs();
+        pair.run(async move {
+            let mut client = Client::connect(ADDRESS).await.unwrap();
+            client.send(request("GET", "/f", "")).await.unwrap();
+            lane::time::sleep(Duration::from_millis(100)).await;
+            let writer = lane::spawn(async move {
+                // Ahead of the reader all the time.
+                for end in [3_000_000, 3_500_000, 3_900_000, 6_000_000] {
+                    fs.write("/srv/f", &new[..end]).unwrap();
+                    lane::time::sleep(Duration::from_millis(60)).await;
+                }
+            });
+            let outcome = client.response().await;
+            assert!(outcome.is_err(), "the beginning of one version and the end of another");
+            writer.await;
+        });
+        assert_eq!(pair.counters.aborted_changed.get(), 1);
+        pair.end();
+    });
+}
+
+#[test]
 fn truncated_file_ends_the_connection_and_is_not_padded() {
     seeds(SEEDS, |seed| {
         let content = noise(seed, 4_000_000);

@@ -48,6 +48,10 @@ pub trait Backend {
     /// Reads from the page cache if all of it can be had without waiting: `Ok(None)` means "submit it instead".
     fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>>;
 
+    /// How many bytes from `offset` on, at most `len`, the page cache has, as far as can be told without waiting; 0 when
+    /// the first is missing. What lies beyond the end of the file counts as had.
+    fn resident(&self, file: Fd, offset: u64, len: usize) -> io::Result<usize>;
+
     /// Opens from the name cache; `Ok(None)` means "submit it instead".
     fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Descriptor>>;
 
@@ -67,7 +71,8 @@ pub trait Backend {
     /// Sends what the socket takes at once; `Ok(None)` when it takes nothing now.
     fn try_send(&self, socket: Fd, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>>;
 
-    /// Moves file pages to a stream socket without a copy; `Ok(None)` when the socket takes nothing now,
+    /// Moves file pages to a stream socket without a copy, which waits for those that are not in memory: see
+    /// [`Backend::resident`]; `Ok(None)` when the socket takes nothing now,
     /// `Ok(Some(0))` when the file ends at or before `offset`.
     fn try_send_file(&self, socket: Fd, file: Fd, offset: u64, len: usize) -> io::Result<Option<usize>>;
 

@@ -11,6 +11,7 @@ use crate::context;
 use crate::descriptor::Descriptor;
 use crate::fs::File;
 use crate::op::OpFuture;
+use crate::resident::Resident;
 use crate::socket::control::{CONTROL_BYTES, ControlWriter};
 use crate::socket::ktls::{self, KtlsRefusal};
 
@@ -170,8 +171,26 @@ impl TcpStream {
         })
     }
 
-    /// Sends `len` bytes of a file from `offset`, page cache to socket, without a copy in user space.
-    /// `progress` is called after every part with its size.
+    /// Sends some of `len` bytes of a file from `offset`, page cache to socket, without a copy in user space: what the
+    /// socket takes at once of what is in memory. Waits until it is some; 0 is the end of the file.
+    pub async fn send_file_part(
+        &self,
+        file: &File,
+        offset: u64,
+        len: usize,
+        resident: &mut Resident,
+    ) -> io::Result<usize> {
+        loop {
+            let part = resident.ensure(file, offset, len).await?;
+            match self.try_send_file(file, offset, part)? {
+                Some(sent) => return Ok(sent),
+                None => self.writable().await?,
+            }
+        }
+    }
+
+    /// Sends `len` bytes of a file from `offset` as [`TcpStream::send_file_part`] does. `progress` is called after every
+    /// part with its size.
     pub async fn send_file(
         &self,
         file: &File,
@@ -180,14 +199,12 @@ impl TcpStream {
         mut progress: impl FnMut(u64),
     ) -> io::Result<SentFile> {
         let mut sent = 0;
+        let mut resident = Resident::new(offset + len);
         while sent < len {
-            let part = usize::try_from(len - sent).unwrap_or(usize::MAX).min(SEND_FILE_PART_MAX);
-            if !is_resident(file, offset + sent, part)? {
-                file.warm(offset + sent, part).await?;
-            }
-            match self.try_send_file(file, offset + sent, part)? {
-                Some(0) => return Ok(SentFile::EndedAfter(sent)),
-                Some(n) => {
+            let part = usize::try_from(len - sent).unwrap_or(usize::MAX);
+            match self.send_file_part(file, offset + sent, part, &mut resident).await? {
+                0 => return Ok(SentFile::EndedAfter(sent)),
+                n => {
                     sent += n as u64;
                     progress(n as u64);
                     // Others of this lane get their turn between the parts of a long file. A part that was
@@ -196,7 +213,6 @@ impl TcpStream {
                         crate::executor::yield_now().await;
                     }
                 }
-                None => self.writable().await?,
             }
         }
         Ok(SentFile::All)
@@ -263,13 +279,3 @@ impl TcpStream {
         self.fd.fd()
     }
 }
-
-/// Whether sending the part would find its pages in memory. Only its ends are looked at: readahead fills
-/// what lies between, and a wrong guess costs a wait, not a wrong byte.
-fn is_resident(file: &File, offset: u64, len: usize) -> io::Result<bool> {
-    Ok(file.is_resident(offset)? && file.is_resident(offset + len as u64 - 1)?)
-}
-
-/// Bytes of a file handed to the kernel in one call: long enough to cost nothing, short enough that one
-/// fast reader does not hold up its lane.
-const SEND_FILE_PART_MAX: usize = 1 << 20;

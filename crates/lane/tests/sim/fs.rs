@@ -108,6 +108,33 @@ fn a_file_goes_to_the_socket_whole_and_a_shorter_one_says_so() {
 }
 
 #[test]
+fn sending_a_file_with_holes_in_the_page_cache_never_waits_in_the_kernel() {
+    seeds(50, |seed| {
+        let world = World::new(seed, Config::clean());
+        let server = world.host("10.0.0.1");
+        let content = pattern(6_000_000);
+        server.fs().write("/f", content.clone()).unwrap();
+        // Its ends are in memory, as those of each megabyte.
+        let start = 1_000_000 + seed * 7919;
+        for hole in [start..start + 1, 2_200_000..2_300_000, 5_999_000..5_999_100] {
+            server.fs().evict("/f", hole).unwrap();
+        }
+        server.spawn(async {
+            let root = Dir::open_root(Path::new("/")).unwrap();
+            let file = root.open(&c"f".to_owned(), OpenHow::FOLLOW).await.unwrap();
+            let stream = accept(&listen(80)).await;
+            assert_eq!(stream.send_file(&file, 0, 6_000_000, |_| ()).await.unwrap(), SentFile::All);
+        });
+        let client = world.host("10.0.0.2");
+        world.block_on(&client, async move {
+            let stream = connect("10.0.0.1:80").await.unwrap();
+            assert!(receive_all(&stream).await.unwrap() == content);
+        });
+        assert_eq!(server.fs().blocked_sends(), 0);
+    });
+}
+
+#[test]
 fn a_file_truncated_while_it_is_sent_ends_short_and_a_replaced_one_stays_as_it_was() {
     seeds(50, |seed| {
         let mut config = Config::default();

@@ -136,8 +136,9 @@ impl StreamBody {
                     return Err(Abort::FileChanged);
                 }
                 range.start += bytes.len() as u64;
-                if range.start == range.end {
-                    version.file.check_unchanged(&version.token).map_err(|_| Abort::FileChanged)?;
+                match range.start == range.end {
+                    true => version.check()?,
+                    false => version.check_now_and_then()?,
                 }
                 (bytes, range.start == range.end)
             }

@@ -102,6 +102,13 @@ impl Backend for SimBackend {
         read
     }
 
+    fn resident(&self, file: Fd, offset: u64, len: usize) -> io::Result<usize> {
+        self.with(|state| {
+            let inode = state.inode(self.host, file)?;
+            state.disks[self.host.0].resident(&inode, offset, len, &mut state.engine)
+        })
+    }
+
     fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Descriptor>> {
         let opened = self.with(|state| {
             let dir = state.inode(self.host, dir)?;

@@ -214,13 +214,16 @@ impl State {
         match op {
             Op::ReadAt { offset, len, mut buf, .. } => {
                 let len = len.min(buf.spare());
+                inode.bring_in(offset, len);
                 let read = disk.read(inode, offset, &mut buf.spare_mut()[..len], engine);
                 if let Ok(n) = read {
                     buf.grow(n);
                 }
                 Outcome::Done(read, Some(buf))
             }
-            Op::Warm { len, .. } => Outcome::Done(disk.warm(inode, engine).map(|()| len), None),
+            Op::Warm { offset, len, .. } => {
+                Outcome::Done(disk.warm(inode, offset, len, engine).map(|()| len), None)
+            }
             Op::OpenAt { path, how, .. } => {
                 let opened = disk.open(inode, path.as_bytes(), how, engine);
                 Outcome::Opened(opened.and_then(|inode| self.hosts[host.0].add_file(inode)))

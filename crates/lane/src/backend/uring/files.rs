@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 
@@ -95,16 +96,17 @@ pub(super) fn read_dir(dir: BorrowedFd<'_>, max: usize) -> io::Result<Vec<DirEnt
     Ok(entries)
 }
 
-/// Reads a range through, so that its pages are in memory and were first touched by this thread.
+/// Brings a range into memory: asks for all of it, then waits for each page by its first byte. This thread touches
+/// the pages first, so they are on its node.
 pub(super) fn warm(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
-    let mut scratch = vec![0; len.min(256 << 10)];
-    let mut done = 0;
-    while done < len {
-        let want = scratch.len().min(len - done);
-        match rustix::io::pread(file, &mut scratch[..want], offset + done as u64)? {
-            0 => break,
-            n => done += n,
+    // Where it is not taken, the reads below ask.
+    let _ = sys::fadvise(file, offset, NonZeroU64::new(len as u64), sys::Advice::WillNeed);
+    let mut at = offset;
+    while at < offset + len as u64 {
+        if rustix::io::pread(file, &mut [0; 1], at)? == 0 {
+            break;
         }
+        at = (at / PAGE_BYTES + 1) * PAGE_BYTES;
     }
     Ok(())
 }
@@ -155,6 +157,8 @@ fn convert(stat: &sys::Stat) -> Stat {
     }
 }
 
+/// The smallest there are.
+const PAGE_BYTES: u64 = 4096;
 /// linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

@@ -42,6 +42,7 @@ mod files;
 mod key;
 mod ops;
 mod park;
+mod residency;
 mod setup;
 mod sockets;
 mod starved;
@@ -186,6 +187,15 @@ impl Backend for Uring {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn resident(&self, file: Fd, offset: u64, len: usize) -> io::Result<usize> {
+        if self.in_memory.borrow().get(file.0) {
+            return Ok(len);
+        }
+        self.count_syscall();
+        let has = |at| Ok(self.try_read_at(file, at, &mut [0])?.is_some());
+        residency::resident(self.borrow_fd(file), offset, len, has)
     }
 
     fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Descriptor>> {

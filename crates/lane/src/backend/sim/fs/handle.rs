@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 
 use super::content::Content;
@@ -106,6 +107,19 @@ impl Fs {
     /// Sets the time of the last change of the content.
     pub fn set_mtime(&self, path: &str, mtime: Timestamp) -> io::Result<()> {
         self.act(|disk, engine| disk.set_attributes(path.as_bytes(), None, Some(mtime), engine))
+    }
+
+    /// Puts a range of a file out of the page cache.
+    pub fn evict(&self, path: &str, range: Range<u64>) -> io::Result<()> {
+        self.act(|disk, _| {
+            disk.find(path.as_bytes(), true)?.evict(range);
+            Ok(())
+        })
+    }
+
+    /// How often a send of file pages has kept a lane waiting for the disk.
+    pub fn blocked_sends(&self) -> u64 {
+        self.core.with(|state| state.disks[self.host.0].blocked.get())
     }
 
     /// The bytes of a file as readers see them.

@@ -2,7 +2,7 @@
 //! failing operations, change notification, and a disk that tears unsynced writes when the power goes.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub(super) struct Disk {
     removed: Vec<(u64, Weak<Inode>)>,
     next_ino: u64,
     dev: u64,
+    /// Sends that had to wait for pages, and kept their lane waiting.
+    blocked: Cell<u64>,
 }
 
 /// A file, directory or link. Lives as long as a name or an open descriptor holds it.
@@ -44,6 +46,8 @@ pub(super) struct Inode {
     nlink: Cell<u32>,
     mtime: Cell<Timestamp>,
     ctime: Cell<Timestamp>,
+    /// Pages that are not in memory, by number.
+    cold: RefCell<BTreeSet<u64>>,
 }
 
 /// What an inode is.
@@ -70,6 +74,7 @@ impl Disk {
             removed: Vec::new(),
             next_ino: ROOT_INO,
             dev,
+            blocked: Cell::new(0),
         };
         disk.next_ino += 1;
         disk
@@ -130,6 +135,7 @@ impl Inode {
             nlink: Cell::new(nlink),
             mtime: Cell::new(time),
             ctime: Cell::new(time),
+            cold: RefCell::default(),
         }
     }
 

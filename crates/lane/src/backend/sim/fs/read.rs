@@ -1,6 +1,7 @@
 //! What a server does to files: open, read, look up, list.
 
 use std::io;
+use std::ops::Range;
 use std::rc::Rc;
 
 use rand::seq::SliceRandom;
@@ -19,7 +20,7 @@ impl Disk {
         into: &mut [u8],
         engine: &mut Engine,
     ) -> io::Result<Option<usize>> {
-        if engine.chance(self.config.cold_read) {
+        if engine.chance(self.config.cold_read) || inode.cold_from(offset, into.len()).is_some() {
             inode.content()?;
             return Ok(None);
         }
@@ -56,15 +57,43 @@ impl Disk {
         let size = inode.content()?.borrow().bytes().len() as u64;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min(left)];
+        // A page that is missing keeps the whole lane waiting for the disk.
+        if inode.bring_in(offset, bytes.len()) {
+            self.blocked.set(self.blocked.get() + 1);
+        }
         let n = self.read(inode, offset, &mut bytes, engine)?;
         bytes.truncate(n);
         Ok(bytes)
     }
 
     /// Brings pages in. They may be gone again by the next read.
-    pub(in crate::backend::sim) fn warm(&self, inode: &Inode, engine: &mut Engine) -> io::Result<()> {
+    pub(in crate::backend::sim) fn warm(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        len: usize,
+        engine: &mut Engine,
+    ) -> io::Result<()> {
         inode.content()?;
-        self.may_fail(self.config.read_error, engine)
+        self.may_fail(self.config.read_error, engine)?;
+        inode.bring_in(offset, len);
+        Ok(())
+    }
+
+    /// How many of `len` bytes from `offset` on are in memory, all from the first.
+    pub(in crate::backend::sim) fn resident(
+        &self,
+        inode: &Inode,
+        offset: u64,
+        len: usize,
+        engine: &mut Engine,
+    ) -> io::Result<usize> {
+        inode.content()?;
+        if engine.chance(self.config.cold_read) {
+            return Ok(0);
+        }
+        let end = inode.cold_from(offset, len).unwrap_or(offset + len as u64);
+        Ok(usize::try_from(end.saturating_sub(offset)).expect("no more than was asked about"))
     }
 
     /// Opens from the name cache: `None` is a miss.
@@ -166,3 +195,27 @@ impl Disk {
         if engine.chance(rate) { Err(errno(libc::EIO)) } else { Ok(()) }
     }
 }
+
+impl Inode {
+    /// Puts a range out of memory.
+    pub(super) fn evict(&self, range: Range<u64>) {
+        self.cold.borrow_mut().extend(range.start / PAGE..range.end.div_ceil(PAGE));
+    }
+
+    /// Where the first byte of a range is that is not in memory.
+    fn cold_from(&self, offset: u64, len: usize) -> Option<u64> {
+        let pages = offset / PAGE..(offset + len as u64).div_ceil(PAGE);
+        self.cold.borrow().range(pages).next().map(|page| (page * PAGE).max(offset))
+    }
+
+    /// Brings a range into memory; says whether some of it was not there.
+    pub(in crate::backend::sim) fn bring_in(&self, offset: u64, len: usize) -> bool {
+        let pages = offset / PAGE..(offset + len as u64).div_ceil(PAGE);
+        let mut cold = self.cold.borrow_mut();
+        let before = cold.len();
+        cold.retain(|page| !pages.contains(page));
+        cold.len() < before
+    }
+}
+
+const PAGE: u64 = 4096;

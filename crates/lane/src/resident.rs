@@ -1,0 +1,52 @@
+//! What a sender may take for being in memory of a file, for a moment.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::context;
+use crate::fs::File;
+use crate::time::now;
+
+/// The part of a file ahead of a sender that was seen in memory. sendfile(2) waits for the disk where a page is
+/// missing, and with it the lane: it is called for such parts alone.
+#[derive(Debug)]
+pub struct Resident {
+    /// How far the sender will want to go.
+    wanted_end: u64,
+    seen_end: u64,
+    seen_at: Option<Instant>,
+}
+
+impl Resident {
+    /// Nothing was looked at yet of a file of which bytes before `wanted_end` are to be sent.
+    pub fn new(wanted_end: u64) -> Self {
+        Self { wanted_end, seen_end: 0, seen_at: None }
+    }
+
+    /// How many bytes from `offset` on, at most `len`, can be sent without a wait for the disk; waits for some where
+    /// there are none. What one look saw is believed until it is sent, unless that takes long.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub async fn ensure(&mut self, file: &File, offset: u64, len: usize) -> io::Result<usize> {
+        let is_fresh = self.seen_at.is_some_and(|at| now() < at + BELIEVED);
+        if !is_fresh || offset >= self.seen_end {
+            let ahead = self.wanted_end.saturating_sub(offset).max(len as u64);
+            let ahead = usize::try_from(ahead).unwrap_or(usize::MAX).min(LOOK_BYTES);
+            let mut seen = context::with(|lane| lane.backend().resident(file.fd(), offset, ahead))?;
+            if seen == 0 {
+                seen = ahead.min(WARM_BYTES);
+                file.warm(offset, seen).await?;
+            }
+            (self.seen_end, self.seen_at) = (offset + seen as u64, Some(now()));
+        }
+        Ok(usize::try_from(self.seen_end - offset).unwrap_or(usize::MAX).min(len))
+    }
+}
+
+/// What one look asks about: a few steps of a sender.
+const LOOK_BYTES: usize = 4 << 20;
+/// What is read from the disk at a time.
+const WARM_BYTES: usize = 1 << 20;
+/// A stalled client may come back after its pages are gone.
+const BELIEVED: Duration = Duration::from_millis(500);
