@@ -266,7 +266,10 @@ impl Wire {
         self.send_file_pages(version, ByteRange { start: range.start, end: last }, &mut resident).await?;
         let granted = self.permit((range.end - last) as usize).await;
         // Nothing is waited for between the look at the file and the last bytes.
-        let in_memory = resident.ensure(file.lane_file(), last, granted).await.map_err(Abort::Disk)?;
+        let in_memory = match resident.ensure(file.lane_file(), last, granted).await {
+            Ok(in_memory) => in_memory,
+            Err(error) => return Err(send_error::cause(file, last, error).await),
+        };
         version.check()?;
         let sent = match self.tls {
             None => match self.stream.try_send_file(file.lane_file(), last, in_memory) {
