@@ -1,7 +1,9 @@
 //! The command line: serve a directory, look at a server, measure one.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 
 mod bench;
@@ -40,9 +42,14 @@ enum Command {
         /// Which shell.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page (roff), for man -l -
-    #[command(hide = true)]
-    Man,
+    /// Print a manual page (roff), for man -l -, or write all of them
+    Man {
+        /// Commands whose page it is, such as `bench http`; none: that of linerate
+        command: Vec<String>,
+        /// Write the pages of all commands into this directory, such as /usr/share/man/man1
+        #[arg(long, value_name = "DIR", conflicts_with = "command")]
+        dir: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -57,7 +64,7 @@ fn main() -> ExitCode {
             clap_complete::generate(shell, &mut Cli::command(), "linerate", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)
         }
-        Command::Man => man(),
+        Command::Man { command, dir } => man(&command, dir.as_deref()),
     };
     match done {
         Ok(code) => code,
@@ -71,8 +78,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn man() -> anyhow::Result<ExitCode> {
-    clap_mangen::Man::new(Cli::command()).render(&mut std::io::stdout())?;
+fn man(names: &[String], dir: Option<&Path>) -> anyhow::Result<ExitCode> {
+    if let Some(dir) = dir {
+        clap_mangen::generate_to(Cli::command(), dir)
+            .with_context(|| format!("cannot write manual pages into {}", dir.display()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut command = Cli::command().disable_help_subcommand(true);
+    // Subcommands get their whole names.
+    command.build();
+    for name in names {
+        let sub = command.find_subcommand(name);
+        command = sub.with_context(|| format!("there is no command {}", names.join(" ")))?.clone();
+    }
+    clap_mangen::Man::new(command).render(&mut std::io::stdout())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     https: Vec<Listen>,
     /// Address for metrics and `linerate stat`; `off` for none
-    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     admin: Option<Listen>,
     /// Number of lanes; without it, one for each core
     #[arg(short, long)]
@@ -45,9 +45,19 @@ pub(crate) struct Args {
     /// Serve and list names that begin with a dot
     #[arg(long, conflicts_with = "config")]
     hidden: bool,
-    /// Check the configuration and the certificates, then end
-    #[arg(long)]
-    check: bool,
+    /// Check whether a start would succeed, then end; `--check=reload` for a server that runs already
+    #[arg(long, value_enum, value_name = "FOR", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "start", hide_possible_values = true)]
+    check: Option<Check>,
+}
+
+/// What `--check` checks for.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Check {
+    /// All that a start needs, its addresses included
+    Start,
+    /// A reload of a server that has its addresses already
+    Reload,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -56,8 +66,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let source = args.clone_source();
     let load = move || source.load();
     let config = load()?;
-    if args.check {
-        server::check(&config)?;
+    if let Some(check) = args.check {
+        let what = match check {
+            Check::Start => server::CheckFor::Start,
+            Check::Reload => server::CheckFor::Reload,
+        };
+        for warning in server::check(&config, what)? {
+            tracing::warn!("{warning}");
+        }
         say!("the configuration is good");
         return Ok(ExitCode::SUCCESS);
     }
@@ -92,7 +108,7 @@ impl Args {
             file: self.config.clone(),
             http: self.http.clone(),
             https: self.https.clone(),
-            admin: self.admin,
+            admin: self.admin.clone(),
             lanes: self.lanes,
             no_silo: self.no_silo,
             access_log: self.access_log.clone(),
@@ -115,8 +131,8 @@ impl Source {
         };
         override_listen(&mut config.http.listen, &self.http);
         override_listen(&mut config.https.listen, &self.https);
-        if let Some(admin) = self.admin {
-            config.admin.listen = admin.0;
+        if let Some(admin) = &self.admin {
+            config.admin.listen = admin.0.first().copied();
         }
         if self.lanes.is_some() {
             config.server.lanes = self.lanes;
@@ -138,29 +154,29 @@ impl Source {
     }
 }
 
-/// An address, or `off`.
-#[derive(Clone, Copy, Debug)]
-struct Listen(Option<SocketAddr>);
+/// Addresses, or none for `off`.
+#[derive(Clone, Debug)]
+struct Listen(Vec<SocketAddr>);
 
 fn parse_listen(text: &str) -> Result<Listen, String> {
-    if text == "off" {
-        return Ok(Listen(None));
-    }
-    if let Ok(addr) = text.parse() {
-        return Ok(Listen(Some(addr)));
-    }
     // A port alone means loopback: nothing is opened to others by an omission.
-    match text.trim_start_matches(':').parse() {
-        Ok(port) => Ok(Listen(Some(SocketAddr::from(([127, 0, 0, 1], port))))),
-        Err(_) => {
-            Err("give ADDRESS:PORT such as 0.0.0.0:8080 or [::]:8080, a port for loopback, or off".to_owned())
-        }
+    if let Ok(port) = text.trim_start_matches(':').parse() {
+        return Ok(Listen(vec![SocketAddr::from(([127, 0, 0, 1], port))]));
+    }
+    let addresses = server::config::parse_listen(text);
+    addresses.map(Listen).map_err(|problem| format!("{problem}; a port alone is one of loopback"))
+}
+
+fn parse_admin(text: &str) -> Result<Listen, String> {
+    match parse_listen(text)? {
+        Listen(addresses) if addresses.len() > 1 => Err("give one address, or off".to_owned()),
+        one => Ok(one),
     }
 }
 
 fn override_listen(listen: &mut Vec<SocketAddr>, given: &[Listen]) {
     if !given.is_empty() {
-        *listen = given.iter().filter_map(|listen| listen.0).collect();
+        *listen = given.iter().flat_map(|listen| &listen.0).copied().collect();
     }
 }
 
@@ -223,10 +239,13 @@ mod tests {
 
     #[test]
     fn a_port_alone_stays_on_loopback() {
-        assert_eq!(parse_listen("8081").unwrap().0, Some("127.0.0.1:8081".parse().unwrap()));
-        assert_eq!(parse_listen(":8081").unwrap().0, Some("127.0.0.1:8081".parse().unwrap()));
-        assert_eq!(parse_listen("[::]:1").unwrap().0, Some("[::]:1".parse().unwrap()));
-        assert!(parse_listen("off").unwrap().0.is_none());
+        let parsed = |text: &str| parse_listen(text).unwrap().0;
+        assert_eq!(parsed("8081"), ["127.0.0.1:8081".parse().unwrap()]);
+        assert_eq!(parsed(":8081"), ["127.0.0.1:8081".parse().unwrap()]);
+        assert_eq!(parsed("[::]:1"), ["[::]:1".parse().unwrap()]);
+        assert_eq!(parsed("*:1")[0], "0.0.0.0:1".parse().unwrap());
+        assert!(parsed("off").is_empty());
         assert!(parse_listen("localhost").is_err());
+        assert!(parse_admin("*:1").is_err() || parsed("*:1").len() == 1);
     }
 }

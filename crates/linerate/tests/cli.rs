@@ -107,6 +107,25 @@ fn completions_are_taken_by_the_shell_and_the_manual_by_man() {
     }
     let page = String::from_utf8(output(&mut linerate(["man"]))).unwrap();
     assert!(page.contains(".TH linerate 1") && page.contains(".SH NAME") && page.contains("serve"), "{page}");
+    let page = String::from_utf8(output(&mut linerate(["man", "bench", "http"]))).unwrap();
+    assert!(
+        page.contains(".TH linerate\\-bench\\-http 1") || page.contains(".TH linerate-bench-http 1"),
+        "{page}"
+    );
+    let unknown = linerate(["man", "nothing"]).output().unwrap();
+    assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("nothing"));
+    let pages = dir.path().join("man1");
+    std::fs::create_dir(&pages).unwrap();
+    output(linerate(["man", "--dir"]).arg(&pages));
+    for name in ["linerate", "linerate-serve", "linerate-bench-rx", "linerate-stat", "linerate-man"] {
+        let page = std::fs::read_to_string(pages.join(format!("{name}.1"))).unwrap();
+        assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{name}: {page}");
+    }
+    if std::path::Path::new("/usr/bin/man").exists() {
+        let mut man = Command::new("man");
+        let shown = output(man.args(["--warnings", "--local-file"]).arg(pages.join("linerate-serve.1")));
+        assert!(String::from_utf8_lossy(&shown).contains("access-log"));
+    }
 }
 
 #[test]

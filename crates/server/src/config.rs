@@ -2,6 +2,7 @@
 //! by name, and every refusal says where and what would do.
 
 mod limits;
+mod listen;
 mod server;
 
 use std::collections::HashSet;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub use self::limits::LimitsSection;
+pub use self::listen::parse_listen;
 pub use self::server::ServerSection;
 
 /// Everything an operator can say. `Config::default()` serves nothing until a volume is added.
@@ -65,6 +67,7 @@ pub struct VolumeSection {
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSection {
     /// Addresses; empty switches plain HTTP off.
+    #[serde(deserialize_with = "listen::addresses")]
     pub listen: Vec<SocketAddr>,
     /// Answer every plain request with a redirect to HTTPS.
     pub redirect_to_https: bool,
@@ -75,6 +78,7 @@ pub struct HttpSection {
 #[serde(deny_unknown_fields, default)]
 pub struct HttpsSection {
     /// Addresses; empty switches HTTPS off.
+    #[serde(deserialize_with = "listen::addresses")]
     pub listen: Vec<SocketAddr>,
     /// Port that redirects name, when a gateway maps it; absent: the port of the first HTTPS address.
     pub public_port: Option<u16>,
@@ -127,7 +131,8 @@ pub enum LogFormat {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminSection {
-    /// Address of metrics, health and `linerate stat`; absent: none.
+    /// Address of metrics, health and `linerate stat`; `off`: none.
+    #[serde(deserialize_with = "listen::address")]
     pub listen: Option<SocketAddr>,
 }
 

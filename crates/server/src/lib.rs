@@ -25,6 +25,6 @@ mod site;
 pub use admin::tell_of;
 pub use egress::EgressError;
 pub use listeners::ListenError;
-pub use serve::{Addresses, Server, ServerError, check};
+pub use serve::{Addresses, CheckFor, Server, ServerError, check};
 pub use silo::TakingError;
 pub use site::SiteError;

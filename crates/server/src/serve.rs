@@ -126,18 +126,48 @@ pub enum ServerError {
     },
 }
 
-/// Checks a configuration as far as possible without listening: limits, directories, certificates, lanes.
+/// What a configuration is checked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckFor {
+    /// A start: everything is started but nothing is listened at, so what a start would refuse is found.
+    Start,
+    /// A reload of the server that runs with it: its addresses are in use, and may be.
+    Reload,
+}
+
+/// Whether the lanes are to serve, or only to show that they could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Serve,
+    Check,
+}
+
+/// Checks a configuration; gives what the administrator should know though it is good. The self-signed certificate
+/// is made if there is none; the access log is not.
 ///
 /// # Errors
 /// [`ServerError`].
-pub fn check(config: &Config) -> Result<(), ServerError> {
+pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError> {
     config.check()?;
-    SiteSpec::new(config, &new_tickets()?)?;
-    Taking::new(&layout(config, &Topology::of_this_machine()?)?, &config.server.drained_nodes)?;
     if let Some(path) = config.log.access.as_deref().filter(|path| *path != Path::new("-")) {
         logs::check(path).map_err(io("the access log"))?;
     }
-    Ok(egress::check(&config.server.egress_marks)?)
+    if what == CheckFor::Start {
+        process::allow_every_descriptor();
+        let Serving { runtime, warnings, controls, .. } = Serving::start(config.clone(), Purpose::Check)?;
+        drop(controls);
+        runtime.join().map_err(|_| ServerError::LaneEnded)?;
+        return Ok(warnings);
+    }
+    let site = SiteSpec::new(config, &new_tickets()?)?;
+    for volume in &config.volumes {
+        std::fs::read_dir(&volume.path).map_err(io(volume.path.display().to_string()))?;
+    }
+    let layout = layout(config, &Topology::of_this_machine()?)?;
+    Taking::new(&layout, &config.server.drained_nodes)?;
+    egress::check(&config.server.egress_marks)?;
+    let fit = descriptors::fit(config, layout.lane_count());
+    Ok(site.warnings().iter().map(ToString::to_string).chain(fit.warning).collect())
 }
 
 impl Server {
@@ -154,7 +184,7 @@ impl Server {
             let _within = housekeeping.enter();
             Signals::catch().map_err(io("signals"))?
         };
-        Ok(Self { housekeeping, signals, serving: Serving::start(config)? })
+        Ok(Self { housekeeping, signals, serving: Serving::start(config, Purpose::Serve)? })
     }
 
     /// Where it listens.
@@ -191,7 +221,7 @@ impl Server {
 }
 
 impl Serving {
-    fn start(config: Config) -> Result<Self, ServerError> {
+    fn start(config: Config, purpose: Purpose) -> Result<Self, ServerError> {
         let tickets = new_tickets()?;
         let mut site = SiteSpec::new(&config, &tickets)?;
         let mut warnings: Vec<String> = site.warnings().iter().map(ToString::to_string).collect();
@@ -209,7 +239,10 @@ impl Serving {
         let change = listeners.change(&config, &layout, &taking)?;
         let blocks = Blocks::default();
         logs::add_to(&blocks);
-        let log = AccessLog::start(&config.log, &blocks).map_err(io("the access log"))?;
+        let log = match purpose {
+            Purpose::Serve => AccessLog::start(&config.log, &blocks).map_err(io("the access log"))?,
+            Purpose::Check => None,
+        };
         let admin = config.admin.listen.map(admin::bind).transpose();
         let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
 
@@ -222,7 +255,7 @@ impl Serving {
             controls.push(sender);
             boots.push(Some(Boot {
                 site: site.clone(),
-                listeners: change.for_lane(lane)?,
+                listeners: if purpose == Purpose::Serve { change.for_lane(lane)? } else { Vec::new() },
                 placement: Arc::clone(&placement),
                 ways,
                 control,
@@ -235,7 +268,9 @@ impl Serving {
                 seed: seed(lane),
             }));
         }
-        change.listen()?;
+        if purpose == Purpose::Serve {
+            change.listen()?;
+        }
         listeners.commit(change);
         let boots = Arc::new(Mutex::new(boots));
         let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |spec| {

@@ -1,6 +1,6 @@
 //! What every lane serves, in a form that travels between threads; each lane opens its own volumes from it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::limits::Limits;
@@ -33,6 +33,12 @@ pub enum SiteError {
     /// A certificate or key.
     #[error(transparent)]
     Tls(#[from] http::tls::ConfigError),
+    /// Nowhere to keep the certificate that the server makes for itself.
+    #[error(
+        "no directory to keep the self-signed certificate in: set server.state_dir, XDG_STATE_HOME or HOME, or give \
+         https.certificate"
+    )]
+    NoStateDir,
     /// A volume's name.
     #[error(transparent)]
     Name(#[from] vfs::VolumeNameError),
@@ -54,7 +60,7 @@ impl SiteSpec {
         let volumes = config.volumes.iter().map(MountSpec::new).collect::<Result<_, _>>()?;
         let tls = match config.https.listen.is_empty() {
             true => None,
-            false => Some(Arc::new(tls_config(config).load(Arc::clone(tickets))?)),
+            false => Some(Arc::new(tls_config(config)?.load(Arc::clone(tickets))?)),
         };
         let pacing = config.limits.pacing_bytes_per_second;
         Ok(Self { volumes, limits: config.limits.to_http(), pacing, tls })
@@ -100,8 +106,13 @@ impl MountSpec {
     }
 }
 
-fn tls_config(config: &Config) -> TlsConfig {
-    let state_dir = config.server.state_dir.clone().unwrap_or_else(default_state_dir);
+fn tls_config(config: &Config) -> Result<TlsConfig, SiteError> {
+    let state_dir = config.server.state_dir.clone().or_else(default_state_dir);
+    // It is used for nothing else.
+    let state_dir = match config.https.certificates.is_empty() {
+        true => state_dir.ok_or(SiteError::NoStateDir)?,
+        false => state_dir.unwrap_or_default(),
+    };
     let mut tls = TlsConfig::new(state_dir);
     tls.certificates = config
         .https
@@ -119,16 +130,19 @@ fn tls_config(config: &Config) -> TlsConfig {
     if !config.https.http2 {
         tls.alpn.retain(|alpn| *alpn != Alpn::H2);
     }
-    tls
+    Ok(tls)
 }
 
-/// As the XDG Base Directory Specification says; for root as the FHS says, unless the former is asked for.
-fn default_state_dir() -> PathBuf {
+/// As the XDG Base Directory Specification says; for root as the FHS says, unless the former is asked for. A service
+/// manager that keeps a directory for the server names it in STATE_DIRECTORY (systemd.exec(5)). None where nothing says
+/// where: not the working directory, which may be anybody's.
+fn default_state_dir() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/var/lib"));
-    absolute("XDG_STATE_HOME")
-        .or_else(root)
-        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
-        .unwrap_or_else(|| Path::new(".").to_owned())
-        .join("linerate")
+    absolute("STATE_DIRECTORY").or_else(|| {
+        absolute("XDG_STATE_HOME")
+            .or_else(root)
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+            .map(|base| base.join("linerate"))
+    })
 }
