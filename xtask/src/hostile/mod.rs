@@ -166,13 +166,18 @@ impl Parts<'_> {
         let seconds = self.bench.seconds.max(self.scenario.seconds_least());
         let end = Instant::now() + Duration::from_secs(seconds);
         let field = Field { arena: self.arena, tree: &self.bench.tree, stderr, end };
-        let findings = inside(&self.arena.attackers, || {
+        let counted = Server::scrape(self.arena)?;
+        let mut findings = inside(&self.arena.attackers, || {
             load::become_attacker();
             self.scenario.attack(&field)
         })?;
         // Who gives up early leaves a server that recovers under the name of an attacked one.
         field.sit_out();
         self.samples.enter(Part::After);
+        // A server that does not even answer this will not be free either.
+        if let Ok(after) = Server::scrape(self.arena) {
+            findings.counted = after.all_grown(&counted, server::is_of_refusals);
+        }
         let free = self.wait_until_free(&idle)?;
         Ok((free, findings))
     }

@@ -29,6 +29,8 @@ pub(crate) struct Report {
     pub(crate) scenario: &'static str,
     /// What the attackers came to.
     pub(crate) attack: BTreeMap<&'static str, u64>,
+    /// Refusals and limits that the server counted meanwhile.
+    pub(crate) counted: BTreeMap<String, f64>,
     pub(crate) before: Figures,
     pub(crate) during: Figures,
     pub(crate) after: Figures,
@@ -74,10 +76,11 @@ impl Report {
             bar(false, error);
         }
         let reached = missed.is_empty();
-        let attack = findings.size;
+        let (attack, counted) = (findings.size, findings.counted);
         Self {
             scenario,
             attack,
+            counted,
             before,
             during,
             after,
@@ -123,6 +126,10 @@ impl Report {
         );
         let size: Vec<_> = self.attack.iter().map(|(what, count)| format!("{count} {what}")).collect();
         println!("    {}", size.join(", "));
+        let counted: Vec<_> = self.counted.iter().map(|(series, by)| format!("{series} {by}")).collect();
+        if !counted.is_empty() {
+            println!("    counted: {}", counted.join(", "));
+        }
         self.missed.iter().for_each(|missed| println!("    missed: {missed}"));
         Ok(())
     }

@@ -79,6 +79,8 @@ pub(crate) struct Findings {
     pub(crate) size: BTreeMap<&'static str, u64>,
     /// What the server did that it must not do.
     pub(crate) failures: Vec<String>,
+    /// What the server counted that it refused, limited or cut meanwhile.
+    pub(crate) counted: BTreeMap<String, f64>,
 }
 
 impl Findings {

@@ -146,6 +146,29 @@ pub(crate) fn held(idle: &Levels, levels: &Levels) -> Vec<String> {
     above.map(|(name, value)| format!("{name} {value} (idle: {})", idle.get(name).unwrap_or(&0.0))).collect()
 }
 
+/// Whether a counter tells of something that was not done, or was taken back.
+pub(crate) fn is_of_refusals(name: &str) -> bool {
+    const WORDS: [&str; 16] = [
+        "refused",
+        "limited",
+        "evicted",
+        "starved",
+        "aborted",
+        "lost",
+        "dropped",
+        "over_share",
+        "reaped",
+        "paused",
+        "closed",
+        "copied",
+        "exhausted",
+        "rebound",
+        "shed",
+        "moves",
+    ];
+    WORDS.iter().any(|word| name.contains(word))
+}
+
 /// The larger of each.
 pub(crate) fn merge(into: &mut Levels, levels: Levels) {
     for (name, value) in levels {

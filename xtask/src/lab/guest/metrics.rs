@@ -1,5 +1,6 @@
 //! Counters of the server under test, as its admin address tells them.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::{Context, ensure};
@@ -39,6 +40,22 @@ impl Scrape {
     pub(crate) fn describe(&self, name: &str) -> String {
         let series = self.samples.iter().filter(|(known, _, value)| known == name && *value != 0.0);
         series.map(|(_, labels, value)| format!("{{{labels} {value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The series that `wanted` picks by their name and that have grown since `before`, all lanes together.
+    pub(crate) fn all_grown(&self, before: &Self, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, f64> {
+        let mut sums: BTreeMap<String, f64> = BTreeMap::new();
+        for (samples, sign) in [(&self.samples, 1.0), (&before.samples, -1.0)] {
+            for (name, labels, value) in samples.iter().filter(|(name, ..)| wanted(name)) {
+                // Lane and silo come first; a reason or the like is what tells series apart.
+                let kind = labels.split(',').skip(2).collect::<Vec<_>>().join(",");
+                let kind = kind.trim_end_matches('}');
+                let series = if kind.is_empty() { name.clone() } else { format!("{name}{{{kind}}}") };
+                *sums.entry(series).or_default() += sign * value;
+            }
+        }
+        sums.retain(|_, grown| *grown > 0.0);
+        sums
     }
 
     /// By how much it has grown since `before`.
