@@ -29,7 +29,11 @@ pub(crate) fn http(arena: &Arena, samples: &Samples) {
         });
         scope.spawn(|| {
             inside(&arena.good, || {
-                let connect = || Https::connect(HTTPS, TLS13_AES_128_GCM_SHA256);
+                let connect = || {
+                    let client = Https::connect(HTTPS, TLS13_AES_128_GCM_SHA256)?;
+                    client.wait_at_most(PATIENCE)?;
+                    Ok(client)
+                };
                 let ask = |client: &mut Https| client.get("/small", "", &[b's'; SMALL_BYTES]).map(drop);
                 ask_again_and_again(samples, NEWCOMER_TLS, connect, ask);
                 Ok(())

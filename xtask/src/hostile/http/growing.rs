@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use rustls::{ClientConnection, StreamOwned};
 
-use super::http2::tls_connect;
+use super::http2::tls_over;
 use super::{connect_from, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
-use crate::hostile::server::{GROWING_BYTES, HTTP};
+use crate::hostile::server::{GROWING_BYTES, HTTP, HTTPS};
 
 pub(crate) struct Growing;
 
@@ -32,8 +32,10 @@ impl Scenario for Growing {
     fn attack(&self, field: &Field<'_>) -> anyhow::Result<Findings> {
         let path = field.tree.join("growing");
         File::options().write(true).open(&path)?.set_len(GROWING_BYTES)?;
-        let readers: [Connect; 2] =
-            [|from| Ok(Box::new(connect_from(from, HTTP)?)), |from| Ok(Box::new(tls_connect(from)?))];
+        let readers: [Connect; 2] = [
+            |from| Ok(Box::new(connect_from(from, HTTP)?)),
+            |from| Ok(Box::new(tls_over(connect_from(from, HTTPS)?)?)),
+        ];
         std::thread::scope(|scope| {
             let appending = scope.spawn(|| append(&path, field));
             let reading = readers.map(|connect| {

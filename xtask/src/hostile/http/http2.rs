@@ -89,12 +89,12 @@ impl Http2 {
     }
 }
 
-/// HTTP/1.1 over TLS, blocking.
-pub(super) fn tls_connect(from: Ipv4Addr) -> anyhow::Result<StreamOwned<ClientConnection, TcpStream>> {
+/// HTTP/1.1 over TLS.
+pub(super) fn tls_over(tcp: TcpStream) -> anyhow::Result<StreamOwned<ClientConnection, TcpStream>> {
     let mut config = ClientConfig::clone(&*config()?);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let tls = ClientConnection::new(Arc::new(config), ServerName::from(HTTPS.ip()))?;
-    Ok(StreamOwned::new(tls, connect_from(from, HTTPS)?))
+    Ok(StreamOwned::new(tls, tcp))
 }
 
 fn config() -> anyhow::Result<Arc<ClientConfig>> {

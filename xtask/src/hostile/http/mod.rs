@@ -21,7 +21,15 @@ use crate::descriptors;
 
 /// A connection from one of the attackers' addresses.
 fn connect_from(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
+    connect_with(from, to, None)
+}
+
+/// With so large a receive buffer, bytes: what a line holds that is slower than its reader's system.
+fn connect_with(from: Ipv4Addr, to: SocketAddr, receive_buffer: Option<usize>) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+    if let Some(bytes) = receive_buffer {
+        socket.set_recv_buffer_size(bytes)?;
+    }
     socket.bind(&SocketAddrV4::new(from, 0).into())?;
     socket.connect_timeout(&to.into(), CONNECT_TIMEOUT)?;
     socket.set_tcp_nodelay(true)?;

@@ -4,10 +4,10 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::http2::tls_connect;
-use super::{connect_from, source};
+use super::http2::tls_over;
+use super::{connect_with, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
-use crate::hostile::server::{HTTP, Wishes};
+use crate::hostile::server::{HTTP, HTTPS, Wishes};
 
 pub(crate) struct Readers;
 
@@ -58,8 +58,8 @@ fn read(n: usize, field: &Field<'_>) -> anyhow::Result<u64> {
     trait Both: Read + Write {}
     impl<T: Read + Write> Both for T {}
     let mut stream: Box<dyn Both> = match n % 2 {
-        0 => Box::new(connect_from(source(n), HTTP)?),
-        _ => Box::new(tls_connect(source(n))?),
+        0 => Box::new(connect_with(source(n), HTTP, Some(RECEIVE_BUFFER))?),
+        _ => Box::new(tls_over(connect_with(source(n), HTTPS, Some(RECEIVE_BUFFER))?)?),
     };
     stream.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n")?;
     let (began, mut taken) = (Instant::now(), 0);
@@ -76,5 +76,8 @@ fn read(n: usize, field: &Field<'_>) -> anyhow::Result<u64> {
 
 const READERS: usize = 16;
 const STALL_SECONDS: u64 = 6;
+/// Systems hand windows back in leaps, of up to 64 KiB where they received as much at once. At this pace that would be
+/// more than the patience; on a slow line it does not happen.
+const RECEIVE_BUFFER: usize = 8 << 10;
 const BYTES_A_TURN: usize = 1000;
 const TURN: Duration = Duration::from_millis(100);

@@ -38,11 +38,12 @@ impl Scenario for Theft {
             }
             calls += 1;
             let mut stolen = Connection { serial: SERIAL_HIGH, ..connection };
-            let large = Work::Receive { bytes: 1 << 20 };
+            // Small ones: what he asks for and proves to be there for is his own.
+            let small = Work::Rpc { send: 4, receive: 4 };
             let claim = [
                 stolen.ack((0, call), 1, (AckReason::Ping, 1), 0, &[]),
-                stolen.request(0, call + 1, large.clone()),
-                stolen.request(1, call + 1, large),
+                stolen.request(0, call + 1, small.clone()),
+                stolen.request(1, call + 1, small),
                 stolen.ack((0, call), 1, (AckReason::PingResponse, call * 2), 0, &[]),
             ];
             claim.iter().for_each(|packet| thief.send(packet));

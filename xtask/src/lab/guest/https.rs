@@ -92,6 +92,12 @@ impl Https {
         Ok(Self { tls, tcp: BufferedTcp(BufReader::with_capacity(READ_BYTES, tcp)), inbox: Vec::new() })
     }
 
+    /// Waits for so long at most from now on.
+    pub(crate) fn wait_at_most(&self, patience: Duration) -> anyhow::Result<()> {
+        self.tcp.0.get_ref().set_read_timeout(Some(patience))?;
+        Ok(self.tcp.0.get_ref().set_write_timeout(Some(patience))?)
+    }
+
     /// Takes little at a time from now on.
     pub(crate) fn narrow(&self) -> anyhow::Result<()> {
         Ok(rustix::net::sockopt::set_socket_recv_buffer_size(self.tcp.0.get_ref(), NARROW_BYTES)?)
