@@ -268,7 +268,7 @@ impl Call {
     pub(crate) fn finish(&mut self, core: &mut Core, shared: &mut Shared) -> Result<(), WriteError> {
         self.refuse_if_finished()?;
         if self.filling.is_none() {
-            let account = core.account(shared);
+            let account = core.account();
             let packet = shared.pool.alloc_for(account).ok_or_else(|| self.refuse_write(shared))?;
             self.filling = Some(Filling { packet, used: 0, capacity: 0 });
         }
@@ -303,7 +303,7 @@ impl Call {
     ) -> Result<Filling, WriteError> {
         let limit = if self.reply_must_wait() { REPLY_AHEAD_MAX.min(held_max) } else { held_max };
         let crowded = self.tx.held() >= SHARE_MIN && shared.is_working_set_full(core.peer);
-        let account = core.account(shared);
+        let account = core.account();
         let over_share = account != Account::OWN
             && self.tx.held() >= SHARE_MIN
             && !may_take_more(

@@ -55,6 +55,7 @@ pub(crate) struct Core {
     /// Bytes charged to the credit of the client's address.
     debt: u32,
     pub(crate) waits_for_credit: bool,
+    account: Account,
     pub(crate) proof: Proof,
     pub(crate) limits: Limits,
     pub(crate) error: Option<i32>,
@@ -128,11 +129,17 @@ impl Core {
     }
 
     /// Whom packets that the connection holds are charged to.
-    pub(crate) fn account(&self, shared: &Shared) -> Account {
-        match self.side {
-            Side::Client => Account::OWN,
-            Side::Server if !self.proof.reached => Account::UNPROVED,
-            Side::Server => shared.peers[self.peer].account,
+    pub(crate) fn account(&self) -> Account {
+        self.account
+    }
+
+    /// The client's address is proved.
+    pub(crate) fn set_reached(&mut self, shared: &Shared) {
+        self.proof.reached = true;
+        self.proof.wanted = false;
+        self.proof.probe_at = None;
+        if self.side == Side::Server {
+            self.account = shared.peers[self.peer].account;
         }
     }
 
@@ -140,7 +147,7 @@ impl Core {
     /// holds only what a first burst brings, and all such connections together no more than an eighth of the pool. A
     /// host holds at most as much as is free, and twice that where its calls hold little each.
     pub(crate) fn may_hold(&self, held: u32, shared: &Shared) -> bool {
-        let (pool, account) = (&shared.pool, self.account(shared));
+        let (pool, account) = (&shared.pool, self.account);
         match account {
             Account::OWN => true,
             Account::UNPROVED => {
@@ -232,6 +239,11 @@ impl Connection {
                 opened: 0,
                 debt: 0,
                 waits_for_credit: false,
+                account: match identity.side {
+                    Side::Client => Account::OWN,
+                    Side::Server if reached => shared.peers[peer].account,
+                    Side::Server => Account::UNPROVED,
+                },
                 proof,
                 limits: shared.config.limits(identity.side),
                 error: None,

@@ -108,6 +108,7 @@ impl PacketPool {
     }
 
     /// As [`alloc`](Self::alloc), charged to an account until the buffer is free again.
+    #[inline]
     pub(crate) fn alloc_for(&mut self, account: Account) -> Option<Packet> {
         let Some(index) = self.free.pop() else {
             self.exhausted += 1;
@@ -118,12 +119,11 @@ impl PacketPool {
         debug_assert!(slot.state == State::Free && slot.pins == 0);
         slot.state = State::InUse;
         slot.account = account;
-        let at = account.0 as usize;
-        if at >= self.held_by.len() {
-            self.held_by.resize(at + 1, 0);
-        }
-        self.held_by[at] += 1;
         slot.len = HEADER_LEN as u32;
+        match self.held_by.get_mut(account.0 as usize) {
+            Some(held) => *held += 1,
+            None => self.open_account(account),
+        }
         Some(Packet(index))
     }
 
@@ -163,6 +163,12 @@ impl PacketPool {
             slot.bytes = Box::default();
             self.free_large.push(index);
         }
+    }
+
+    #[cold]
+    fn open_account(&mut self, account: Account) {
+        self.held_by.resize(account.0 as usize + 1, 0);
+        self.held_by[account.0 as usize] = 1;
     }
 
     /// Buffers charged to an account.

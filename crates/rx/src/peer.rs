@@ -42,7 +42,8 @@ pub struct Peer {
     pub(crate) abort_tokens: TokenBucket,
     /// Bytes that calls may send here before the client has shown that it knows of them.
     pub(crate) credit: u32,
-    credited_at: Instant,
+    /// Up to when it has come back by itself; `None` while it is whole.
+    credited_at: Option<Instant>,
     /// Datagrams and bytes each way, and resends.
     pub(crate) counters: PeerCounters,
 }
@@ -94,29 +95,37 @@ impl Peer {
             idle_since: now,
             abort_tokens: TokenBucket::new(now, config.aborts_per_second),
             credit: CREDIT_MAX,
-            credited_at: now,
+            credited_at: None,
             counters: PeerCounters::default(),
         }
     }
 
     /// A packet came from here.
+    #[inline]
     pub(crate) fn on_received(&mut self, now: Instant, len: usize) {
         self.counters.bytes_received += len as u64;
-        if self.credit == CREDIT_MAX {
-            self.credited_at = now;
-            return;
+        if self.credit < CREDIT_MAX {
+            self.earn_credit(now);
         }
-        let elapsed = now.saturating_duration_since(self.credited_at).min(CREDIT_TIME).as_millis() as u32;
+    }
+
+    #[cold]
+    fn earn_credit(&mut self, now: Instant) {
+        let since = *self.credited_at.get_or_insert(now);
+        let elapsed = now.saturating_duration_since(since).min(CREDIT_TIME).as_millis() as u32;
         let earned = elapsed * (CREDIT_MAX / CREDIT_TIME.as_millis() as u32);
         if earned > 0 {
+            self.credited_at = Some(now);
             self.give_credit(earned);
-            self.credited_at = now;
         }
     }
 
     /// Bytes charged to the credit turn out to be wanted.
     pub(crate) fn give_credit(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_add(bytes).min(CREDIT_MAX);
+        if self.credit == CREDIT_MAX {
+            self.credited_at = None;
+        }
     }
 
     /// Whether it is time to ask the client whether it knows of what is sent here.

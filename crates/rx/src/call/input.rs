@@ -107,8 +107,7 @@ impl Call {
             core.proof.wanted |= !core.proof.reached;
             return DataOutcome::Done;
         }
-        let account = core.account(shared);
-        let Some(packet) = shared.pool.alloc_for(account) else {
+        let Some(packet) = shared.pool.alloc_for(core.account()) else {
             shared.stats.no_buffers += 1;
             return DataOutcome::Done;
         };

@@ -58,12 +58,6 @@ impl Proof {
         }
     }
 
-    fn set_reached(&mut self) {
-        self.reached = true;
-        self.wanted = false;
-        self.probe_at = None;
-    }
-
     /// `len` bytes came from the client's address.
     pub(crate) fn pay_in(&mut self, len: usize) {
         self.budget = (self.budget + AMPLIFICATION_MAX * len as u64).min(BUDGET_MAX);
@@ -192,7 +186,7 @@ impl Connection {
 
     fn on_reached(&mut self, now: Instant, shared: &mut Shared) {
         shared.peers[self.core.peer].proved_at = Some(now);
-        self.core.proof.set_reached();
+        self.core.set_reached(shared);
     }
 
     pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
@@ -288,7 +282,7 @@ impl Connection {
             self.core.proof.challenge_at.get_or_insert(now);
         }
         if !self.core.proof.reached && shared.peers[self.core.peer].is_proved(now, shared.config.reach_time) {
-            self.core.proof.set_reached();
+            self.core.set_reached(shared);
         }
         if self.core.proof.authentic && !self.core.proof.reached && shared.config.check_reach {
             self.core.proof.wanted = true;
@@ -372,7 +366,7 @@ impl Connection {
         core.serial = core.serial.wrapping_add(shared.rng.random_range(SERIAL_JUMP_MIN..SERIAL_JUMP_MAX));
         core.proof.serial_floor = core.serial;
         core.proof.budget = 0;
-        core.proof.set_reached();
+        core.set_reached(shared);
         core.forget_debt();
         shared.peers[peer].proved_at = Some(now);
         for call in self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {

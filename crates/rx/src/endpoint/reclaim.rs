@@ -70,7 +70,7 @@ impl Endpoint {
             return;
         }
         for (_, connection) in &mut self.connections {
-            let account = connection.core.account(&self.shared);
+            let account = connection.core.account();
             if connection.core.side == Side::Client || !givers.contains(&account) {
                 continue;
             }
@@ -88,7 +88,7 @@ impl Endpoint {
             let calls = connection.channels.iter().flat_map(|channel| &channel.call);
             let count: u32 = calls.map(|call| call.rx.ahead()).sum();
             if count > 0 {
-                *ahead.entry(connection.core.account(&self.shared)).or_default() += count as usize;
+                *ahead.entry(connection.core.account()).or_default() += count as usize;
             }
         }
         let mut holders: Vec<_> = ahead.into_iter().collect();
