@@ -21,7 +21,8 @@ pub struct EndpointConfig {
     pub send_window: u32,
     /// Connections, both sides together.
     pub connections_max: usize,
-    /// Server connections whose client's address is not yet proved; the oldest gives way to the newest.
+    /// Server connections whose client's address is not yet proved. One that has had a second for its answer gives way to
+    /// the next; where all are younger, nothing is kept of a newcomer until he answers.
     pub unproved_max: usize,
     /// Congestion controller of new calls.
     pub congestion: Algorithm,
