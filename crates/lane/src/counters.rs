@@ -142,7 +142,7 @@ counter_block! {
         count recv_paused: "Receives stopped because a task had not taken what came before.",
         count recv_copied: "Arrivals copied out of the receive ring: nobody waited for them, or the ring was short.",
         count recv_reclaimed: "Buffers of the receive ring taken back from streams that left them untaken.",
-        count recv_disarmed: "Receives stopped because nobody waited for them and copies had half their budget.",
+        count recv_disarmed: "Receives stopped because copies had half their budget; those waited for begin again at once, for one buffer.",
         gauge recv_held_bytes: "Memory of copies of received bytes that nobody took.",
         count cold_reads: "File reads that the page cache could not serve inline.",
         count helper_jobs: "Calls given to the silo's helper threads.",

@@ -360,6 +360,77 @@ fn clients_that_fill_their_share_and_are_not_heard_keep_nobody_waiting() {
 }
 
 #[test]
+fn copies_of_what_nobody_takes_keep_to_their_budget() {
+    let ring = RingOptions { stream_buffers: 64, stream_buffer_bytes: 4096, ..RingOptions::default() };
+    let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
+    run_here(options, async {
+        let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let mut unheard = Vec::new();
+        for _ in 0..400 {
+            let client = TcpStream::connect(addr).await.unwrap();
+            let server = listener.accept().await.unwrap();
+            client.try_send(&[IoSlice::new(b"0")], false).unwrap();
+            assert_eq!(*server.recv().await.unwrap(), *b"0");
+            unheard.push((client, server));
+        }
+        let counters = lane::current().counters().clone();
+        for (n, (client, _)) in unheard.iter().enumerate() {
+            client.try_send(&[IoSlice::new(&[7; 28_000])], false).unwrap();
+            if n % 5 == 0 {
+                time::sleep(Duration::from_micros(100)).await;
+            }
+        }
+        time::sleep(Duration::from_millis(50)).await;
+        let held = counters.recv_held_bytes.get();
+        assert!(held > 0 && held <= 4 * 64 * 4096, "{held} bytes of 11 MB");
+    })
+    .unwrap();
+}
+
+#[test]
+fn a_burst_behind_requests_that_were_waited_for_keeps_to_the_budget() {
+    let ring = RingOptions { stream_buffers: 64, stream_buffer_bytes: 4096, ..RingOptions::default() };
+    let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
+    run_here(options, async {
+        let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (mut clients, mut tasks) = (Vec::new(), Vec::new());
+        for _ in 0..400 {
+            clients.push(TcpStream::connect(addr).await.unwrap());
+            let server = listener.accept().await.unwrap();
+            // Each waits for its request and leaves what comes with it until it is told to go on.
+            tasks.push(spawn(async move {
+                let first = server.recv().await.unwrap().to_vec();
+                (first, server)
+            }));
+        }
+        let bytes: Vec<u8> = (0..28_000u32).map(|n| (n % 251) as u8).collect();
+        for (n, client) in clients.iter().enumerate() {
+            client.try_send(&[IoSlice::new(&bytes)], false).unwrap();
+            if n % 5 == 0 {
+                time::sleep(Duration::from_micros(100)).await;
+            }
+        }
+        let mut served = Vec::new();
+        for task in tasks {
+            served.push(time::timeout(Duration::from_secs(5), task).await.expect("each is heard once"));
+        }
+        let counters = lane::current().counters().clone();
+        let held = counters.recv_held_bytes.get();
+        assert!(counters.recv_disarmed.get() > 0);
+        assert!(held > 0 && held <= 4 * 64 * 4096, "{held} bytes of 11 MB");
+        for (mut heard, server) in served {
+            while heard.len() < bytes.len() {
+                heard.extend_from_slice(&server.recv().await.unwrap());
+            }
+            assert!(heard == bytes);
+        }
+    })
+    .unwrap();
+}
+
+#[test]
 fn dropped_operations_never_touch_a_reused_descriptor() {
     run(async {
         let listener = Rc::new(TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap());

@@ -6,8 +6,9 @@
 //! - little of it is copied behind what the stream holds already, so that single bytes share one piece of memory;
 //! - once half of the ring is lent nothing more is: what arrives is copied out. So after every turn half of the ring
 //!   is with the kernel again. Of what is left untaken, those who hold most have theirs copied out first;
-//! - the copies of all streams have one budget. Half of it used, receives that nobody waits for are disarmed; each
-//!   begins again when its task asks. Nobody waits longer for that.
+//! - the copies of all streams have one budget. Half of it used, it is tight: all receives are disarmed, and until
+//!   less than a quarter is used each begins again only while its task waits, and for one buffer. So what comes then
+//!   is taken, and nobody waits longer.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -23,8 +24,8 @@ pub(crate) struct ReceiveShares {
     lent: Cell<usize>,
     /// Memory of copies among what is untaken.
     copied_bytes: Cell<usize>,
-    /// Copies that make the next round of disarming due.
-    disarm_at: Cell<usize>,
+    /// Half of the copies' budget was used and a quarter of it still is.
+    tight: Cell<bool>,
 }
 
 /// What one stream was handed and nobody took.
@@ -46,15 +47,13 @@ pub(crate) enum Kept {
 
 impl ReceiveShares {
     pub(crate) fn new(ring_buffers: usize, buffer_bytes: usize) -> Self {
-        let shares = Self {
+        Self {
             ring_buffers,
             buffer_bytes,
             lent: Cell::new(0),
             copied_bytes: Cell::new(0),
-            disarm_at: Cell::new(0),
-        };
-        shares.disarm_at.set(shares.tight_from());
-        shares
+            tight: Cell::new(false),
+        }
     }
 
     /// Keeps `buf`, a buffer of the ring, for its stream. `lent` says how many the ring has lent to streams, this
@@ -84,8 +83,8 @@ impl ReceiveShares {
             Some(bytes) => {
                 untaken.copied_bytes -= bytes;
                 self.copied_bytes.set(self.copied_bytes.get() - bytes);
-                if self.copied_bytes.get() < self.tight_from() / 2 {
-                    self.disarm_at.set(self.tight_from());
+                if self.copied_bytes.get() < self.budget_bytes() / 4 {
+                    self.tight.set(false);
                 }
             }
         }
@@ -127,15 +126,16 @@ impl ReceiveShares {
         before - self.lent.get()
     }
 
-    /// Whether receives that nobody waits for must be disarmed now. Each yes stands for one round of doing so; the
-    /// next is due when what was under way meanwhile has used an eighth more of the budget.
+    /// Whether the budget has just become tight, so that every receive must be disarmed once.
     pub(crate) fn must_disarm(&self) -> bool {
-        let copied = self.copied_bytes.get();
-        if copied < self.disarm_at.get() {
-            return false;
-        }
-        self.disarm_at.set(copied + self.budget_bytes() / 8);
-        true
+        let became_tight = !self.is_tight() && self.copied_bytes.get() >= self.budget_bytes() / 2;
+        self.tight.set(self.is_tight() || became_tight);
+        became_tight
+    }
+
+    /// Whether a receive is for one buffer only, for a task that waits: more would be left untaken.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.tight.get()
     }
 
     /// Memory of copies that nobody took.
@@ -150,14 +150,6 @@ impl ReceiveShares {
 
     fn is_short(&self, lent: usize) -> bool {
         lent * 2 > self.ring_buffers
-    }
-
-    fn is_tight(&self) -> bool {
-        self.copied_bytes.get() >= self.tight_from()
-    }
-
-    fn tight_from(&self) -> usize {
-        self.budget_bytes() / 2
     }
 
     fn budget_bytes(&self) -> usize {
@@ -271,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_over_half_the_budget_disarm_whom_nobody_waits_for_once_a_step() {
+    fn copies_over_half_the_budget_are_tight_until_less_than_a_quarter_is_left() {
         let ring = Ring::new(16, 1024);
         let held: Vec<_> = (0..9).map(|_| RecvBuf::lent(vec![0], &ring.lent)).collect();
         let mut streams: Vec<_> = (0..40).map(|_| Untaken::default()).collect();
@@ -280,12 +272,15 @@ mod tests {
             assert_eq!(ring.arrive(untaken, 1024, false), Kept::Copied);
             rounds += usize::from(ring.shares.must_disarm());
         }
-        // 32 KiB are half of the budget; the next step comes with 8 KiB more.
-        assert_eq!(rounds, 2);
+        assert_eq!(rounds, 1);
+        assert!(ring.shares.is_tight());
         assert!(ring.shares.is_crowded(&streams[0], false));
         assert!(!ring.shares.is_crowded(&streams[0], true));
-        streams.iter_mut().for_each(|untaken| ring.shares.drop_all(untaken));
-        assert!(!ring.shares.must_disarm());
+        // 16 KiB are a quarter of the budget.
+        streams[..24].iter_mut().for_each(|untaken| ring.shares.drop_all(untaken));
+        assert!(ring.shares.is_tight());
+        ring.shares.drop_all(&mut streams[24]);
+        assert!(!ring.shares.is_tight() && !ring.shares.must_disarm());
         drop(held);
     }
 }

@@ -142,7 +142,8 @@ impl Uring {
         if self.shares.must_disarm() {
             for (fd, socket) in self.sockets.borrow_mut().iter_mut() {
                 let is_stream = matches!(socket.arrived, Arrived::Bytes(_));
-                if is_stream && socket.receive == Receive::On && !socket.is_attended() {
+                // Who is waited for begins again, for one buffer.
+                if is_stream && socket.receive == Receive::On {
                     self.counters.recv_disarmed.increment();
                     self.pause(fd, socket);
                 }
@@ -160,6 +161,12 @@ impl Uring {
                 queue.push_back(unsafe { OwnedFd::from_raw_fd(n.cast_signed()) });
             }
             Arrived::Bytes(untaken) => match cqueue::buffer_select(entry.flags()) {
+                // A receive for one buffer may have taken one for the end of the stream.
+                Some(id) if n == 0 => {
+                    self.streams.note_lent();
+                    self.streams.give_back(id);
+                    socket.receive = Receive::Ended;
+                }
                 Some(id) => {
                     self.counters.bytes_in.add(u64::from(n));
                     self.streams.note_lent();

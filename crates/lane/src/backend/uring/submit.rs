@@ -119,7 +119,7 @@ impl Uring {
         self.arm_receive(fd, socket);
     }
 
-    /// Starts the multishot operation of a socket if none is running.
+    /// Starts the multishot operation of a socket, or its stand-in for one buffer, if none is running.
     pub(super) fn arm_receive(&self, fd: i32, socket: &mut Socket) {
         // In a line for buffers its turn comes.
         if socket.receive != Receive::Off || socket.starved {
@@ -129,6 +129,11 @@ impl Uring {
             Arrived::Connections(_) => {
                 let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
                 (Kind::Accept, opcode::AcceptMulti::new(RingFd(fd)).flags(flags).build())
+            }
+            Arrived::Bytes(_) if self.shares.is_tight() => {
+                let once = opcode::Recv::new(RingFd(fd), std::ptr::null_mut(), 0);
+                let entry = once.buf_group(self.streams.group()).build();
+                (Kind::Stream, entry.flags(squeue::Flags::BUFFER_SELECT))
             }
             Arrived::Bytes(_) => {
                 (Kind::Stream, opcode::RecvMulti::new(RingFd(fd), self.streams.group()).build())

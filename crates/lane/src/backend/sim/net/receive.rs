@@ -55,6 +55,8 @@ enum Receive {
     #[default]
     Off,
     On,
+    /// For one buffer.
+    Once,
     /// Being cancelled: it may fill more buffers until it is.
     Pausing,
 }
@@ -99,7 +101,7 @@ impl Network {
         let end = &mut conn.ends[side as usize];
         (end.reader, end.socket) = (Some(waker.clone()), Some(socket));
         if receive.state == Receive::Off && !receive.starved {
-            receive.state = Receive::On;
+            receive.state = receives.armed();
             self.fill(id, side, engine);
         }
         Ok(None)
@@ -130,6 +132,9 @@ impl Network {
                 super::Around { id, links: &mut self.links, tcp: &self.config.tcp, engine: &mut *engine };
             let bytes = conn.hand_over(side, most, &mut around);
             receive.filled += 1;
+            if receive.state == Receive::Once {
+                receive.state = Receive::Off;
+            }
             receives.completions.push_back((socket, Completion::Bytes(RecvBuf::lent(bytes, &receives.lent))));
         }
         if idle && !receives.completions.is_empty() {
@@ -235,12 +240,8 @@ impl Network {
             return;
         }
         for (&id, socket) in &mut self.sockets {
-            let Socket::Stream(StreamSocket { receive, conn: Some((conn, side)), .. }) = socket else {
-                continue;
-            };
-            let end = self.conns.get(conn).map(|conn| &conn.ends[*side as usize]);
-            let attended = receive.told || end.is_some_and(|end| end.reader.is_some());
-            if receive.lane == lane && receive.state == Receive::On && !attended {
+            let Socket::Stream(StreamSocket { receive, .. }) = socket else { continue };
+            if receive.lane == lane && receive.state == Receive::On {
                 receive.state = Receive::Pausing;
                 receives.counters.recv_disarmed.increment();
                 engine.after(Duration::ZERO, NetEvent::Paused(id).into());
@@ -253,9 +254,16 @@ impl Network {
         let Some((id, side)) = stream.conn else { return };
         let awaited = self.conns.get(&id).is_some_and(|conn| conn.ends[side as usize].reader.is_some());
         if awaited && stream.receive.state == Receive::Off {
-            stream.receive.state = Receive::On;
+            stream.receive.state = lane_of(&mut self.lanes, stream.receive.lane).armed();
             self.fill(id, side, engine);
         }
+    }
+}
+
+impl LaneReceives {
+    /// The state of a receive that begins now.
+    fn armed(&self) -> Receive {
+        if self.shares.is_tight() { Receive::Once } else { Receive::On }
     }
 }
 
