@@ -1,23 +1,38 @@
 
 "use strict";
 const box = document.getElementById("filter");
-const rows = [...document.querySelectorAll("tr.entry")].map(row => ({
-  row, link: row.querySelector("a"), name: row.querySelector("span").textContent.toLowerCase(),
-}));
 const status = document.querySelector(".summary");
 const summary = status.innerHTML;
+const count = document.getElementsByClassName("entry").length;
+// Looking at every row is put off until somebody filters or walks by arrow keys.
+let known;
+const groups = () => known ??= [...document.querySelectorAll("tbody")].map(body => {
+  const rows = [...body.getElementsByClassName("entry")].map(row => {
+    const link = row.querySelector("a");
+    return { row, link, name: link.textContent.toLowerCase() };
+  });
+  return { body, rows, others: body.rows.length - rows.length };
+});
 const apply = () => {
   const words = box.value.toLowerCase().split(/\s+/);
   let shown = 0;
-  for (const { row, name } of rows) {
-    row.hidden = !words.every(word => name.includes(word));
-    shown += !row.hidden;
+  for (const { body, rows, others } of groups()) {
+    let here = others;
+    for (const { row, name } of rows) {
+      const hidden = !words.every(word => name.includes(word));
+      if (row.hidden !== hidden) row.hidden = hidden;
+      here += !hidden;
+    }
+    body.hidden = !here;
+    // Out of sight it would keep the height that it had with all its rows.
+    body.style.contentVisibility = here < body.rows.length ? "visible" : "";
+    shown += here - others;
   }
-  if (box.value) status.textContent = `${shown} of ${rows.length} entries match.`;
+  if (box.value) status.textContent = `${shown} of ${count} entries match.`;
   else status.innerHTML = summary;
 };
-const visible = () => rows.filter(({ row }) => !row.hidden);
-box.hidden = rows.length < 2;
+const visible = () => groups().flatMap(({ rows }) => rows.filter(({ row }) => !row.hidden));
+box.hidden = count < 2;
 box.addEventListener("input", apply);
 box.addEventListener("keydown", event => {
   if (event.key === "Enter") visible()[0]?.link.click();

@@ -63,7 +63,7 @@ impl Rendering {
             match self.listing.next(&mut self.place) {
                 Some(row) => {
                     match self.format {
-                        Format::Html => html::row(row, out),
+                        Format::Html => html::row(row, self.totals.entries(), out),
                         Format::Json => json::row(row, self.totals.entries() == 0, out),
                     }
                     self.totals.count(row);

@@ -126,6 +126,17 @@ fn base64_matches_the_vectors_of_rfc_4648() {
 }
 
 #[test]
+fn rows_come_in_groups_that_the_browser_can_leave_out() {
+    for (rows, groups) in [(0, 1), (1, 1), (64, 1), (65, 2), (129, 3)] {
+        let entries: Vec<_> = (0..rows).map(|i| entry(&format!("f{i}"), false, i, 0)).collect();
+        let page = page(b"a", &entries);
+        assert_eq!(page.matches("<tbody").count(), groups, "{rows}");
+        assert_eq!(page.matches("</tbody>").count(), groups, "{rows}");
+        assert_eq!(page.matches("<tr class=\"entry\"").count(), rows as usize);
+    }
+}
+
+#[test]
 fn page_of_a_small_directory_looks_as_agreed() {
     let entries = [entry("photos", true, 0, 784_111_777), entry("notes (1).txt", false, 1536, 784_111_777)];
     let page = page("a/größe".as_bytes(), &entries);

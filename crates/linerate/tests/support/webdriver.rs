@@ -87,6 +87,17 @@ impl Browser {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
     }
 
+    /// Gives pages the screen of a phone, in CSS pixels.
+    pub(crate) fn be_a_phone(&self, width: u32, height: u32) {
+        let screen = json!({"width": width, "height": height, "deviceScaleFactor": 3, "mobile": true});
+        self.devtools("Emulation.setDeviceMetricsOverride", &screen);
+    }
+
+    /// A command of the Chrome DevTools Protocol.
+    pub(crate) fn devtools(&self, command: &str, parameters: &Value) -> Value {
+        self.post("/goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
+    }
+
     /// What a person reads in the first element of a CSS selector.
     pub(crate) fn text(&self, selector: &str) -> String {
         let element = self.find("css selector", selector);
