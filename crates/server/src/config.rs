@@ -366,6 +366,8 @@ mod tests {
         let config = load(VOLUME).unwrap();
         assert_eq!(config.http.listen, [SocketAddr::from(([127, 0, 0, 1], 8080))]);
         assert_eq!(config.volumes[0].mount, "/");
+        assert!(config.volumes[0].precompressed);
+        assert!(!load(&format!("{VOLUME}precompressed = false\n")).unwrap().volumes[0].precompressed);
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     boot.blocks.add("rate", id, silo, Arc::clone(&boot.share.usage) as _);
     let ended = EndedGuard { news: boot.news.clone(), cut: 0 };
 
-    let site = match boot.site.open(&cache) {
+    let site = match boot.site.open(&cache, None) {
         Ok(site) => site,
         Err(error) => return tell(&boot.news, News::Failed(error.to_string())),
     };
@@ -140,7 +140,7 @@ async fn obey(
         match control {
             Control::Prepare(order) => {
                 let number = order.number;
-                let prepared = Preparation::new(*order, cache);
+                let prepared = Preparation::new(*order, cache, &service.site());
                 let outcome = prepared.as_ref().map(|_| ()).map_err(Clone::clone);
                 preparation = prepared.ok();
                 tell(&boot.news, News::Prepared { lane: listening.lane(), order: number, outcome });

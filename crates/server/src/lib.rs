@@ -15,6 +15,7 @@ mod lane_main;
 mod listeners;
 mod listening;
 mod pacing;
+mod roots;
 mod round;
 mod serve;
 mod shares;

@@ -93,9 +93,9 @@ impl Verdict {
 
 impl Preparation {
     /// Does everything of an order that can fail. What the lane serves is untouched.
-    pub(crate) fn new(order: Order, cache: &Cache) -> Result<Self, String> {
+    pub(crate) fn new(order: Order, cache: &Cache, old: &Site) -> Result<Self, String> {
         let Order { number, site, listeners, close, verdict } = order;
-        let site = site.open(cache).map_err(|error| error.to_string())?;
+        let site = site.open(cache, Some(old)).map_err(|error| error.to_string())?;
         let listeners =
             Adopted::new(listeners).map_err(|error| format!("cannot take a listener: {error}"))?;
         Ok(Self { number, site, listeners, close, verdict })

@@ -1,5 +1,6 @@
 //! A running server: started as a whole or not at all, reloaded on SIGHUP, drained on SIGTERM and SIGINT.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -25,6 +26,7 @@ use crate::logs::{self, AccessLog};
 use crate::metrics::Blocks;
 use crate::pacing::Pacing;
 use crate::process;
+use crate::roots::{Root, RootWatch};
 use crate::signals::{Said, Signals};
 use crate::silo::{MemoryWatch, Placement, Taking, TakingError, connect_silos};
 use crate::site::{SiteError, SiteSpec};
@@ -33,6 +35,7 @@ use self::reload::{ReloadCounters, Reloading};
 
 mod reload;
 mod upkeep;
+mod volumes;
 
 /// A server whose lanes serve. [`Server::run`] stays until it is told to stop.
 pub struct Server {
@@ -57,6 +60,9 @@ struct Serving {
     /// Numbers what the lanes are ordered to make ready.
     orders: u64,
     reload_counters: Arc<ReloadCounters>,
+    roots: RootWatch,
+    /// What is amiss with volumes' directories, by volume, as `/health` tells it.
+    root_troubles: BTreeMap<String, String>,
     controls: Vec<Sender<Control>>,
     pacing: Pacing,
     egress: Egress,
@@ -222,6 +228,7 @@ impl Server {
 
 impl Serving {
     fn start(config: Config, purpose: Purpose) -> Result<Self, ServerError> {
+        let roots = Root::all(&config);
         let tickets = new_tickets()?;
         let mut site = SiteSpec::new(&config, &tickets)?;
         let mut warnings: Vec<String> = site.warnings().iter().map(ToString::to_string).collect();
@@ -286,6 +293,7 @@ impl Serving {
             https: listeners.https(),
             admin: admin.as_ref().and_then(|listener| listener.local_addr().ok()),
         };
+        let roots = RootWatch::start(roots).map_err(io("the watch over volumes"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());
@@ -302,6 +310,8 @@ impl Serving {
             reload_again: false,
             orders: 0,
             reload_counters,
+            roots,
+            root_troubles: BTreeMap::new(),
             controls,
             pacing,
             egress,
@@ -339,6 +349,7 @@ impl Serving {
                 news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
                 () = repair => self.mend_listeners(),
                 () = reload_late => self.reload_late(),
+                sighting = self.roots.next() => self.hear_root(sighting),
                 () = self.egress.next_look() => self.follow_links(),
                 _ = rounds.tick() => self.look_around(),
             }

@@ -17,6 +17,8 @@ pub(crate) struct SiteSpec {
     limits: Limits,
     pacing: Option<u64>,
     tls: Option<Arc<ServerTls>>,
+    /// The one volume to be opened anew, all others staying as they are; `None` opens all.
+    reopened: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -63,7 +65,7 @@ impl SiteSpec {
             false => Some(Arc::new(tls_config(config)?.load(Arc::clone(tickets))?)),
         };
         let pacing = config.limits.pacing_bytes_per_second;
-        Ok(Self { volumes, limits: config.limits.to_http(), pacing, tls })
+        Ok(Self { volumes, limits: config.limits.to_http(), pacing, tls, reopened: None })
     }
 
     /// Takes no more connections on a lane than there are descriptors for.
@@ -71,11 +73,19 @@ impl SiteSpec {
         self.limits.connections_max = self.limits.connections_max.min(connections_per_lane);
     }
 
-    /// The site of the current lane.
-    pub(crate) fn open(&self, cache: &Cache) -> Result<Site, SiteError> {
+    /// Opens only the volume of this name anew, where the others are served already.
+    pub(crate) fn reopen_only(&mut self, name: &str) {
+        self.reopened = Some(name.to_owned());
+    }
+
+    /// The site of the current lane, which serves `old` so far.
+    pub(crate) fn open(&self, cache: &Cache, old: Option<&Site>) -> Result<Site, SiteError> {
         let mut mounts = Vec::new();
         for MountSpec { volume: spec, place, listings, precompressed } in &self.volumes {
-            let volume = Volume::open(cache, spec).map_err(|source| SiteError::Volume {
+            let stays = self.reopened.as_ref().is_some_and(|reopened| reopened != spec.name.as_str());
+            let kept = old.filter(|_| stays).and_then(|old| old.volume(&spec.name)).cloned();
+            let opened = kept.map_or_else(|| Volume::open(cache, spec), Ok);
+            let volume = opened.map_err(|source| SiteError::Volume {
                 name: spec.name.as_str().to_owned(),
                 path: spec.path.clone(),
                 source,

@@ -37,9 +37,9 @@ impl<'b> Fields<'b> {
     ///
     /// # Errors
     /// [`Refusal::DuplicateField`] for a second line of a field that is no list and decides which bytes go out.
+    #[inline]
     pub(crate) fn take(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
         let is = |lower: &[u8]| name.eq_ignore_ascii_case(lower);
-        // Length first: most fields of a browser are none of these and cost one jump.
         match name.len() {
             5 if is(b"range") => once(&mut self.range, value)?,
             6 if is(b"accept") => append(&mut self.accept, value),

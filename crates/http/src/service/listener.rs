@@ -210,7 +210,8 @@ impl Service {
         self.connections.len()
     }
 
-    pub(super) fn site(&self) -> Rc<Site> {
+    /// What is served now.
+    pub fn site(&self) -> Rc<Site> {
         Rc::clone(&self.site.borrow())
     }
 

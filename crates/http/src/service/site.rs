@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use httptypes::{HeaderName, HeaderValue};
 use rustls::ServerConfig;
-use vfs::Volume;
+use vfs::{Volume, VolumeName};
 
 use crate::limits::Limits;
 
@@ -62,6 +62,11 @@ impl Site {
             extra: Vec::new(),
             extra_lines: Vec::new(),
         }
+    }
+
+    /// The volume of this name, if it is mounted.
+    pub fn volume(&self, name: &VolumeName) -> Option<&Volume> {
+        self.mounts.iter().map(|mount| &mount.volume).find(|volume| volume.name() == name)
     }
 
     /// Adds a field to every response.

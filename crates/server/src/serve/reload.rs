@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::descriptors;
 use crate::egress;
 use crate::listeners::Change;
+use crate::roots::Root;
 use crate::round::{Round, Standing};
 use crate::silo::Taking;
 use crate::site::SiteSpec;
@@ -20,6 +21,8 @@ lane::counter_block! {
         count refused as reloads [outcome = "refused"]: "Configurations taken over while the server runs.",
         gauge last_reload_refused: "1 when the last reload was refused: the server goes on with what it had.",
         gauge last_reload_seconds: "When the last reload was taken or refused, seconds since 1970.",
+        count volumes_lost: "Times the directory of a volume could not be reached.",
+        count volumes_reopened: "Volumes opened anew because their path led to another directory.",
     }
 }
 
@@ -30,6 +33,9 @@ pub(super) struct Reloading {
     taking: Taking,
     /// Bound, but taking no connections before the verdict.
     change: Change,
+    roots: Vec<Root>,
+    /// The one volume that all this is about, if it is no more than that.
+    reopened: Option<String>,
 }
 
 impl Serving {
@@ -52,11 +58,31 @@ impl Serving {
     /// # Errors
     /// What can be seen before a lane hears of it, and what keeps one from hearing of it.
     pub(super) fn take_over(&mut self, config: Config) -> Result<(), String> {
+        self.order(config, None)
+    }
+
+    /// Lets the lanes open a volume anew, all else staying as it is.
+    ///
+    /// # Errors
+    /// As [`Serving::take_over`].
+    pub(super) fn reopen(&mut self, volume: &str) -> Result<(), String> {
+        self.order(self.config.clone(), Some(volume.to_owned()))
+    }
+
+    fn order(&mut self, config: Config, reopened: Option<String>) -> Result<(), String> {
+        let roots = match &reopened {
+            None => Root::all(&config),
+            Some(name) => {
+                let anew = |root: Root| if root.name == *name { root.anew() } else { root };
+                self.roots.roots().into_iter().map(anew).collect()
+            }
+        };
         let tell = |error: ServerError| error.to_string();
         let mut site = SiteSpec::new(&config, &self.tickets).map_err(|error| tell(error.into()))?;
         site.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         let fit = descriptors::fit(&config, self.layout.lane_count());
         site.fit(fit.connections_per_lane);
+        reopened.iter().for_each(|name| site.reopen_only(name));
         fit.warning.iter().for_each(|warning| tracing::warn!("{warning}"));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes);
@@ -67,7 +93,7 @@ impl Serving {
         let listeners = listeners.collect::<Result<Vec<_>, _>>().map_err(|error| tell(error.into()))?;
         self.orders += 1;
         let round = Round::begin(self.orders, &mut self.controls, &site, listeners, change.closed())?;
-        self.reloading = Some(Reloading { round, config, taking, change });
+        self.reloading = Some(Reloading { round, config, taking, change, roots, reopened });
         Ok(())
     }
 
@@ -114,23 +140,21 @@ impl Serving {
                 let Some(reloading) = &mut self.reloading else { return };
                 // The last that can fail. From here on connections wait at lanes that are ready for them.
                 if let Err(problem) = reloading.change.listen() {
-                    let problem = problem.to_string();
-                    self.forget_reload();
-                    return self.refused(&problem);
+                    return self.give_up(&problem.to_string());
                 }
                 reloading.round.carry_out(&mut self.controls);
             }
-            Standing::Refused(problem) => {
-                self.forget_reload();
-                self.refused(&problem);
-            }
+            Standing::Refused(problem) => self.give_up(&problem),
             Standing::Done => self.taken(),
         }
     }
 
     /// Every lane serves it: what the control thread keeps follows.
     fn taken(&mut self) {
-        let Some(Reloading { config, taking, change, .. }) = self.reloading.take() else { return };
+        let Some(Reloading { config, taking, change, roots, reopened, .. }) = self.reloading.take() else {
+            return;
+        };
+        self.roots.set(roots);
         if config.server.differs_for_restart(&self.config.server) || config.admin != self.config.admin {
             tracing::warn!("[server] and [admin] changed: they take effect at the next start");
         }
@@ -139,10 +163,25 @@ impl Serving {
         self.steer_to(taking);
         self.mark_by(&config.server.egress_marks);
         self.config = config;
+        if let Some(name) = reopened {
+            return self.reopened(&name);
+        }
+        self.forget_root_troubles();
         self.reload_counters.taken.increment();
         self.note_reload(false);
         self.subject.health.clear(SUBJECT);
         tracing::info!("reloaded");
+    }
+
+    fn give_up(&mut self, problem: &str) {
+        let reopened = self.reloading.as_ref().and_then(|reloading| reloading.reopened.clone());
+        self.forget_reload();
+        match reopened {
+            Some(name) => {
+                self.note_root(&name, format!("cannot be opened anew: {problem}"));
+            }
+            None => self.refused(problem),
+        }
     }
 
     fn refused(&mut self, problem: &str) {

@@ -1,0 +1,160 @@
+//! What the control thread does about volumes whose directory is gone or is another one by now: it tells, and has the
+//! lanes open it anew once there is something to open.
+
+use super::Serving;
+use crate::roots::{Sight, Sighting};
+
+impl Serving {
+    /// Acts on what was seen at a volume's path.
+    pub(super) fn hear_root(&mut self, sighting: Sighting) {
+        let Sighting { name, path, sight } = sighting;
+        match sight {
+            Sight::Well => {
+                if self.root_troubles.remove(&name).is_some() {
+                    self.subject.health.clear(&subject(&name));
+                    tracing::info!(volume = name, path = %path.display(), "the volume's directory is back");
+                }
+            }
+            Sight::Gone(why) => {
+                let trouble =
+                    format!("{} cannot be served: {why}; it will be once it is back", path.display());
+                if self.note_root(&name, trouble) {
+                    self.reload_counters.volumes_lost.increment();
+                }
+            }
+            // With a reload under way the next look tells whether it is still so.
+            Sight::Replaced if self.reloading.is_some() => {}
+            Sight::Replaced => {
+                if let Err(problem) = self.reopen(&name) {
+                    self.note_root(&name, format!("cannot be opened anew: {problem}"));
+                }
+            }
+        }
+    }
+
+    /// Every lane serves the directory that the volume's path leads to now.
+    pub(super) fn reopened(&mut self, name: &str) {
+        self.root_troubles.remove(name);
+        self.subject.health.clear(&subject(name));
+        self.reload_counters.volumes_reopened.increment();
+        tracing::warn!(volume = name, "the volume's path leads to another directory: that is served now");
+    }
+
+    /// Everything was opened anew.
+    pub(super) fn forget_root_troubles(&mut self) {
+        for name in std::mem::take(&mut self.root_troubles).into_keys() {
+            self.subject.health.clear(&subject(&name));
+        }
+    }
+
+    /// Notes a trouble in `/health` and, once, in the log. Says whether it is a new one.
+    pub(super) fn note_root(&mut self, name: &str, trouble: String) -> bool {
+        if self.root_troubles.get(name) == Some(&trouble) {
+            return false;
+        }
+        self.subject.health.note(&subject(name), trouble.as_str());
+        tracing::error!(volume = name, "{trouble}");
+        self.root_troubles.insert(name.to_owned(), trouble);
+        true
+    }
+}
+
+fn subject(volume: &str) -> String {
+    format!("volume {volume}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpStream};
+    use std::path::Path;
+    use std::time::Duration;
+
+    use crate::config::{Config, VolumeSection};
+    use crate::serve::{Server, Serving};
+
+    fn config(dirs: &[&Path]) -> Config {
+        let mut config = Config::for_directory(dirs[0]);
+        let volume = |(index, dir): (usize, &&Path)| VolumeSection {
+            name: format!("v{index}"),
+            path: dir.to_path_buf(),
+            mount: format!("/{index}"),
+            ..config.volumes[0].clone()
+        };
+        config.volumes = dirs.iter().enumerate().map(volume).collect();
+        config.http.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        (config.https.listen, config.admin.listen, config.server.lanes) = (Vec::new(), None, Some(2));
+        config
+    }
+
+    fn get(address: SocketAddr, target: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Lets the control thread's work go on until it has come to this.
+    fn drive(server: &mut Server, what: &str, done: impl Fn(&Serving) -> bool) {
+        let serving = &mut server.serving;
+        server.housekeeping.block_on(async {
+            let goes_on = async {
+                while !done(serving) {
+                    tokio::select! {
+                        news = serving.news.recv() => serving.hear(news.unwrap()).unwrap(),
+                        sighting = serving.roots.next() => serving.hear_root(sighting),
+                    }
+                }
+            };
+            tokio::time::timeout(Duration::from_secs(60), goes_on).await.expect(what);
+        });
+    }
+
+    #[test]
+    fn a_volume_that_is_removed_replaced_and_late_is_told_and_healed_without_a_signal() {
+        let dir = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| dir.path().join(name));
+        for (path, text) in [(&first, "old"), (&second, "other")] {
+            std::fs::create_dir(path).unwrap();
+            std::fs::write(path.join("a.txt"), text).unwrap();
+        }
+        let mut server = Server::start(config(&[&first, &second])).unwrap();
+        let address = server.addresses().http[0];
+        assert!(get(address, "/0/a.txt").ends_with("old"));
+
+        // Moved away and back: told, and well again without anything done.
+        let aside = dir.path().join("aside");
+        std::fs::rename(&first, &aside).unwrap();
+        drive(&mut server, "the loss is told", |serving| !serving.root_troubles.is_empty());
+        let health = server.serving.subject.health.lines();
+        assert!(health.starts_with("volume v0: ") && health.contains("first cannot be served"), "{health}");
+        assert_eq!(server.serving.reload_counters.volumes_lost.get(), 1);
+        std::fs::rename(&aside, &first).unwrap();
+        drive(&mut server, "the return is told", |serving| serving.root_troubles.is_empty());
+        assert_eq!(server.serving.subject.health.lines(), "");
+        assert_eq!(server.serving.reload_counters.volumes_reopened.get(), 0);
+
+        // The other one gone for good, this one replaced: it is healed all the same, on both lanes.
+        std::fs::remove_dir_all(&second).unwrap();
+        std::fs::rename(&first, &aside).unwrap();
+        std::fs::create_dir(&first).unwrap();
+        std::fs::write(first.join("a.txt"), "new").unwrap();
+        let counters = std::sync::Arc::clone(&server.serving.reload_counters);
+        drive(&mut server, "the new directory is opened", |_| counters.volumes_reopened.get() == 1);
+        for _ in 0..16 {
+            assert!(get(address, "/0/a.txt").ends_with("new"), "either lane serves what is there now");
+        }
+        drive(&mut server, "the other loss is told", |serving| serving.root_troubles.contains_key("v1"));
+        assert!(get(address, "/1/a.txt").starts_with("HTTP/1.1 404 "));
+
+        std::fs::create_dir(&second).unwrap();
+        std::fs::write(second.join("a.txt"), "late").unwrap();
+        drive(&mut server, "the late directory is opened", |_| counters.volumes_reopened.get() == 2);
+        for _ in 0..16 {
+            assert!(get(address, "/1/a.txt").ends_with("late"));
+        }
+        assert_eq!(server.serving.subject.health.lines(), "");
+        assert_eq!((counters.taken.get(), counters.refused.get()), (0, 0), "no reload was asked for");
+    }
+}
