@@ -92,10 +92,11 @@ mod tests {
         assert_eq!(parse("[admin]\nlisten = \"off\"").unwrap().admin.listen, None);
         assert!(parse("").unwrap().admin.listen.is_some());
         assert!(parse("[admin]\nlisten = \"127.0.0.1:9\"").unwrap().admin.listen.is_some());
-        for wrong in ["[admin]\nlisten = \"\"", "[admin]\nlisten = \"localhost:1\"", "[http]\nlisten = [80]"]
-        {
+        let wrong =
+            ["[admin]\nlisten = \"\"", "[admin]\nlisten = \"localhost:1\"", "[admin]\nlisten = false"];
+        for wrong in wrong {
             let problem = parse(wrong).unwrap_err();
-            assert!(problem.contains("off"), "{problem}");
+            assert!(problem.contains("off"), "it says what would do: {problem}");
         }
     }
 }
