@@ -85,16 +85,17 @@ impl Server {
         taken
     }
 
-    /// Sends one packet of a client for each connection id through a NIC; the lane each came to.
+    /// Sends a packet for each connection id through a NIC, each from a client of its own; the lane each came to.
     fn send_rx(&self, nic: usize, cids: &[u32]) -> Vec<usize> {
         self.send_flagged(nic, cids, CLIENT_INITIATED)
     }
 
     fn send_flagged(&self, nic: usize, cids: &[u32], flags: u8) -> Vec<usize> {
         let address = (TwoNics::server_address(nic), self.group.address().port());
-        let client = self.nics.as_client(|| UdpSocket::bind("0.0.0.0:0").unwrap());
         cids.iter()
-            .map(|cid| {
+            .enumerate()
+            .map(|(n, cid)| {
+                let client = self.nics.as_client(|| bind_client(n));
                 client.send_to(&rx_packet(EPOCH, *cid, flags), address).unwrap();
                 let mut buffer = [0; 64];
                 let deadline = Instant::now() + Duration::from_secs(5);
@@ -111,6 +112,22 @@ impl Server {
             })
             .collect()
     }
+}
+
+/// The socket of the `n`th client. A child process that another test has just started may still hold the last one of
+/// that port.
+fn bind_client(n: usize) -> UdpSocket {
+    let mut bound = None;
+    eventually(|| {
+        bound = UdpSocket::bind(("0.0.0.0", client_port(n))).ok();
+        bound.is_some()
+    });
+    bound.expect("waited for")
+}
+
+/// The port of the `n`th client.
+fn client_port(n: usize) -> u16 {
+    20_000 + n as u16
 }
 
 fn rx_packet(epoch: u32, cid: u32, flags: u8) -> Vec<u8> {
@@ -250,13 +267,14 @@ fn tcp_group_opened_for_some_lanes_is_joined_by_the_rest_later() {
 #[test]
 fn rx_packets_of_clients_reach_a_fixed_lane_of_their_nics_silo() {
     let Some(server) = Server::new(Transport::Rx) else { return };
-    let cids = cids(64);
     for nic in 0..2 {
-        let came = server.send_rx(nic, &cids);
-        for (cid, lane) in cids.iter().zip(&came) {
-            assert_eq!(*lane, silo_lane(EPOCH, *cid, &(2 * nic..2 * nic + 2), 4));
+        let came = server.send_rx(nic, &cids(64));
+        for (n, lane) in came.iter().enumerate() {
+            let client = (TwoNics::client_address(nic), client_port(n)).into();
+            assert_eq!(*lane, silo_lane(client, &(2 * nic..2 * nic + 2), 4));
         }
-        assert_eq!(came, server.send_rx(nic, &cids), "a connection keeps its lane, whatever the port");
+        let others: Vec<u32> = cids(64).iter().map(|cid| cid.wrapping_mul(4 * 77 + 1)).collect();
+        assert_eq!(came, server.send_rx(nic, &others), "a client keeps its lane, whatever the connection");
     }
 }
 

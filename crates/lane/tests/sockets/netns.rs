@@ -39,6 +39,11 @@ impl TwoNics {
         Ipv4Addr::new(10, 9, nic as u8, 1)
     }
 
+    /// The client's address that packets through a NIC come from.
+    pub(crate) fn client_address(nic: usize) -> Ipv4Addr {
+        Ipv4Addr::new(10, 9, nic as u8, 2)
+    }
+
     /// Runs `act` with the thread in the client's namespace.
     pub(crate) fn as_client<T>(&self, act: impl FnOnce() -> T) -> T {
         self.client.within(act).unwrap()

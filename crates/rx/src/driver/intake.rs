@@ -34,8 +34,6 @@ impl Intake<'_> {
         let mut end = 0;
         for datagram in run.bytes.chunks(run.segment) {
             let place = end..end + datagram.len();
-            let arrival =
-                if arrival == Arrival::Steered && place.start > 0 { Arrival::Coalesced } else { arrival };
             end = place.end;
             let owner = self.endpoint.owner_elsewhere(run.remote, datagram, arrival);
             if let Some((to, range)) = &mut strays

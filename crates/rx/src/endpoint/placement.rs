@@ -1,8 +1,8 @@
 //! Which lane a datagram is for, where several share an address.
 //!
-//! With one silo, the residue of the connection's ids says it, as the kernel's selector computes it. With several, the
-//! selector picks a lane of the silo whose NIC the packet came by; the first lane that takes a client's connection up
-//! owns it, and every other one finds that in the directory and hands the packet over.
+//! The kernel's selector picks a lane for each client by its address, of the silo whose NIC the packet came by. The first
+//! lane that takes a client's connection up owns it; if the client moves, every other one finds that in the directory
+//! and hands the packet over. Connections opened here have ids that lead their packets back, by their residue.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,8 +18,6 @@ use crate::header::{Header, PacketType};
 pub(crate) enum Arrival {
     /// The kernel's selector chose the lane for it.
     Steered,
-    /// In one buffer behind another, for which the selector chose the lane.
-    Coalesced,
     /// From another lane.
     Handed,
 }
@@ -51,7 +49,7 @@ impl Endpoint {
             (PacketType::Version, false) => true,
             (_, from_client) => from_client,
         };
-        if self.roster.directory().is_none() || !concerns_accepted {
+        if !concerns_accepted {
             let owner = self.roster.by_residue(&header);
             return (arrival != Arrival::Handed && owner != self.lane).then_some(owner);
         }
@@ -59,23 +57,11 @@ impl Endpoint {
             return None;
         }
         let key = ConnectionKey::server(header.epoch, header.cid, remote);
-        self.look_up(key, &header, arrival)
-    }
-
-    /// Where an unknown connection's packet goes.
-    fn look_up(&self, key: ConnectionKey, header: &Header, arrival: Arrival) -> Option<usize> {
         let directory = self.roster.directory()?;
-        if !begins_call(header) {
-            return directory.owner(&key).filter(|&owner| owner != self.lane);
+        if begins_call(&header) {
+            return directory.claim(key, self.lane).err();
         }
-        if arrival == Arrival::Coalesced && directory.owner(&key).is_none() {
-            // The next packets come alone, to the lane that the selector chooses for them: it shall own them.
-            let steered = self.roster.steered_in_silo_of(self.lane, header);
-            if steered != self.lane {
-                return Some(steered);
-            }
-        }
-        directory.claim(key, self.lane).err()
+        directory.owner(&key).filter(|&owner| owner != self.lane)
     }
 
     /// A datagram that might have begun a connection did not.

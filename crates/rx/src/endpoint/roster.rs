@@ -1,10 +1,9 @@
-//! The lanes that share an address: their silos, which of them are still there, and, where there is more than one
-//! silo, which connection is whose.
+//! The lanes that share an address: their silos, which of them are still there, and which connection is whose.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lane::socket::reuseport::{Steering, owner_lane, silo_lane};
+use lane::socket::reuseport::{Steering, owner_lane};
 
 use super::directory::Directory;
 use crate::header::Header;
@@ -19,14 +18,14 @@ pub(crate) struct Roster {
 }
 
 impl Roster {
-    /// `lanes` lanes of one silo: a connection's ids alone say whose it is.
+    /// `lanes` lanes of one silo.
     pub(crate) fn one_silo(lanes: usize) -> Self {
         let silo = 0..lanes;
         Self::new(vec![silo])
     }
 
-    /// The lanes of a listener group. With several silos a connection belongs to one that its client's packets reach,
-    /// so it has to be written down whose it is.
+    /// The lanes of a listener group. A connection belongs to one that its client's packets reach, and clients move, so
+    /// it is written down whose it is.
     pub(crate) fn of(steering: &Steering) -> Self {
         Self::new(steering.silos().iter().map(|silo| silo.lanes.clone()).collect())
     }
@@ -35,7 +34,7 @@ impl Roster {
         let lanes = silos.last().map_or(0, |silo| silo.end);
         Self {
             present: (0..lanes).map(|_| AtomicBool::new(true)).collect(),
-            directory: (silos.len() > 1).then(|| Directory::new(lanes)),
+            directory: (lanes > 1).then(|| Directory::new(lanes)),
             silos,
         }
     }
@@ -62,12 +61,6 @@ impl Roster {
         let lanes = self.lanes();
         let owner = owner_lane(header.epoch, header.cid, lanes);
         (0..lanes).map(|off| (owner + off) % lanes).find(|&lane| self.is_present(lane)).unwrap_or(owner)
-    }
-
-    /// The lane of `lane`'s silo that a client's packets are steered to; `lane` itself where that one is gone.
-    pub(super) fn steered_in_silo_of(&self, lane: usize, header: &Header) -> usize {
-        let steered = silo_lane(header.epoch, header.cid, self.silo(lane), self.lanes());
-        if self.is_present(steered) { steered } else { lane }
     }
 
     /// The lane ends, and with it all its connections.

@@ -1,10 +1,9 @@
 //! Several lanes on one address: every packet is served by the lane that owns its connection.
 
-use std::collections::HashSet;
 use std::net::UdpSocket as StdSocket;
 use std::time::Duration;
 
-use lane::socket::reuseport::{SteeredSilo, Steering, owner_lane};
+use lane::socket::reuseport::Steering;
 use rx::driver::Anonymous;
 
 use super::two_lanes::TwoLanes;
@@ -14,27 +13,25 @@ fn two_lanes() -> Option<TwoLanes> {
     TwoLanes::start(Steering::single_silo(2).unwrap(), config(), |driver| driver.serve(SERVICE, echo))
 }
 
-/// Makes 160 calls on eight connections, whose ids lead to both lanes. Bursts of several connections share a coalesced
-/// buffer, which the kernel steers by its first packet.
-fn call_in_mixed_bursts(address: std::net::SocketAddr) {
+/// Makes 20 calls of `len` bytes each way on each of eight connections, from as many sockets as `clients`. Bursts of
+/// several connections share coalesced buffers. Returns what the clients sent again.
+fn call_from(address: std::net::SocketAddr, clients: usize, len: usize) -> u64 {
     run(async move {
-        let client = bind(config());
-        let connections: Vec<_> =
-            (0..8).map(|_| client.connect(address, SERVICE, &Anonymous).unwrap()).collect();
-        let owners: HashSet<usize> =
-            client.endpoint().connections().map(|known| owner_lane(known.id().0, known.id().1, 2)).collect();
-        assert_eq!(owners.len(), 2, "connections of both lanes");
+        let clients: Vec<_> = (0..clients).map(|_| bind(config())).collect();
+        let connections: Vec<_> = (0..8)
+            .map(|n| clients[n % clients.len()].connect(address, SERVICE, &Anonymous).unwrap())
+            .collect();
         for round in 0..20 {
             let tasks: Vec<_> = connections
                 .iter()
                 .map(|connection| {
                     let connection = connection.clone();
                     lane::spawn(async move {
-                        let request = pattern(100 + round);
+                        let request = pattern(len + round);
                         let mut call = connection.call().await.unwrap();
                         call.write(&request).await.unwrap();
                         call.finish().await.unwrap();
-                        assert!(call.read_to_end(1000).await.unwrap() == request);
+                        assert!(call.read_to_end(len + 1000).await.unwrap() == request);
                     })
                 })
                 .collect();
@@ -42,32 +39,46 @@ fn call_in_mixed_bursts(address: std::net::SocketAddr) {
                 task.await;
             }
         }
-    });
+        clients.iter().map(|client| client.endpoint().stats().resends).sum()
+    })
 }
 
+/// Lanes publish what they count at the end of a pass, after the last reply has left.
+fn await_calls(server: &TwoLanes, calls: u64) {
+    for _ in 0..1000 {
+        if server.sum(|lane| lane.calls_accepted.get()) == calls {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("{} calls of {calls}", server.sum(|lane| lane.calls_accepted.get()));
+}
+
+/// All connections of a cache manager come from one port. Their packets stay in order: no lane hands any over.
 #[test]
-fn packets_that_land_on_another_lane_are_handed_to_their_owner() {
+fn connections_of_one_socket_are_served_by_one_lane_and_nothing_is_sent_twice() {
     let Some(server) = two_lanes() else { return };
-    call_in_mixed_bursts(server.address);
-    let [zero, one] = &server.counters[..] else { panic!("two lanes") };
-    assert_eq!(server.sum(|lane| lane.calls_accepted.get()), 160);
-    assert_eq!((zero.connections_made.get(), one.connections_made.get()), (4, 4), "each served by its owner");
-    assert_eq!(server.sum(|lane| lane.handed_over.get()), server.sum(|lane| lane.handed_in.get()));
-    assert!(server.sum(|lane| lane.handed_over.get()) > 0, "mixed bursts make strays");
-    assert_eq!(server.sum(|lane| lane.handover_full.get()), 0);
+    let resends = call_from(server.address, 1, 300_000);
+    await_calls(&server, 160);
+    let resends = resends + server.sum(|lane| lane.resends.get());
+    let sent = server.sum(|lane| lane.data_sent.get()) * 2;
+    println!("{resends} of {sent} packets sent again");
+    assert_eq!(server.sum(|lane| lane.handed_over.get() + lane.handed_in.get()), 0);
+    let made: Vec<_> = server.counters.iter().map(|lane| lane.connections_made.get()).collect();
+    assert!(made.contains(&8) && made.contains(&0), "{made:?}");
+    assert!(resends * 1000 <= sent, "{resends} of {sent}");
 }
 
 #[test]
-fn connection_is_served_by_the_silo_that_took_it_up_whichever_gets_its_packets() {
-    let silo = |n: usize| SteeredSilo { ifindexes: Vec::new(), lanes: n..n + 1 };
-    let silos = Steering::new(vec![silo(0), silo(1)]).unwrap();
-    let Some(server) = TwoLanes::start(silos, config(), |driver| driver.serve(SERVICE, echo)) else { return };
-    call_in_mixed_bursts(server.address);
-    assert_eq!(server.sum(|lane| lane.calls_accepted.get()), 160);
-    assert_eq!(server.sum(|lane| lane.connections_made.get()), 8, "one owner for each");
-    assert_eq!(server.sum(|lane| lane.handed_across.get()), server.sum(|lane| lane.handed_in.get()));
-    let lost = |lane: &rx::driver::RxCounters| lane.handover_full.get() + lane.handover_lost.get();
-    assert_eq!(server.sum(lost), 0);
+fn clients_are_spread_over_the_lanes() {
+    let Some(server) = two_lanes() else { return };
+    // Whether both lanes get some of a few clients is a matter of ports; of 24 clients it is next to certain.
+    for _ in 0..3 {
+        call_from(server.address, 8, 100);
+    }
+    await_calls(&server, 480);
+    assert!(server.counters.iter().all(|lane| lane.connections_made.get() > 0), "both lanes serve");
+    assert_eq!(server.sum(|lane| lane.handed_over.get()), 0);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ const NO_CHANGES: Changes = Changes { move_rate: 0.0, drained_after: usize::MAX 
 
 impl Paths {
     /// What the kernel's selector answers.
-    fn lane(&mut self, datagram: &[u8]) -> Option<usize> {
+    fn lane(&mut self, from: SocketAddr, datagram: &[u8]) -> Option<usize> {
         let route = Route::of(datagram)?;
         if !route.from_client && datagram[20] != VERSION {
             return Some(owner_lane(route.epoch, route.cid, 4));
@@ -70,7 +71,7 @@ impl Paths {
         }
         self.seen += 1;
         let silo = if self.seen > self.changes.drained_after { 0 } else { *nic };
-        Some(silo_lane(route.epoch, route.cid, &SILOS[silo], 4))
+        Some(silo_lane(from, &SILOS[silo], 4))
     }
 }
 
@@ -78,7 +79,7 @@ impl Paths {
 fn serve(world: &World, server: &Host, changes: Changes) -> Vec<Arc<RxCounters>> {
     let rng = StdRng::seed_from_u64(world.seed());
     let mut paths = Paths { rng, nics: HashMap::new(), changes, seen: 0 };
-    world.net().steer_udp(server, PORT, move |packet| paths.lane(packet.payload));
+    world.net().steer_udp(server, PORT, move |packet| paths.lane(packet.from, packet.payload));
     let counters = Rc::new(RefCell::new(Vec::new()));
     for _ in 1..SILOS[1].end {
         server.add_lane();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lane::socket::reuseport::Steering;
+use lane::socket::reuseport::{Steering, silo_lane};
 use rx::driver::{Anonymous, DriverConfig};
 use rx::perf::{self, Work};
 
@@ -24,8 +24,17 @@ fn stock_rxdebug_reads_all_lanes_of_a_server() {
     };
     run(async move {
         let address = server.address;
-        // Several addresses, each with connections on both lanes.
-        let clients: Vec<_> = (0..3).map(|_| bind()).collect();
+        // Two clients of each lane.
+        let mut clients = Vec::new();
+        let mut of_lane = [0; 2];
+        while clients.len() < 4 {
+            let client = bind();
+            let lane = silo_lane(client.local_addr().unwrap(), &(0..2), 2);
+            if of_lane[lane] < 2 {
+                of_lane[lane] += 1;
+                clients.push(client);
+            }
+        }
         let mut connections = Vec::new();
         for client in &clients {
             for _ in 0..CONNECTIONS {

@@ -19,6 +19,7 @@ fn text(at: usize, instruction: &Instruction) -> String {
         LD if code == LD | W | LEN => "ld #len".to_owned(),
         LD if code == LD | W | ABS => match k.checked_sub(ANCILLARY_BASE) {
             Some(what) => format!("ld #{}", ancillary_name(what)),
+            None if k >= NETWORK_BASE => format!("ld [net + {}]", k - NETWORK_BASE),
             None => format!("ld [{k}]"),
         },
         ALU => arithmetic(code, k),
@@ -49,6 +50,7 @@ fn arithmetic(code: u16, k: u32) -> String {
         DIV => "div",
         RSH => "rsh",
         MOD => "mod",
+        MUL => "mul",
         XOR => "xor",
         _ => "alu?",
     };

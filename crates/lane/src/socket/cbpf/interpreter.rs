@@ -6,6 +6,8 @@ use super::*;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packet {
     pub(crate) payload: Vec<u8>,
+    /// IP and UDP header.
+    pub(crate) network: Vec<u8>,
     pub(crate) ifindex: u32,
     pub(crate) random: u32,
 }
@@ -45,7 +47,11 @@ fn load(code: u16, k: u32, packet: &Packet) -> Option<u32> {
         Some(what) if what == Ancillary::Random as u32 => Some(packet.random),
         Some(what) => panic!("no value given for ancillary {what}"),
         None => {
-            let word = packet.payload.get(k as usize..k as usize + 4)?;
+            let (bytes, k) = match k.checked_sub(NETWORK_BASE) {
+                Some(at) => (&packet.network, at),
+                None => (&packet.payload, k),
+            };
+            let word = bytes.get(k as usize..k as usize + 4)?;
             Some(u32::from_be_bytes(word.try_into().unwrap()))
         }
     }
@@ -57,6 +63,7 @@ fn compute(code: u16, a: u32, operand: u32) -> u32 {
         SUB => a.wrapping_sub(operand),
         DIV => a / operand,
         MOD => a % operand,
+        MUL => a.wrapping_mul(operand),
         RSH => a >> operand,
         XOR => a ^ operand,
         other => unreachable!("operation {other:#x}"),

@@ -66,6 +66,8 @@ pub enum Arithmetic {
     Divide(u32),
     /// `A %= k`
     Modulo(u32),
+    /// `A *= k`
+    Multiply(u32),
     /// `A >>= k`
     ShiftRight(u32),
     /// `A ^= X`
@@ -173,6 +175,11 @@ impl Assembler {
         self.push(LD | W | ABS, offset);
     }
 
+    /// `A` = the big-endian word at `offset` of the IP header and what follows it.
+    pub fn load_network_word(&mut self, offset: u32) {
+        self.push(LD | W | ABS, NETWORK_BASE + offset);
+    }
+
     /// `A` = payload length in bytes.
     pub fn load_length(&mut self) {
         self.push(LD | W | LEN, 0);
@@ -200,6 +207,7 @@ impl Assembler {
             Arithmetic::Subtract(k) => (SUB | K, k),
             Arithmetic::Divide(k) => (DIV | K, k),
             Arithmetic::Modulo(k) => (MOD | K, k),
+            Arithmetic::Multiply(k) => (MUL | K, k),
             Arithmetic::ShiftRight(k) => (RSH | K, k),
             Arithmetic::XorX => (XOR | X, 0),
         };
@@ -335,6 +343,7 @@ pub(crate) const SUB: u16 = 0x10;
 pub(crate) const DIV: u16 = 0x30;
 pub(crate) const RSH: u16 = 0x70;
 pub(crate) const MOD: u16 = 0x90;
+pub(crate) const MUL: u16 = 0x20;
 pub(crate) const XOR: u16 = 0xa0;
 pub(crate) const JA: u16 = 0x00;
 pub(crate) const JEQ: u16 = 0x10;
@@ -345,6 +354,8 @@ pub(crate) const TAX: u16 = 0x00;
 pub(crate) const TXA: u16 = 0x80;
 /// `SKF_AD_OFF`: load offsets from here on name ancillary data.
 pub(crate) const ANCILLARY_BASE: u32 = -0x1000_i32 as u32;
+/// Where the IP header begins (`SKF_NET_OFF`).
+pub(crate) const NETWORK_BASE: u32 = 0xfff0_0000;
 const INSTRUCTIONS_MAX: usize = 4096;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Which lane an Rx connection's packets are steered to, and which connection ids a lane may give to connections it
-//! opens.
+//! Which lane the packets of a connection that the server opened (a callback; they lack CLIENT_INITIATED) come back to,
+//! and which connection ids a lane may give to such connections.
 //!
 //! An Rx packet starts with the epoch and the connection id, 32 bits each, big-endian; the id's low two bits are
 //! the channel (rx-spec, "packet header"). The lane is a residue of both, so that every channel of a connection
@@ -8,32 +8,14 @@
 //! ```text
 //! selector = (cid >> 2) XOR epoch
 //! owner    = selector mod lanes                     lanes: all lanes of the server, running or not
-//! in silo  = owner, if that is a lane of the silo, else first + (selector / lanes) mod size
 //! ```
 //!
-//! Packets of a connection that the server opened (a callback; they lack CLIENT_INITIATED) go to `owner`, whatever
-//! NIC they come by. The rule a driver must follow: a connection that lane k opens gets an id whose owner is k.
-//!
-//! Packets of a client's connection go to the `in silo` lane of the silo that serves their NIC. With one silo that is
-//! the owner as well. With several, a client that comes by another silo's NIC reaches another lane, so drivers must
-//! remember which lane took a connection up first.
-
-use std::ops::Range;
+//! They go to `owner`, whatever NIC they come by. The rule a driver must follow: a connection that lane k opens gets an
+//! id whose owner is k. Connections that clients open are steered by the client's address.
 
 /// The lane that a connection's ids lead to. `lanes` counts all lanes of the server, and is not 0.
 pub fn owner_lane(epoch: u32, cid: u32, lanes: usize) -> usize {
     (selector(epoch, cid) % lanes as u32) as usize
-}
-
-/// The lane of a silo that a client's packets through the silo's NICs are steered to. `silo` are the silo's lanes,
-/// at least one, among all `lanes` of the server.
-pub fn silo_lane(epoch: u32, cid: u32, silo: &Range<usize>, lanes: usize) -> usize {
-    let owner = owner_lane(epoch, cid, lanes);
-    if silo.contains(&owner) {
-        return owner;
-    }
-    // The quotient is independent of the residue that named the owner, so all lanes here get an equal share.
-    silo.start + (selector(epoch, cid) / lanes as u32) as usize % silo.len()
 }
 
 /// Connection ids, channel bits zero, that lead to one lane under one epoch. They come in ascending order from

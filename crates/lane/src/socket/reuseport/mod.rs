@@ -5,6 +5,7 @@
 //! sockets joined (TCP: `listen`, UDP: `bind`); when one leaves, the last moves into its place. [`Group`] keeps
 //! the same order beside the kernel's and attaches a new program after every change.
 
+mod client_address;
 mod connection_id;
 mod presence;
 mod program;
@@ -17,7 +18,8 @@ use std::os::fd::OwnedFd;
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-pub use connection_id::{LaneConnectionIds, owner_lane, silo_lane};
+pub use client_address::{client_selector, silo_lane};
+pub use connection_id::{LaneConnectionIds, owner_lane};
 pub use program::Slot;
 pub use steering::{LANES_MAX, SteeredSilo, Steering, SteeringError};
 
@@ -32,9 +34,9 @@ pub enum Transport {
         /// Connections that may wait to be accepted, for each lane; the kernel caps it at `net.core.somaxconn`.
         backlog: i32,
     },
-    /// UDP sockets for Rx. A client's packet goes to a lane of the silo that serves its NIC, fixed by the connection
-    /// id (see [`silo_lane`]). Packets of connections that the server opened, and those through a NIC that no silo
-    /// serves, go to the lane that the id leads to among all (see [`owner_lane`]).
+    /// UDP sockets for Rx. A client's packet goes to a lane of the silo that serves its NIC, fixed by the client's
+    /// address and port (see [`silo_lane`]); through a NIC that no silo serves, to one among all. Packets of connections
+    /// that the server opened go to the lane that the connection's ids lead to (see [`owner_lane`]).
     Rx,
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::client_address::{SELECTOR_FACTOR, SELECTOR_SHIFT};
 use super::steering::{SteeredSilo, Steering};
 use crate::socket::cbpf::{Ancillary, Arithmetic, AssembleError, Assembler, Condition, Label, Program};
 
@@ -36,30 +37,24 @@ pub(super) fn tcp(steering: &Steering, order: &[Slot]) -> Result<Program, Assemb
     asm.assemble()
 }
 
-/// A client's packet goes to a lane of the silo that serves its NIC, fixed by the connection. Any other, and one
-/// through a NIC that no silo serves, goes to the lane that the connection's ids lead to among all. A lane that is gone
-/// is stood in for by one of its silo, then by any.
+/// A client's packet goes to a lane of the silo that serves its NIC, fixed by the client's address; through a NIC that no
+/// silo serves, to one of all lanes. A packet of a connection that the server opened goes to the lane that its ids lead
+/// to. A lane that is gone is stood in for by one of its silo, then by any.
 pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, AssembleError> {
     let lanes = steering.lane_count();
     let targets = lane_targets(steering, order);
     let mut asm = Assembler::new();
-    let long_enough = asm.label();
-    let resolve = asm.label();
+    let (long_enough, by_ids, among_all, resolve) = (asm.label(), asm.label(), asm.label(), asm.label());
 
     asm.load_length();
     asm.jump_if(Condition::AtLeast(HEADER_BYTES), long_enough);
     asm.return_constant(targets[0]);
 
     asm.place(long_enough);
-    asm.load_word(CID_AT);
-    asm.compute(Arithmetic::ShiftRight(CHANNEL_BITS));
-    asm.copy_to_x();
-    asm.load_word(EPOCH_AT);
-    asm.compute(Arithmetic::XorX);
+    unless_of_client(&mut asm, by_ids);
+    load_client_selector(&mut asm);
     if steering.silos().len() > 1 {
         asm.copy_to_x();
-        let by_ids = asm.label();
-        unless_of_client(&mut asm, by_ids);
         asm.load_ancillary(Ancillary::IfIndex);
         for silo in steering.silos().iter().filter(|silo| !positions(order, silo.lanes.clone()).is_empty()) {
             for_nics_of(&mut asm, silo, |asm, silo| {
@@ -67,13 +62,48 @@ pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, Assembl
                 asm.jump(resolve);
             });
         }
-        asm.place(by_ids);
         asm.copy_from_x();
     }
+    asm.jump(among_all);
+
+    asm.place(by_ids);
+    asm.load_word(CID_AT);
+    asm.compute(Arithmetic::ShiftRight(CHANNEL_BITS));
+    asm.copy_to_x();
+    asm.load_word(EPOCH_AT);
+    asm.compute(Arithmetic::XorX);
+
+    asm.place(among_all);
     asm.compute(Arithmetic::Modulo(lanes as u32));
     asm.place(resolve);
     return_from_table(&mut asm, &targets);
     asm.assemble()
+}
+
+/// Leaves in `A` what `client_selector` computes. IP options and extension headers would stand where the port is
+/// looked for; they are the same in all packets of a client, if he sends any.
+fn load_client_selector(asm: &mut Assembler) {
+    let (of_ipv6, mix) = (asm.label(), asm.label());
+    asm.load_network_word(0);
+    asm.compute(Arithmetic::ShiftRight(IP_VERSION_SHIFT));
+    asm.jump_unless(Condition::Equal(4), of_ipv6);
+    asm.load_network_word(IPV4_PORTS_AT);
+    asm.compute(Arithmetic::ShiftRight(SOURCE_PORT_SHIFT));
+    asm.copy_to_x();
+    asm.load_network_word(IPV4_SOURCE_AT);
+    asm.compute(Arithmetic::XorX);
+    asm.jump(mix);
+    asm.place(of_ipv6);
+    asm.load_network_word(IPV6_PORTS_AT);
+    asm.compute(Arithmetic::ShiftRight(SOURCE_PORT_SHIFT));
+    for word in 0..4 {
+        asm.copy_to_x();
+        asm.load_network_word(IPV6_SOURCE_AT + 4 * word);
+        asm.compute(Arithmetic::XorX);
+    }
+    asm.place(mix);
+    asm.compute(Arithmetic::Multiply(SELECTOR_FACTOR));
+    asm.compute(Arithmetic::ShiftRight(SELECTOR_SHIFT));
 }
 
 /// Goes to `target` for packets of connections that the server opened. The answer to a VERSION question lacks the
@@ -103,7 +133,7 @@ fn for_nics_of(asm: &mut Assembler, silo: &SteeredSilo, body: impl FnOnce(&mut A
     asm.place(next);
 }
 
-/// `X` holds the connection's selector; leaves a lane id of the silo in `A`, as `silo_lane` does.
+/// `X` holds the client's selector; leaves a lane id of the silo in `A`, as `silo_lane` does.
 fn lane_of_silo(asm: &mut Assembler, silo: &SteeredSilo, lanes: usize) {
     let Range { start, end } = silo.lanes.clone();
     let (elsewhere, done) = (asm.label(), asm.label());
@@ -217,6 +247,13 @@ const TYPE_SHIFT: u32 = 24;
 const TYPE_VERSION: u32 = 13;
 const CLIENT_INITIATED: u32 = 0x01 << 16;
 const HEADER_BYTES: u32 = 28;
+// IP headers without options, and UDP's behind them: source port, destination port.
+const IP_VERSION_SHIFT: u32 = 28;
+const IPV4_SOURCE_AT: u32 = 12;
+const IPV4_PORTS_AT: u32 = 20;
+const IPV6_SOURCE_AT: u32 = 8;
+const IPV6_PORTS_AT: u32 = 40;
+const SOURCE_PORT_SHIFT: u32 = 16;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use lane::socket::reuseport::{LaneConnectionIds, SteeredSilo, Steering, silo_lane};
+use lane::socket::reuseport::{LaneConnectionIds, SteeredSilo, Steering};
 
 use super::*;
 use crate::endpoint::Service;
@@ -109,24 +109,14 @@ fn questions_are_answered_where_they_come() {
 }
 
 #[test]
-fn new_connection_behind_others_in_a_buffer_goes_where_its_next_packets_will() {
+fn all_connections_in_a_clients_buffer_are_the_lanes_that_it_was_steered_to() {
     let mut lanes = Lanes::new();
     for cid in (0..40).map(|n| n << 2) {
-        let steered = silo_lane(EPOCH, cid, &(2..4), 4);
-        let elsewhere = lanes.arrive(2, Arrival::Coalesced, client(1), &first_data(cid));
-        assert_eq!(elsewhere, (steered != 2).then_some(steered));
-        if elsewhere.is_some() {
-            assert_eq!(lanes.arrive(steered, Arrival::Handed, client(1), &first_data(cid)), None);
-        }
+        assert_eq!(lanes.steer(2, &first_data(cid)), None);
     }
-    let counts = lanes.counts();
-    assert!(counts[2] > 0 && counts[3] > 0 && counts[2] + counts[3] == 40, "{counts:?}");
+    assert_eq!(lanes.counts(), [0, 0, 40, 0]);
     assert_eq!(lanes.arrive(3, Arrival::Handed, client(1), &first_data(1000)), None);
-    assert_eq!(
-        lanes.arrive(2, Arrival::Coalesced, client(1), &first_data(1000)),
-        Some(3),
-        "a known one to its owner"
-    );
+    assert_eq!(lanes.steer(2, &first_data(1000)), Some(3), "a known one to its owner");
 }
 
 #[test]
@@ -169,11 +159,7 @@ fn connections_of_a_lane_that_left_are_taken_up_by_others() {
     lanes.roster.leave(3);
     assert_eq!(lanes.steer(0, &first_data(8)), None);
     for cid in (0..40).map(|n| 1000 + (n << 2)) {
-        assert_eq!(
-            lanes.arrive(2, Arrival::Coalesced, client(1), &first_data(cid)),
-            None,
-            "lane 2 stands in for 3"
-        );
+        assert_eq!(lanes.steer(2, &first_data(cid)), None, "lane 2 stands in for 3");
     }
     assert_eq!(lanes.counts()[..3], [1, 0, 40]);
 }
@@ -202,20 +188,25 @@ fn where_the_address_counts_two_clients_with_one_id_are_two_connections() {
 }
 
 #[test]
-fn lanes_of_one_silo_write_nothing_down() {
+fn client_that_moves_to_another_lane_of_one_silo_stays_with_its_owner() {
     let roster = Arc::new(Roster::one_silo(3));
-    let mut endpoint = Endpoint::new(Instant::now(), small_config(), [9; 32]);
-    endpoint.join(Arc::clone(&roster), 1);
-    assert!(roster.directory().is_none());
-    for cid in (0..30).map(|n| n << 2) {
-        let owner = lane::socket::reuseport::owner_lane(EPOCH, cid, 3);
-        let elsewhere = endpoint.owner_elsewhere(client(1), &first_data(cid), Arrival::Steered);
-        assert_eq!(elsewhere, (owner != 1).then_some(owner));
-        assert_eq!(endpoint.owner_elsewhere(client(1), &first_data(cid), Arrival::Handed), None);
-    }
+    let mut lanes = [0u8, 1, 2].map(|lane| {
+        let mut endpoint = Endpoint::new(Instant::now(), small_config(), [lane; 32]);
+        endpoint.add_service(ECHO, Service::default());
+        endpoint.join(Arc::clone(&roster), lane.into());
+        endpoint
+    });
+    assert_eq!(lanes[1].owner_elsewhere(client(1), &first_data(8), Arrival::Steered), None);
+    lanes[1].handle_datagram(Instant::now(), client(1), None, &first_data(8));
+    let next = data_packet(EPOCH, 8, 1, 2, 2, false);
+    assert_eq!(lanes[0].owner_elsewhere(client(2), &next, Arrival::Steered), Some(1), "from a new port");
+    let callback = LaneConnectionIds::new(EPOCH, 2, 3, 7).next_id();
+    let answer = of_kind(&first_data(callback), PacketType::Ack, 0);
+    assert_eq!(lanes[0].owner_elsewhere(client(1), &answer, Arrival::Steered), Some(2));
     roster.leave(2);
-    let strays = (0..30)
-        .map(|n| n << 2)
-        .filter_map(|cid| endpoint.owner_elsewhere(client(1), &first_data(cid), Arrival::Steered));
-    assert!(strays.collect::<Vec<_>>().iter().all(|&lane| lane == 0), "lane 0 stands in for lane 2");
+    assert_eq!(
+        lanes[1].owner_elsewhere(client(1), &answer, Arrival::Steered),
+        Some(0),
+        "it stands in for lane 2"
+    );
 }

@@ -2,6 +2,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::socket::cbpf::interpreter::Packet;
+use std::net::SocketAddr;
+
 use crate::socket::reuseport::{LANES_MAX, LaneConnectionIds, owner_lane, silo_lane};
 
 const NIC_A: u32 = 5;
@@ -56,16 +58,51 @@ fn rx_payload(kind: Kind, epoch: u32, cid: u32) -> Vec<u8> {
     payload
 }
 
-/// Where a client's packet goes.
-fn rx_lane(order: &[Slot], ifindex: u32, epoch: u32, cid: u32) -> Option<usize> {
-    rx_lane_of(OF_CLIENT, order, ifindex, epoch, cid)
+/// IP and UDP header of a packet from `client`.
+fn network_headers(client: SocketAddr) -> Vec<u8> {
+    let mut bytes = match client {
+        SocketAddr::V4(client) => {
+            let mut bytes = vec![0; 20];
+            bytes[0] = 0x45;
+            bytes[12..16].copy_from_slice(&client.ip().octets());
+            bytes
+        }
+        SocketAddr::V6(client) => {
+            let mut bytes = vec![0; 40];
+            bytes[0] = 0x60;
+            bytes[8..24].copy_from_slice(&client.ip().octets());
+            bytes
+        }
+    };
+    bytes.extend(client.port().to_be_bytes());
+    bytes.extend([0x1b, 0x58, 0, 0, 0, 0]);
+    bytes
 }
 
-fn rx_lane_of(kind: Kind, order: &[Slot], ifindex: u32, epoch: u32, cid: u32) -> Option<usize> {
-    let payload = rx_payload(kind, epoch, cid);
-    let program = rx(&steering(), order).unwrap();
-    lane(order, program.run(&Packet { payload, ifindex, random: 0 }))
+/// The `n`th client, of either family.
+fn client(n: u32) -> SocketAddr {
+    let port = 7001 + (n % 3) as u16;
+    match n % 2 {
+        0 => SocketAddr::new(std::net::Ipv4Addr::from(0xc000_0200_u32.wrapping_add(n)).into(), port),
+        _ => SocketAddr::new(
+            std::net::Ipv6Addr::from((0xfd00 << 112) | (u128::from(n) << 40) | 7).into(),
+            port,
+        ),
+    }
 }
+
+/// Where a client's packet goes.
+fn rx_lane(order: &[Slot], ifindex: u32, from: SocketAddr, cid: u32) -> Option<usize> {
+    rx_lane_of(OF_CLIENT, order, ifindex, from, cid)
+}
+
+fn rx_lane_of(kind: Kind, order: &[Slot], ifindex: u32, from: SocketAddr, cid: u32) -> Option<usize> {
+    let (payload, network) = (rx_payload(kind, EPOCH, cid), network_headers(from));
+    let program = rx(&steering(), order).unwrap();
+    lane(order, program.run(&Packet { payload, network, ifindex, random: 0 }))
+}
+
+const EPOCH: u32 = 0xa5a5_0001;
 
 #[test]
 fn tcp_connection_goes_to_an_equal_share_of_the_lanes_of_its_nics_silo() {
@@ -108,16 +145,16 @@ fn tcp_draining_lane_gets_nothing_from_any_nic() {
 }
 
 #[test]
-fn rx_packet_of_a_client_goes_to_the_silo_of_its_nic_and_through_shared_ones_where_its_ids_lead() {
+fn rx_packet_of_a_client_goes_to_the_silo_of_its_nic_by_the_clients_address_alone() {
     let silos = steering();
     for order in [order(&[0, 1, 2, 3, 4]), order(&[3, 1, 4, 0, 2])] {
-        for cid in (0..400u32).map(|n| n << 2) {
-            for kind in [OF_CLIENT, VERSION_ANSWER, [2, 0x21]] {
-                let lane = |nic| rx_lane_of(kind, &order, nic, 0xa5a5_0001, cid | 3).unwrap();
-                let [a, b] = [0, 1].map(|n| silo_lane(0xa5a5_0001, cid, &silos.silos()[n].lanes, 5));
+        for n in 0..400u32 {
+            for (kind, cid) in [(OF_CLIENT, n << 2), (VERSION_ANSWER, 77), ([2, 0x21], n * n)] {
+                let lane = |nic| rx_lane_of(kind, &order, nic, client(n), cid).unwrap();
+                let [a, b] = [0, 1].map(|silo| silo_lane(client(n), &silos.silos()[silo].lanes, 5));
                 assert_eq!((lane(NIC_A), lane(NIC_B), lane(NIC_B_VLAN)), (a, b, b));
                 assert!(a < 2 && b >= 2);
-                assert_eq!(lane(NIC_SHARED), owner_lane(0xa5a5_0001, cid, 5));
+                assert_eq!(lane(NIC_SHARED), silo_lane(client(n), &(0..5), 5));
             }
         }
     }
@@ -127,10 +164,11 @@ fn rx_packet_of_a_client_goes_to_the_silo_of_its_nic_and_through_shared_ones_whe
 fn rx_packet_of_a_connection_that_a_lane_opened_comes_back_to_it_through_every_nic() {
     for order in [order(&[0, 1, 2, 3, 4]), order(&[3, 1, 4, 0, 2])] {
         for k in 0..5 {
-            let mut ids = LaneConnectionIds::new(0xa5a5_0001, k, 5, 1000);
+            let mut ids = LaneConnectionIds::new(EPOCH, k, 5, 1000);
             for cid in (0..50).map(|_| ids.next_id()) {
                 for nic in [NIC_A, NIC_B, NIC_B_VLAN, NIC_SHARED] {
-                    assert_eq!(rx_lane_of(OF_SERVER, &order, nic, 0xa5a5_0001, cid | 3), Some(k));
+                    assert_eq!(rx_lane_of(OF_SERVER, &order, nic, client(cid), cid | 3), Some(k));
+                    assert_eq!(owner_lane(EPOCH, cid, 5), k);
                 }
             }
         }
@@ -138,21 +176,18 @@ fn rx_packet_of_a_connection_that_a_lane_opened_comes_back_to_it_through_every_n
 }
 
 #[test]
-fn rx_lanes_of_a_silo_get_equal_shares_and_a_connection_one_of_them() {
+fn rx_lanes_of_a_silo_get_equal_shares_and_a_client_one_of_them() {
     let order = order(&[0, 1, 2, 3, 4]);
     let mut shares = BTreeMap::new();
-    for cid in (0..15_000u32).map(|n| n << 2) {
-        let here = rx_lane(&order, NIC_B, 0, cid).unwrap();
-        if cid < 400 {
-            assert!((0..4).all(|channel| rx_lane(&order, NIC_B, 0, cid | channel) == Some(here)));
-        }
-        if owner_lane(0, cid, 5) >= 2 {
-            assert_eq!(here, owner_lane(0, cid, 5));
+    for n in 0..15_000u32 {
+        let here = rx_lane(&order, NIC_B, client(n), n << 2).unwrap();
+        if n < 400 {
+            assert!((0..4).all(|cid| rx_lane(&order, NIC_B, client(n), cid) == Some(here)));
         }
         *shares.entry(here).or_insert(0usize) += 1;
     }
     assert_eq!(shares.keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
-    assert!(shares.values().all(|&share| share.abs_diff(5000) < 50), "{shares:?}");
+    assert!(shares.values().all(|&share| share.abs_diff(5000) < 250), "{shares:?}");
 }
 
 #[test]
@@ -160,7 +195,7 @@ fn rx_packet_too_short_for_a_header_goes_to_lane_0() {
     let order = order(&[3, 1, 4, 0, 2]);
     let program = rx(&steering(), &order).unwrap();
     for length in 0..28 {
-        let packet = Packet { payload: vec![0xff; length], ifindex: NIC_B, random: 0 };
+        let packet = Packet { payload: vec![0xff; length], ifindex: NIC_B, ..Packet::default() };
         assert_eq!(lane(&order, program.run(&packet)), Some(0));
     }
 }
@@ -169,10 +204,9 @@ fn rx_packet_too_short_for_a_header_goes_to_lane_0() {
 fn rx_lane_that_is_gone_is_stood_in_for_within_its_silo_and_others_keep_their_connections() {
     let whole = order(&[0, 1, 2, 3, 4]);
     let damaged = order(&[0, 1, 4, 3]);
-    for cid in (0..500u32).map(|n| n * 28) {
+    for n in 0..500u32 {
         for nic in [NIC_A, NIC_B, NIC_SHARED] {
-            let (before, after) =
-                (rx_lane(&whole, nic, 7, cid).unwrap(), rx_lane(&damaged, nic, 7, cid).unwrap());
+            let [before, after] = [&whole, &damaged].map(|order| rx_lane(order, nic, client(n), 4).unwrap());
             if before == 2 {
                 assert!([3, 4].contains(&after));
             } else {
@@ -185,12 +219,11 @@ fn rx_lane_that_is_gone_is_stood_in_for_within_its_silo_and_others_keep_their_co
 #[test]
 fn rx_silo_without_lanes_is_served_by_the_other() {
     let order = order(&[4, 3, 2]);
-    for cid in (0..500u32).map(|n| n << 2) {
-        let served = rx_lane(&order, NIC_A, 7, cid).unwrap();
+    for n in 0..500u32 {
+        let served = rx_lane(&order, NIC_A, client(n), 4).unwrap();
         assert!(served >= 2);
-        if owner_lane(7, cid, 5) >= 2 {
-            assert_eq!(served, owner_lane(7, cid, 5), "a living owner still gets its own");
-        }
+        let among_all = silo_lane(client(n), &(0..5), 5);
+        assert!(among_all < 2 || served == among_all, "a living lane still gets its own");
     }
 }
 
@@ -216,7 +249,7 @@ fn table_of_any_permutation_is_looked_up_right_at_the_largest_size() {
         let order = order(&lanes);
         let program = rx(&steering, &order).unwrap();
         for cid in 0..LANES_MAX as u32 {
-            let payload = rx_payload(OF_CLIENT, 0, cid << 2);
+            let payload = rx_payload(OF_SERVER, 0, cid << 2);
             let position = program.run(&Packet { payload, ..Packet::default() });
             assert_eq!(lane(&order, position), Some(cid as usize));
         }
