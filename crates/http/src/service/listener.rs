@@ -22,6 +22,7 @@ use super::pacer::{Pacer, RateShare, Ticket};
 use super::places::Place;
 use super::site::Site;
 use super::small_files::SmallFiles;
+use super::turns::Turns;
 use crate::date;
 use crate::log::{LaneLog, Record};
 use crate::tls::{KtlsPolicy, KtlsSupport};
@@ -52,6 +53,8 @@ pub struct Service {
     pacer: Rc<Pacer>,
     connections: Connections,
     drain: Drain,
+    /// Turns at rendering listings.
+    pub(super) turns: Turns,
     memory: Rc<ReplyMemory>,
     large_buffers: Rc<ReplyMemory>,
 }
@@ -106,6 +109,7 @@ impl Service {
             pacer: Pacer::new(share),
             connections,
             drain: Drain::default(),
+            turns: Turns::default(),
             memory,
             large_buffers,
         })

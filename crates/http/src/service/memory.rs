@@ -38,6 +38,7 @@ pub(super) struct ReplyMemory {
 struct Address {
     name: IpAddr,
     held: Cell<usize>,
+    last_round: Cell<u64>,
     accounts: RefCell<Slab<Weak<Account>>>,
     waiting: RefCell<VecDeque<Waker>>,
 }
@@ -133,7 +134,13 @@ impl ReplyMemory {
 
 impl Address {
     fn new(name: IpAddr) -> Self {
-        Self { name, held: Cell::new(0), accounts: RefCell::default(), waiting: RefCell::default() }
+        Self {
+            name,
+            held: Cell::new(0),
+            last_round: Cell::new(0),
+            accounts: RefCell::default(),
+            waiting: RefCell::default(),
+        }
     }
 
     /// Tells the connection to end that has stalled longest, if one has for long enough.
@@ -252,6 +259,11 @@ impl Account {
         }
         self.stall(true);
         Poll::Pending
+    }
+
+    /// For turns at the lane's time: the round in which the address had its last.
+    pub(super) fn last_round(&self) -> &Cell<u64> {
+        &self.address.last_round
     }
 
     /// Says whether the connection waits for its peer.

@@ -27,6 +27,7 @@ mod send_reply;
 mod site;
 mod small_files;
 mod transfer;
+mod turns;
 mod wire;
 
 pub use abort::Abort;

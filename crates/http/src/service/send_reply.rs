@@ -1,5 +1,7 @@
 //! Sends a reply as HTTP/1.1.
 
+use std::rc::Rc;
+
 use lane::buffer::BufClass;
 
 use super::abort::Abort;
@@ -41,7 +43,7 @@ pub(super) async fn send_reply(
     if method == Method::Head {
         return Ok(0);
     }
-    let sent = send_body(wire, &mut reply.body, reply.answer.chunked).await;
+    let sent = send_body(service, wire, &mut reply.body, reply.answer.chunked).await;
     if sent.is_err() && small_body > 0 {
         // Nothing of this reply has left yet, and nothing shall.
         wire.rewind(mark);
@@ -49,7 +51,7 @@ pub(super) async fn send_reply(
     sent
 }
 
-async fn send_body(wire: &mut Wire, body: &mut Body, chunked: bool) -> Result<u64, Abort> {
+async fn send_body(service: &Service, wire: &mut Wire, body: &mut Body, chunked: bool) -> Result<u64, Abort> {
     match body {
         Body::Empty => Ok(0),
         Body::Memory(bytes) => {
@@ -65,17 +67,25 @@ async fn send_body(wire: &mut Wire, body: &mut Body, chunked: bool) -> Result<u6
             Ok(range.len())
         }
         Body::Multipart(version, multipart) => send_parts(wire, version, multipart).await,
-        Body::Listing(rendering) => send_listing(wire, rendering, chunked).await,
+        Body::Listing(rendering) => send_listing(service, wire, rendering, chunked).await,
     }
 }
 
 /// Writes and sends a listing piece by piece, each only when the one before is in the socket: a client that takes
 /// nothing holds one piece. Says how many bytes of it went out, without what frames them.
-async fn send_listing(wire: &mut Wire, rendering: &mut Rendering, chunked: bool) -> Result<u64, Abort> {
+async fn send_listing(
+    service: &Service,
+    wire: &mut Wire,
+    rendering: &mut Rendering,
+    chunked: bool,
+) -> Result<u64, Abort> {
     let mut sent = 0;
     while !rendering.is_done() {
         let mut piece = String::new();
+        let account = Rc::clone(wire.account());
+        let turn = service.turns.take(account.last_round()).await;
         rendering.render(PIECE_BYTES, &mut piece);
+        turn.end().await;
         // With room for all of it nothing is waited for while the piece is held twice.
         let room = (piece.len() + 2 * CHUNK_HEAD_BYTES_MAX).min(ROOM_BYTES_MAX);
         wire.reserve(room, BufClass::Small).await?;
@@ -90,7 +100,6 @@ async fn send_listing(wire: &mut Wire, rendering: &mut Rendering, chunked: bool)
         drop(piece);
         if !rendering.is_done() {
             wire.flush(true).await?;
-            lane::yield_now().await;
         }
     }
     if chunked {

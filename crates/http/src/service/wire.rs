@@ -110,6 +110,11 @@ impl Wire {
         self.tls.is_some() && self.outbox.layout.is_none()
     }
 
+    /// What the connection holds of the lane's memory for replies.
+    pub(super) fn account(&self) -> &Rc<Account> {
+        &self.account
+    }
+
     /// Bytes handed to the socket so far.
     pub(super) fn sent(&self) -> u64 {
         self.sent

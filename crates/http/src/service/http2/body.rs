@@ -94,6 +94,11 @@ impl StreamBody {
         self.pieces.is_empty()
     }
 
+    /// Whether the next bytes cost the lane's time.
+    pub(super) fn is_rendered(&self) -> bool {
+        matches!(self.pieces.front(), Some(Piece::Listing(_, rest)) if rest.is_empty())
+    }
+
     /// How many bytes the next frame would have if all windows were open.
     pub(super) fn wanted(&self) -> usize {
         let left = match self.pieces.front() {

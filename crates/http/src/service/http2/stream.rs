@@ -42,7 +42,7 @@ pub(super) async fn serve_stream(
         // Reset meanwhile, or the connection is gone.
         return respond.send_reset(Reason::INTERNAL_ERROR);
     };
-    match send_body(&mut stream, &mut body, &account, &mut finish.sent).await {
+    match send_body(&service, &mut stream, &mut body, &account, &mut finish.sent).await {
         Ok(()) | Err(End::Gone) => {}
         Err(End::Abort(abort)) => {
             service.counters.abort(&abort);
@@ -59,6 +59,7 @@ enum End {
 }
 
 async fn send_body(
+    service: &Service,
     stream: &mut SendStream<Chunk>,
     body: &mut StreamBody,
     account: &Rc<Account>,
@@ -67,7 +68,14 @@ async fn send_body(
     while !body.is_done() {
         let room = room(stream, body.wanted()).await?;
         let held = unless_reset(stream, account.acquire(room)).await?;
+        let turn = match body.is_rendered() {
+            true => Some(unless_reset(stream, service.turns.take(account.last_round())).await?),
+            false => None,
+        };
         let bytes = unless_reset(stream, body.next(room)).await?.map_err(End::Abort)?;
+        if let Some(turn) = turn {
+            turn.end().await;
+        }
         *sent += bytes.len() as u64;
         stream.send_data(Chunk::new(bytes, held), body.is_done()).map_err(|_| End::Gone)?;
     }
