@@ -93,5 +93,6 @@ fn words_after(text: &str, name: &str) -> Vec<String> {
     pairs.map(|pair| pair[1].trim_end_matches([',', '.']).to_owned()).collect()
 }
 
-const CONNECTIONS: usize = 60;
+/// Of each client: together more than one share of an answer holds, and fewer than one asker is answered in a second.
+const CONNECTIONS: usize = 40;
 const PACKETS: usize = 4000;
