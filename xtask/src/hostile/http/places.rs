@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{connect_from, connections_possible, source};
+use super::{connect_from, connections_possible};
+use crate::hostile::arena::owned;
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::{HTTP, Wishes};
 
@@ -18,7 +19,7 @@ impl Scenario for Places {
     }
 
     fn about(&self) -> &'static str {
-        "slow heads and idle connections, more than the server has descriptors"
+        "slow heads and idle connections of 50 addresses, more than the server has descriptors"
     }
 
     fn service(&self) -> Service {
@@ -36,7 +37,7 @@ impl Scenario for Places {
         while !field.is_over() {
             let began = Instant::now();
             let missing = (wanted - takers.len()).min(CONNECTS_A_TURN);
-            takers.extend((made..made + missing).map_while(|n| Taker::come(n, source(n))));
+            takers.extend((made..made + missing).map_while(|n| Taker::come(n, owned(n % ADDRESSES))));
             made += missing;
             let before = takers.len();
             takers.retain_mut(Taker::stay);
@@ -45,6 +46,7 @@ impl Scenario for Places {
             field.sleep(TURN.saturating_sub(began.elapsed()));
         }
         Ok(Findings::default()
+            .with("addresses", ADDRESSES)
             .with("connections at once", most)
             .with("connections made", made)
             .with("cut by the server", cut)
@@ -61,7 +63,7 @@ struct Taker {
 impl Taker {
     fn come(n: usize, from: Ipv4Addr) -> Option<Self> {
         // Half of them from every address.
-        let drips = (n / 2).is_multiple_of(2);
+        let drips = (n / ADDRESSES).is_multiple_of(2);
         let mut stream = connect_from(from, HTTP).ok()?;
         let end = if drips { "X-Slow: " } else { "\r\n" };
         write!(stream, "GET /small HTTP/1.1\r\nHost: a\r\n{end}").ok()?;
@@ -86,5 +88,7 @@ impl Taker {
 
 const OPEN_FILES: u64 = 1024;
 const CONNECTIONS: usize = 3000;
+/// Far fewer than places: where each of thousands of addresses holds one place, whoever holds two holds most.
+const ADDRESSES: usize = 50;
 const TURN: Duration = Duration::from_millis(250);
 const CONNECTS_A_TURN: usize = 500;
