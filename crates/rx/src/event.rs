@@ -44,8 +44,6 @@ pub enum DeadReason {
     HardLimit,
     /// The client began a newer call on the channel, or the connection was closed.
     Replaced,
-    /// The network says again and again that nobody is there (ICMP).
-    Unreachable,
 }
 
 /// Something the application should know. A call's last event is `Finished`, `Aborted` or `Dead`; all of its

@@ -48,7 +48,6 @@ fn reason(reason: DeadReason) -> &'static str {
         DeadReason::Silent => "the peer does not answer",
         DeadReason::Idle => "no data moved for too long",
         DeadReason::HardLimit => "its time limit passed",
-        DeadReason::Unreachable => "the network says that nobody is there",
         DeadReason::Replaced => "its channel was taken over or its connection closed",
     }
 }
