@@ -40,6 +40,8 @@ fn lines_that_nobody_took_are_counted_and_told_when_somebody_does() {
     flood(&server, 2, 1_500);
     server.wait_counted("linerate_diagnostics_lines_lost", "", 1_000);
     assert_both_lanes_serve(&server);
+    // Else the wait below could be over before it has begun.
+    server.wait_counted("linerate_diagnostics_stalled", "", 1);
 
     let told = std::thread::spawn(move || {
         let mut text = Vec::new();
