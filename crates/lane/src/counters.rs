@@ -125,6 +125,8 @@ counter_block! {
         count datagrams_in: "UDP datagrams received.",
         count datagrams_out: "UDP datagrams sent.",
         count datagrams_bad: "UDP receives dropped because the kernel had to cut them.",
+        count unreachable: "Datagrams that the network reported as not arrived.",
+        count unreachable_dropped: "Of these reports, those dropped because their socket had its limit untaken.",
         count accepted: "TCP connections accepted.",
         count accept_errors: "Failed accepts: descriptors or memory ran out.",
         gauge sockets: "Sockets open.",

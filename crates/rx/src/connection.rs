@@ -3,6 +3,7 @@
 mod channel;
 mod server;
 mod transmit;
+mod unreachable;
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -59,6 +60,8 @@ pub(crate) struct Core {
     pub(crate) proof: Proof,
     pub(crate) limits: Limits,
     pub(crate) error: Option<i32>,
+    /// The network says that the peer cannot be reached.
+    doubt: Option<unreachable::Doubt>,
     pub(crate) active_at: Instant,
     /// Stands in `Shared::ready`.
     pub(crate) queued: bool,
@@ -247,6 +250,7 @@ impl Connection {
                 proof,
                 limits: shared.config.limits(identity.side),
                 error: None,
+                doubt: None,
                 active_at: now,
                 queued: false,
                 armed: None,

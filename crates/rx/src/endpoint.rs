@@ -21,6 +21,7 @@ mod newcomer;
 mod placement;
 mod reclaim;
 mod roster;
+mod unreachable;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};

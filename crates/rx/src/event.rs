@@ -38,6 +38,8 @@ pub enum Side {
 pub enum DeadReason {
     /// Nothing was heard for the dead time.
     Silent,
+    /// The network said twice that the peer cannot be reached, and nothing was heard between.
+    Unreachable,
     /// No data moved for the idle time.
     Idle,
     /// The hard time limit passed.

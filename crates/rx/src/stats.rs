@@ -148,6 +148,10 @@ counters! {
         answers_limited,
         /// Packets held back because the address has not answered, or not since its newest calls began.
         amplification_limited,
+        /// Believed: reports of the network that a peer cannot be reached.
+        unreachable_believed,
+        /// Ignored: such reports that quote no packet sent lately for a call of ours, or whose peer is heard.
+        unreachable_ignored,
         /// Packet types without meaning in their place.
         misplaced,
         /// Challenge answers that did not verify.

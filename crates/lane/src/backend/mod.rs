@@ -17,6 +17,7 @@ use std::time::{Instant, SystemTime};
 use crate::buffer::{Buf, RecvBuf};
 use crate::fs::{DirEntry, OpenHow, Stat, WatchEvent};
 use crate::socket::ktls::KtlsRefusal;
+use crate::socket::unreachable::Unreachable;
 
 pub use crate::descriptor::Descriptor;
 
@@ -145,6 +146,11 @@ pub trait Backend {
         max: usize,
     ) -> Poll<io::Result<()>>;
 
+    /// The next report of a datagram that did not reach its destination, if [`SocketOption::ReportUnreachable`] is on.
+    /// There may be some after a receive that failed, and after sends, which are repeated where such a report is all
+    /// that failed them. Costs no system call.
+    fn try_take_unreachable(&self, socket: Fd) -> Option<Unreachable>;
+
     /// Starts an operation.
     fn submit(&self, op: Op) -> OpId;
 
@@ -264,6 +270,9 @@ pub enum Incoming {
     Cpu,
 }
 
+/// Reports of unreachable destinations that a socket keeps for its task; later ones are dropped and counted.
+pub(crate) const UNREACHABLE_MAX: usize = 64;
+
 /// How a listener is made.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
@@ -299,6 +308,9 @@ pub enum SocketOption {
     SendBuffer(usize),
     /// Close by reset: unsent bytes are dropped and the peer learns the transfer failed (SO_LINGER 0).
     ResetOnClose,
+    /// Report datagrams that did not reach their destination (IP_RECVERR, IPV6_RECVERR): a receive fails when there is
+    /// such a report. For UDP sockets.
+    ReportUnreachable,
 }
 
 /// Datagrams for one destination in one call: UDP_SEGMENT where the kernel has it.

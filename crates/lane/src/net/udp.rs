@@ -5,10 +5,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use crate::backend::{Datagram, DatagramBatch, Op, Outcome, SocketKind, UdpOptions};
+use crate::backend::{Datagram, DatagramBatch, Op, Outcome, SocketKind, SocketOption, UdpOptions};
 use crate::context;
 use crate::descriptor::Descriptor;
 use crate::op::OpFuture;
+use crate::socket::unreachable::Unreachable;
 
 /// A bound UDP socket.
 #[derive(Debug)]
@@ -50,6 +51,16 @@ impl UdpSocket {
     /// Sends a batch in one call; `None` when the socket takes nothing now.
     pub fn try_send(&self, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
         context::with(|lane| lane.backend().try_send_datagrams(self.fd.fd(), batch))
+    }
+
+    /// Has datagrams that do not reach their destination reported; see [`UdpSocket::try_take_unreachable`].
+    pub fn report_unreachable(&self) -> io::Result<()> {
+        context::with(|lane| lane.backend().set_option(self.fd.fd(), SocketOption::ReportUnreachable))
+    }
+
+    /// The next such report. A receive fails when there are some, and there may be some after a send.
+    pub fn try_take_unreachable(&self) -> Option<Unreachable> {
+        context::with(|lane| lane.backend().try_take_unreachable(self.fd.fd()))
     }
 
     /// Waits until the socket takes datagrams again.

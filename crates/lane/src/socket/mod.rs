@@ -12,6 +12,7 @@ pub mod pacing;
 pub mod pktinfo;
 pub mod reuseport;
 pub mod udp;
+pub mod unreachable;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

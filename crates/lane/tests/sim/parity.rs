@@ -555,3 +555,57 @@ const PATHS: &[&str] = &[
     "pipe/",
     "to_pipe",
 ];
+
+#[test]
+fn datagrams_for_a_closed_port_are_reported_alike_and_fail_no_others() {
+    same_on_both(&[], |_, _| async {
+        let bind = || UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let (sender, receiver, closed) = (bind(), bind(), bind());
+        let nobody = closed.local_addr().unwrap();
+        drop(closed);
+        settle().await;
+        let send = async |to: SocketAddr, payload: &[u8]| {
+            let parts = [IoSlice::new(payload)];
+            let batch = DatagramBatch { to, from: None, segment: 100, dont_fragment: false, parts: &parts };
+            while sender.try_send(&batch).unwrap().is_none() {
+                sender.writable().await.unwrap();
+            }
+        };
+        let mut seen = Vec::new();
+        let mut received = Vec::new();
+        // Nobody asked for reports yet.
+        send(nobody, b"lost").await;
+        let silent = time::timeout(Duration::from_millis(50), sender.recv(&mut received, 16)).await.is_err();
+        seen.push((silent, sender.try_take_unreachable().map(|report| report.quoted)));
+        sender.report_unreachable().unwrap();
+        for payload in [&[1; 300][..], &[2; 30]] {
+            send(nobody, payload).await;
+            // Meets the report of the one before, or not.
+            send(receiver.local_addr().unwrap(), payload).await;
+            let told = time::timeout(Duration::from_secs(5), sender.recv(&mut received, 16)).await.unwrap();
+            let report = sender.try_take_unreachable().unwrap();
+            assert_eq!(report.peer, nobody);
+            seen.push((told.is_err(), Some(report.quoted)));
+            while sender.try_take_unreachable().is_some() {}
+            let mut bytes = 0;
+            while bytes < payload.len() {
+                receiver.recv(&mut received, 16).await.unwrap();
+                bytes += received.drain(..).map(|datagram| datagram.buf.len()).sum::<usize>();
+            }
+            assert_eq!(bytes, payload.len());
+        }
+        // The receive begins again after it.
+        let parts = [IoSlice::new(b"answer")];
+        let to = sender.local_addr().unwrap();
+        let batch = DatagramBatch { to, from: None, segment: 100, dont_fragment: false, parts: &parts };
+        while receiver.try_send(&batch).unwrap().is_none() {
+            receiver.writable().await.unwrap();
+        }
+        while received.is_empty() {
+            // Reports of the datagrams after the first may come late.
+            let _ = sender.recv(&mut received, 16).await;
+        }
+        seen.push((false, Some(received[0].buf.to_vec())));
+        seen
+    });
+}

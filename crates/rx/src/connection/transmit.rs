@@ -236,6 +236,7 @@ impl Connection {
             peer.mtu.on_probe_lost();
             shared.stats.mtu_probes_lost += 1;
         }
+        self.confirm(now);
         for channel in 0..CHANNELS {
             let mut outcome = TimerOutcome::Alive;
             self.with_call(channel, shared, |call, core, controller, shared| {
@@ -265,6 +266,7 @@ impl Connection {
                 }
             }
         }
+        earliest = self.confirm_at().map_or(earliest, |at| earliest.min(at));
         let proof = &self.core.proof;
         let probes = proof.wanted && proof.challenge_at.is_none() && !proof.checking;
         let waits = [proof.probe_at.filter(|_| probes), proof.challenge_at, self.mtu_probe_expires(shared)];

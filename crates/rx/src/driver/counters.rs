@@ -108,6 +108,8 @@ rx_counters! {
         aborts_limited: "Aborts not sent because their source had too many.",
         answers_limited: "VERSION and DEBUG questions, and other lanes' parts in them, not answered: too many.",
         amplification_limited: "Packets held back because the address has not answered lately.",
+        unreachable_believed as unreachable [report = "believed"]: "Reports of the network that a peer cannot be reached.",
+        unreachable_ignored as unreachable [report = "ignored"]: "Reports of the network that a peer cannot be reached.",
         misplaced as refused [reason = "misplaced"]: "Packets refused or dropped.",
         bad_responses as refused [reason = "bad_response"]: "Packets refused or dropped.",
         calls_too_large: "Calls aborted because the path stopped carrying packets of their size.",

@@ -46,6 +46,7 @@ impl From<CallEnd> for CallError {
 fn reason(reason: DeadReason) -> &'static str {
     match reason {
         DeadReason::Silent => "the peer does not answer",
+        DeadReason::Unreachable => "the network says that the peer cannot be reached",
         DeadReason::Idle => "no data moved for too long",
         DeadReason::HardLimit => "its time limit passed",
         DeadReason::Replaced => "its channel was taken over or its connection closed",

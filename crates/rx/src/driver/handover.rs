@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use lane::mailbox::{self, Full, Receiver, Sender};
 use lane::socket::reuseport::Steering;
+use lane::socket::unreachable::Unreachable;
 
 use crate::endpoint::{LaneMail, Roster};
 
@@ -18,6 +19,8 @@ use crate::endpoint::{LaneMail, Roster};
 pub(super) enum Mail {
     Packets(Handed),
     Lane(LaneMail),
+    /// About a packet of a connection that the other lane owns.
+    Unreachable(Unreachable),
 }
 
 /// Datagrams of one sender, equal in size but for the last.

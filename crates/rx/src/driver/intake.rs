@@ -5,9 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 use std::time::Instant;
 
+use lane::socket::unreachable::Unreachable;
+
 use super::counters::RxCounters;
 use super::handover::{Handed, Links, Mail, Undelivered};
-use crate::endpoint::{Arrival, Endpoint};
+use crate::endpoint::{Arrival, Endpoint, Route};
 
 /// One lane's way in, for one pass.
 pub(super) struct Intake<'p> {
@@ -63,6 +65,23 @@ impl Intake<'_> {
                 self.take(&Run { remote, local, segment, bytes, hops }, Arrival::Handed);
             }
             Mail::Lane(mail) => self.endpoint.handle_lane_mail(self.now, mail),
+            Mail::Unreachable(report) => {
+                self.endpoint.handle_unreachable(self.now, report.peer, &report.quoted);
+            }
+        }
+    }
+
+    /// Takes the network's word of a packet of ours. The kernel gives it to any lane of a group.
+    pub(super) fn take_unreachable(&mut self, report: Unreachable) {
+        let lanes = u32::try_from(self.links.lanes()).expect("far fewer lanes");
+        let owner = Route::of(&report.quoted).map_or(self.links.lane(), |route| route.lane(lanes) as usize);
+        if owner == self.links.lane() {
+            return self.endpoint.handle_unreachable(self.now, report.peer, &report.quoted);
+        }
+        match self.links.send(owner, Mail::Unreachable(report)) {
+            Ok(()) => {}
+            Err(Undelivered::Full(_)) => self.counters.handover_full.increment(),
+            Err(Undelivered::Gone(_)) => self.counters.handover_lost.increment(),
         }
     }
 

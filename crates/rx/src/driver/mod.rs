@@ -148,6 +148,8 @@ impl Driver {
         let mut endpoint =
             Endpoint::new(lane::time::now(), EndpointConfig { lane, lanes, ..config.endpoint }, seed);
         endpoint.join(Arc::clone(links.roster()), links.lane());
+        // Without it calls to a server that is gone end by their dead time.
+        let _ = socket.report_unreachable();
         let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max));
         let running = pass::run(Rc::clone(&shared), links);
         // After a panic nobody knows what state the protocol is in.

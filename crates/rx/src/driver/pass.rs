@@ -76,7 +76,7 @@ impl Pass {
         let mut ready = self.shared.was_kicked(cx.waker());
         match self.shared.socket.poll_recv(cx, &mut self.received, RECEIVES_PER_PASS) {
             Poll::Ready(Ok(())) => ready = true,
-            // An ICMP error about an earlier datagram: the protocol finds out by itself.
+            // Mostly the network's word of an earlier datagram, which `take_in` asks for.
             Poll::Ready(Err(_)) => {
                 self.shared.counters.receive_errors.increment();
                 ready = true;
@@ -118,6 +118,9 @@ impl Pass {
                 .take(&Run { remote: from, local, segment, bytes: &datagram.buf, hops: 0 }, Arrival::Steered);
         }
         self.mail.drain(..).for_each(|mail| intake.take_mail(mail));
+        while let Some(report) = self.shared.socket.try_take_unreachable() {
+            intake.take_unreachable(report);
+        }
         intake.post();
         let now = intake.now;
         self.shared.now.set(now);

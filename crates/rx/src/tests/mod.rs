@@ -9,6 +9,7 @@ mod security;
 mod sharing;
 mod sizes;
 mod strays;
+mod unreachable;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;

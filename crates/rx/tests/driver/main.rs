@@ -13,6 +13,7 @@ mod lanes;
 mod moving;
 mod path_mtu;
 mod two_lanes;
+mod unreachable;
 
 const SERVICE: u16 = 77;
 

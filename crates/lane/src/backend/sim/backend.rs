@@ -21,6 +21,7 @@ use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
 use crate::fs::{OpenHow, Stat, WatchEvent};
 use crate::socket::ktls::KtlsRefusal;
+use crate::socket::unreachable::Unreachable;
 
 /// One lane of one host.
 pub(super) struct SimBackend {
@@ -296,6 +297,11 @@ impl Backend for SimBackend {
             Ok(false) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }
+    }
+
+    fn try_take_unreachable(&self, socket: Fd) -> Option<Unreachable> {
+        // A socket that is gone has nothing to report.
+        self.with_socket(socket, |state, socket| Ok(state.net.take_unreachable(socket))).ok().flatten()
     }
 
     fn submit(&self, op: Op) -> OpId {

@@ -35,6 +35,7 @@ use crate::memory::LaneMemory;
 use crate::socket;
 use crate::socket::control::send_with_control;
 use crate::socket::ktls::{self, KtlsRefusal};
+use crate::socket::unreachable::Unreachable;
 
 mod bufring;
 mod complete;
@@ -308,7 +309,13 @@ impl Backend for Uring {
 
     fn set_option(&self, socket: Fd, option: SocketOption) -> io::Result<()> {
         self.count_syscall();
-        setup::set_option(self.borrow_fd(socket), option)
+        setup::set_option(self.borrow_fd(socket), option)?;
+        if matches!(option, SocketOption::ReportUnreachable)
+            && let Some(socket) = self.sockets.borrow_mut().get_mut(socket.0)
+        {
+            socket.unreachable.get_or_insert_default();
+        }
+        Ok(())
     }
 
     fn set_ktls_key(&self, stream: Fd, crypto_info: &[u8]) -> Result<(), KtlsRefusal> {
@@ -423,10 +430,16 @@ impl Backend for Uring {
             return Poll::Ready(Ok(()));
         }
         if let Some(error) = socket.error.take() {
+            drop(sockets);
+            self.read_reports(fd);
             return Poll::Ready(Err(error));
         }
         self.wait_for_arrival(fd.0, socket, cx);
         Poll::Pending
+    }
+
+    fn try_take_unreachable(&self, socket: Fd) -> Option<Unreachable> {
+        self.sockets.borrow_mut().get_mut(socket.0)?.unreachable.as_mut()?.pop_front()
     }
 
     fn submit(&self, op: Op) -> OpId {

@@ -119,6 +119,7 @@ pub(super) fn set_option(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result
         SocketOption::NoDelay(on) => socket.set_tcp_nodelay(on),
         SocketOption::SendBuffer(bytes) => socket.set_send_buffer_size(bytes),
         SocketOption::ResetOnClose => socket.set_linger(Some(Duration::ZERO)),
+        SocketOption::ReportUnreachable => crate::socket::unreachable::enable(fd),
     }
 }
 

@@ -9,6 +9,7 @@ use std::task::Waker;
 use super::key::GENERATION_MASK;
 use crate::backend::receive::Untaken;
 use crate::backend::{Datagram, SocketKind};
+use crate::socket::unreachable::Unreachable;
 
 /// Sockets by descriptor number.
 #[derive(Default)]
@@ -33,6 +34,8 @@ pub(super) struct Socket {
     pub(super) receive: Receive,
     /// The kernel makes TLS records of what is sent.
     pub(super) kernel_tls: bool,
+    /// Reports of datagrams that did not arrive, where they were asked for.
+    pub(super) unreachable: Option<VecDeque<Unreachable>>,
 }
 
 /// What the kernel has handed over and nobody has taken.
@@ -68,6 +71,7 @@ impl Sockets {
             error: None,
             receive: Receive::Off,
             kernel_tls: false,
+            unreachable: None,
         };
         let index = usize::try_from(fd).expect("descriptors are not negative");
         if index >= self.slots.len() {

@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::task::Waker;
 
 use io_uring::cqueue;
 use io_uring::types::RecvMsgOut;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::Uring;
-use crate::backend::{Datagram, DatagramBatch, Fd, UdpOptions};
+use crate::backend::{Datagram, DatagramBatch, Fd, UNREACHABLE_MAX, UdpOptions};
 use crate::buffer::RecvBuf;
 use crate::socket::control::ControlMessages;
 use crate::socket::udp::{self, Burst, SendError};
-use crate::socket::{fragment, gro, options, pktinfo};
+use crate::socket::unreachable::Report;
+use crate::socket::{fragment, gro, options, pktinfo, unreachable};
 
 pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
@@ -59,26 +61,54 @@ impl Unsegmented {
 
 impl Uring {
     pub(super) fn send_datagrams(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
-        let fd = self.borrow_fd(socket);
         if !batch.dont_fragment {
-            return self.send_batch(fd, batch);
+            return self.send_reported(socket, batch);
         }
+        let fd = self.borrow_fd(socket);
         // The option is the socket's, not the message's; probes are rare.
         fragment::forbid(fd)?;
-        let sent = self.send_batch(fd, batch);
+        let sent = self.send_reported(socket, batch);
         fragment::allow(fd)?;
         (0..4).for_each(|_| self.count_syscall());
         sent
     }
 
-    fn send_batch(&self, fd: BorrowedFd<'_>, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
+    /// Sends a batch, again if what failed it was the report of an earlier datagram.
+    fn send_reported(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
+        let total: usize = batch.parts.iter().map(|part| part.len()).sum();
+        let mut tries = 1;
+        loop {
+            match self.send_batch(socket, batch, total) {
+                Ok(sent) => {
+                    // One by one, a report of the first may have ended the batch.
+                    if sent.is_some_and(|sent| sent < total) && self.read_reports(socket) {
+                        self.tell_of_reports(socket);
+                    }
+                    return Ok(sent);
+                }
+                Err(error) => {
+                    if !self.read_reports(socket) {
+                        return Err(error);
+                    }
+                    self.tell_of_reports(socket);
+                    if tries == SEND_TRIES_MAX {
+                        return Err(error);
+                    }
+                    tries += 1;
+                    self.count_syscall();
+                }
+            }
+        }
+    }
+
+    fn send_batch(&self, socket: Fd, batch: &DatagramBatch<'_>, total: usize) -> io::Result<Option<usize>> {
+        let fd = self.borrow_fd(socket);
         let burst = Burst {
             destination: batch.to,
             source: batch.from,
             segment_bytes: batch.segment,
             parts: batch.parts,
         };
-        let total: usize = batch.parts.iter().map(|part| part.len()).sum();
         if !self.unsegmented.borrow().contains(batch.to.ip(), batch.segment) {
             match udp::send_segments(fd, &burst) {
                 Ok(sent) => return Ok(Some(self.count_datagrams(sent, batch.segment))),
@@ -86,6 +116,8 @@ impl Uring {
                 Err(SendError::NotSegmented(error)) => {
                     let smallest = if error.raw_os_error() == Some(libc::EIO) { 0 } else { batch.segment };
                     self.unsegmented.borrow_mut().insert(batch.to.ip(), smallest);
+                    // The refusal may be in the queue of reports too.
+                    self.read_reports(socket);
                 }
                 Err(SendError::TooLarge { .. }) => {}
                 Err(SendError::Os(error)) => return Err(error),
@@ -103,6 +135,42 @@ impl Uring {
                 Err(io::Error::new(io::ErrorKind::InvalidInput, error))
             }
         }
+    }
+
+    /// A send has met what would have failed a receive: the task that receives learns of it all the same.
+    fn tell_of_reports(&self, socket: Fd) {
+        let mut sockets = self.sockets.borrow_mut();
+        let Some(socket) = sockets.get_mut(socket.0) else { return };
+        socket.error.get_or_insert_with(|| io::ErrorKind::HostUnreachable.into());
+        let waker = socket.tell();
+        drop(sockets);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Empties the socket's queue of errors, which takes room in its receive buffer, if it asked for reports. Says whether
+    /// there was one from the network: those fail a send or a receive that has nothing to do with them.
+    pub(super) fn read_reports(&self, socket: Fd) -> bool {
+        let mut sockets = self.sockets.borrow_mut();
+        let Some(kept) = sockets.get_mut(socket.0).and_then(|socket| socket.unreachable.as_mut()) else {
+            return false;
+        };
+        let mut remote = false;
+        // What is left shows as the next call's error.
+        for _ in 0..UNREACHABLE_MAX {
+            self.count_syscall();
+            // An error here is the socket's, and shows again.
+            let Ok(Some(report)) = unreachable::next(self.borrow_fd(socket)) else { break };
+            remote |= report != Report::Local;
+            if let Report::Unreachable(report) = report {
+                self.counters.unreachable.increment();
+                if kept.len() < UNREACHABLE_MAX {
+                    kept.push_back(report);
+                } else {
+                    self.counters.unreachable_dropped.increment();
+                }
+            }
+        }
+        remote
     }
 
     /// Takes a filled buffer apart; `None` for one that the kernel had to cut, which is dropped and counted.
@@ -173,3 +241,5 @@ fn socket_address(name: &[u8]) -> Option<SocketAddr> {
 }
 
 const UNSEGMENTED_MAX: usize = 4096;
+/// Tries to send a batch: each of all but the last met reports of earlier datagrams.
+const SEND_TRIES_MAX: usize = 4;

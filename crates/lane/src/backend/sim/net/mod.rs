@@ -16,7 +16,7 @@ use self::nat::Nats;
 use self::ports::Ports;
 use self::receive::{LaneNumber, LaneReceives, StreamReceive};
 use self::stream::{Around, Conn, Side};
-use self::udp::{Packet, UdpSocket};
+use self::udp::{Packet, UdpSocket, Unreached};
 
 mod byte_queue;
 mod connect;
@@ -101,6 +101,8 @@ pub(super) enum NetEvent {
     Uncork { conn: ConnId, side: Side },
     /// A datagram.
     Datagram(Box<Packet>),
+    /// The report of a datagram that found nobody at its port.
+    Unreachable(Box<Unreached>),
     /// A socket whose send was refused takes datagrams again.
     Drained(SocketId),
 }
@@ -148,6 +150,7 @@ impl Network {
                 c.uncork(side, around);
             }),
             NetEvent::Datagram(packet) => self.datagram_arrives(*packet, engine),
+            NetEvent::Unreachable(unreached) => self.unreachable_arrives(*unreached, engine),
             NetEvent::Drained(socket) => self.drained(socket, engine),
         }
     }
@@ -213,10 +216,16 @@ impl Network {
     }
 
     pub(super) fn set_option(&mut self, socket: SocketId, option: SocketOption) -> io::Result<()> {
-        let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else {
-            return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT));
+        let stream = match (self.sockets.get_mut(&socket), option) {
+            (Some(Socket::Stream(stream)), _) => stream,
+            (Some(Socket::Udp(udp)), SocketOption::ReportUnreachable) => {
+                udp.report_unreachable();
+                return Ok(());
+            }
+            _ => return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT)),
         };
         match option {
+            SocketOption::ReportUnreachable => return Err(io::Error::from_raw_os_error(libc::ENOPROTOOPT)),
             // No link of the simulated network looks at marks.
             SocketOption::NoDelay(_) | SocketOption::Mark(_) => {}
             SocketOption::PacingRate(rate) => stream.pacing = Some(rate),

@@ -11,8 +11,9 @@ use super::receive::LaneNumber;
 use super::{DRAIN_TIME, HostId, NetEvent, Network, Socket, SocketId, canceled, datagram_headers};
 use crate::backend::sim::engine::Engine;
 use crate::backend::sim::ops::OpKey;
-use crate::backend::{Datagram, DatagramBatch, UdpOptions};
+use crate::backend::{Datagram, DatagramBatch, UNREACHABLE_MAX, UdpOptions};
 use crate::buffer::RecvBuf;
+use crate::socket::unreachable::{QUOTED_MAX, Unreachable};
 
 /// A bound socket.
 pub(super) struct UdpSocket {
@@ -25,6 +26,10 @@ pub(super) struct UdpSocket {
     /// Refuses sends until it has drained.
     full: bool,
     waker: Option<Waker>,
+    /// Reports of datagrams that did not arrive, where they were asked for.
+    unreachable: Option<VecDeque<Unreachable>>,
+    /// One of them has yet to fail a receive.
+    error: Option<io::Error>,
     pub(super) waiting: Vec<OpKey>,
 }
 
@@ -37,6 +42,16 @@ pub(in crate::backend::sim) struct Packet {
     to_host: HostId,
     dont_fragment: bool,
     payload: Vec<u8>,
+}
+
+/// The report of a datagram that found nobody, on its way to the sender.
+#[derive(Debug)]
+pub(in crate::backend::sim) struct Unreached {
+    from_host: HostId,
+    to_host: HostId,
+    /// Of the datagram, as its sender's side saw it.
+    from: SocketAddr,
+    report: Unreachable,
 }
 
 /// What has arrived in one buffer.
@@ -67,6 +82,8 @@ impl Network {
             queued_bytes: 0,
             full: false,
             waker: None,
+            unreachable: None,
+            error: None,
             waiting: Vec::new(),
         };
         self.sockets.insert(id, Socket::Udp(socket));
@@ -127,6 +144,9 @@ impl Network {
     ) -> io::Result<bool> {
         let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
         if udp.queue.is_empty() {
+            if let Some(error) = udp.error.take() {
+                return Err(error);
+            }
             udp.waker = Some(waker.clone());
             return Ok(false);
         }
@@ -155,11 +175,12 @@ impl Network {
             self.stats.unroutable += 1;
             return;
         };
-        packet.to = to;
+        let seen_at = std::mem::replace(&mut packet.to, to);
         let steered = Steered { from: packet.from, to: packet.to, payload: &packet.payload };
         let receiver = self.ports.receiver(packet.to_host, Protocol::Udp, steered);
         let Some(Socket::Udp(udp)) = receiver.and_then(|id| self.sockets.get_mut(&id)) else {
             self.stats.unroutable += 1;
+            self.send_unreachable(&packet, seen_at, engine);
             return;
         };
         if udp.queued_bytes + packet.payload.len() > udp.recv_buffer {
@@ -177,6 +198,44 @@ impl Network {
         }
         engine.wake(udp.waker.take());
         engine.wake_ops(&mut udp.waiting);
+    }
+
+    /// A host says that nobody has the port that `packet` was for, to its sender known as `to`.
+    fn send_unreachable(&mut self, packet: &Packet, to: SocketAddr, engine: &mut Engine) {
+        let quoted = packet.payload[..packet.payload.len().min(QUOTED_MAX)].to_vec();
+        let unreached = Unreached {
+            from_host: packet.to_host,
+            to_host: packet.from_host,
+            from: packet.from,
+            report: Unreachable { peer: to, quoted },
+        };
+        let latency = self.links.config(packet.to_host, packet.from_host).latency;
+        engine.after(latency, NetEvent::Unreachable(Box::new(unreached)).into());
+    }
+
+    pub(super) fn unreachable_arrives(&mut self, unreached: Unreached, engine: &mut Engine) {
+        let Unreached { from_host, to_host, from, report } = unreached;
+        if self.links.is_cut(from_host, to_host) {
+            return;
+        }
+        let Some(sender) = self.nats.inward(to_host, from) else { return };
+        // Which socket of a group it was is not known: no program looks at what is quoted.
+        let steered = Steered { from: report.peer, to: sender, payload: &[] };
+        let receiver = self.ports.receiver(to_host, Protocol::Udp, steered);
+        let Some(Socket::Udp(udp)) = receiver.and_then(|id| self.sockets.get_mut(&id)) else { return };
+        let Some(kept) = udp.unreachable.as_mut().filter(|kept| kept.len() < UNREACHABLE_MAX) else { return };
+        engine.note("unreachable", &[receiver.unwrap_or(0)]);
+        kept.push_back(report);
+        udp.error = Some(io::Error::from_raw_os_error(libc::ECONNREFUSED));
+        engine.wake(udp.waker.take());
+        engine.wake_ops(&mut udp.waiting);
+    }
+
+    pub(in crate::backend::sim) fn take_unreachable(&mut self, socket: SocketId) -> Option<Unreachable> {
+        match self.sockets.get_mut(&socket)? {
+            Socket::Udp(udp) => udp.unreachable.as_mut()?.pop_front(),
+            _ => None,
+        }
     }
 
     fn send_packet(&mut self, packet: Packet, jitter: std::time::Duration, engine: &mut Engine) {
@@ -223,8 +282,12 @@ impl Network {
 }
 
 impl UdpSocket {
+    pub(super) fn report_unreachable(&mut self) {
+        self.unreachable.get_or_insert_default();
+    }
+
     pub(super) fn is_ready(&self, writable: bool) -> bool {
-        if writable { !self.full } else { !self.queue.is_empty() }
+        if writable { !self.full } else { !self.queue.is_empty() || self.error.is_some() }
     }
 }
 

@@ -1,0 +1,80 @@
+//! What a client makes of the network's word that its server cannot be reached (ICMP).
+//!
+//! Anybody can send such a report, and a true one may be of a server that is just being started again. So one report
+//! only makes a connection ask: after [`CONFIRM_AFTER`] it sends a PING. A second report, of a packet sent after the first
+//! came, ends the calls, if nothing at all was heard from the peer between. Whoever is not on the path has to guess
+//! the connection's ids and serials, which are random, and cannot keep the server's packets from coming.
+
+use std::time::{Duration, Instant};
+
+use super::Connection;
+use crate::event::{DeadReason, Side};
+use crate::header::{CHANNELS, serial_after};
+use crate::shared::Shared;
+
+/// The first report, while it waits for another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    since: Instant,
+    /// Last serial used when it came.
+    serial: u32,
+    /// What had been received from the peer, on all connections, bytes.
+    received: u64,
+    asked: bool,
+}
+
+impl Connection {
+    /// The network says that the packet with this serial did not reach the peer. False if that is not to be believed.
+    pub(crate) fn on_unreachable(&mut self, now: Instant, serial: u32, shared: &mut Shared) -> bool {
+        let recent = self.core.serial.wrapping_sub(serial) < SERIALS_RECENT;
+        if self.core.side != Side::Client || !self.has_calls() || !recent {
+            return false;
+        }
+        let received = shared.peers[self.core.peer].counters.bytes_received;
+        let current = |doubt: &Doubt| {
+            doubt.received == received && now.saturating_duration_since(doubt.since) < DOUBT_LASTS
+        };
+        match self.core.doubt.filter(current) {
+            None => {
+                let doubt = Doubt { since: now, serial: self.core.serial, received, asked: false };
+                self.core.doubt = Some(doubt);
+                shared.mark_ready(&mut self.core);
+            }
+            Some(first) if now >= first.since + CONFIRM_AFTER && serial_after(serial, first.serial) => {
+                self.core.doubt = None;
+                for channel in 0..CHANNELS {
+                    self.kill_call(channel, DeadReason::Unreachable, shared);
+                }
+            }
+            // The same moment again.
+            Some(_) => {}
+        }
+        true
+    }
+
+    /// When to ask whether the peer is there after all.
+    pub(super) fn confirm_at(&self) -> Option<Instant> {
+        let doubt = self.core.doubt.filter(|doubt| !doubt.asked)?;
+        Some(doubt.since + CONFIRM_AFTER)
+    }
+
+    /// Asks, once, when it is time to: an answer ends the doubt, and so does silence.
+    pub(super) fn confirm(&mut self, now: Instant) {
+        if self.confirm_at().is_some_and(|at| now >= at)
+            && let Some(doubt) = &mut self.core.doubt
+        {
+            doubt.asked = true;
+            for call in self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {
+                call.ping_due = true;
+            }
+        }
+    }
+}
+
+/// Time between two reports that end calls: a server may be started again meanwhile, and routers report the same only
+/// so often (Linux: once a second).
+const CONFIRM_AFTER: Duration = Duration::from_millis(1500);
+/// A first report is forgotten after this.
+const DOUBT_LASTS: Duration = Duration::from_secs(10);
+/// Packets, of the newest of a connection, that reports are believed of.
+const SERIALS_RECENT: u32 = 4096;
