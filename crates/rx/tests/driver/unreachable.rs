@@ -3,8 +3,10 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
+use lane::backend::UdpOptions;
+use lane::net::UdpSocket as LaneSocket;
 use rx::DeadReason;
-use rx::driver::{Anonymous, CallError, Driver};
+use rx::driver::{Anonymous, CallError, Driver, Links};
 
 use super::{SERVICE, assert_books_balance, bind, config, echo, pattern, run};
 
@@ -64,5 +66,35 @@ fn call_goes_on_when_its_server_is_back_within_a_second() {
         assert!(call.read_to_end(5000).await.unwrap() == pattern(5000));
         assert!(client.counters().unreachable_believed.get() > 0, "the server was away");
         starting.await;
+    });
+}
+
+#[test]
+fn report_that_reaches_another_lane_of_the_group_is_handed_on() {
+    run(async {
+        let options = UdpOptions { reuse_port: true, ..UdpOptions::default() };
+        let mut address: SocketAddr = ([127, 0, 0, 1], 0).into();
+        let mut drivers = Vec::new();
+        for links in Links::between(2, 64) {
+            let socket = LaneSocket::bind(address, &options).unwrap();
+            address = socket.local_addr().unwrap();
+            drivers.push(Driver::start(socket, links, config()).unwrap());
+        }
+        // The kernel chooses the socket by a hash of both addresses: of so many ports some lead to each lane.
+        let calls: Vec<_> = (0..16)
+            .map(|_| {
+                let connection = drivers[0].connect(nobody(), SERVICE, &Anonymous).unwrap();
+                lane::spawn(async move {
+                    let mut call = connection.call().await.unwrap();
+                    call.finish().await?;
+                    call.read_to_end(10).await
+                })
+            })
+            .collect();
+        for call in calls {
+            assert_eq!(call.await, Err(CallError::Dead(DeadReason::Unreachable)));
+        }
+        assert!(drivers[0].counters().unreachable_believed.get() >= 32);
+        assert_eq!(drivers[1].counters().unreachable_believed.get(), 0);
     });
 }
