@@ -1,12 +1,13 @@
 //! When a call acknowledges what it received (OpenAFS `rxi_ReceiveDataPacket`; `docs/rx.md`, "ACK frequency").
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::ack::AckReason;
 use crate::config::EndpointConfig;
 use crate::event::Side;
 use crate::header::serial_after;
 use crate::receive::ReceiveWindow;
+use crate::rtt::RttEstimator;
 
 /// What ACKs a call owes. At most one ordinary ACK and one ping answer go out in a transmit pass, however many
 /// packets the batch before it held.
@@ -21,6 +22,8 @@ pub(crate) struct AckPolicy {
     unacked: u32,
     /// Packets that came behind a gap, each of which a stock sender wants to hear of.
     beyond_gap: u8,
+    /// When to say the same again should nothing come, and how often it may be said yet.
+    repeat: Option<Repeat>,
     /// `base` and window edge as last stated.
     stated_base: u32,
     stated_edge: u32,
@@ -37,6 +40,7 @@ impl AckPolicy {
             ping: None,
             unacked: 0,
             beyond_gap: 0,
+            repeat: None,
             stated_base: 1,
             stated_edge: 0,
             on_receipt,
@@ -81,6 +85,21 @@ impl AckPolicy {
     /// one by one, as if they had come apart.
     pub(crate) fn on_packet_beyond_gap(&mut self) {
         self.beyond_gap = (self.beyond_gap + 1).min(NACK_THRESHOLD);
+    }
+
+    /// A packet came of a stock peer's stream, of which more is to come. Should the path fall silent now, a packet or an
+    /// ACK was lost, and so few are under way that no third ACK would ever show the gap: what was said is said again.
+    /// A sender that has had three resends at once, where its own timeout takes 220 ms and doubles (OpenAFS
+    /// `rxi_rto_startTimer`).
+    pub(crate) fn repeat_if_silent(&mut self, now: Instant, rtt: &RttEstimator, has_gap: bool) {
+        let wait = (rtt.srtt() * 3 / 2).clamp(REPEAT_WAIT_MIN, REPEAT_WAIT_MAX);
+        let left = if has_gap { REPEATS_OF_GAP } else { REPEATS_IN_ORDER };
+        self.repeat = Some(Repeat { at: now + wait, wait, left });
+    }
+
+    /// The stream is whole.
+    pub(crate) fn on_complete(&mut self) {
+        self.repeat = None;
     }
 
     pub(crate) fn on_ping(&mut self, serial: u32) {
@@ -131,7 +150,17 @@ impl AckPolicy {
             self.beyond_gap -= 1;
             return Some((AckReason::OutOfSequence, self.prompt));
         }
-        self.at.take_if(|at| now >= *at).map(|_| (AckReason::Delay, self.prompt))
+        if self.at.take_if(|at| now >= *at).is_some() || self.take_repeat(now) {
+            return Some((AckReason::Delay, self.prompt));
+        }
+        None
+    }
+
+    fn take_repeat(&mut self, now: Instant) -> bool {
+        let Some(repeat) = self.repeat.take_if(|repeat| now >= repeat.at) else { return false };
+        let left = repeat.left - 1;
+        self.repeat = (left > 0).then(|| Repeat { at: now + repeat.wait, left, ..repeat });
+        true
     }
 
     /// The ACK that was [taken](Self::take) could not be sent: it is still owed, by the next packet that finds the
@@ -168,17 +197,28 @@ impl AckPolicy {
     pub(crate) fn on_implied(&mut self) {
         self.unacked = 0;
         self.beyond_gap = 0;
+        self.repeat = None;
         self.due = None;
         self.at = None;
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.at
+        let repeat = self.repeat.as_ref().map(|repeat| repeat.at);
+        [self.at, repeat].into_iter().flatten().min()
     }
 
     pub(crate) fn prompt(&self) -> u32 {
         self.prompt
     }
+}
+
+/// An ACK that is said again.
+#[derive(Debug)]
+struct Repeat {
+    at: Instant,
+    wait: Duration,
+    /// One or more.
+    left: u8,
 }
 
 /// Packets that a stock peer sends before it expects an ACK.
@@ -189,3 +229,11 @@ const MODERN_STRIDE: u32 = 64;
 const NACK_THRESHOLD: u8 = 3;
 /// Packets used up before a stock peer is told.
 const STOCK_HARD_ACK: u32 = 3;
+/// Repeats of an ACK that shows a gap: two make three of it, the others are for those that the path loses.
+const REPEATS_OF_GAP: u8 = 4;
+/// The same where all has come so far: only the ACK itself can have been lost, if the sender has not simply paused.
+const REPEATS_IN_ORDER: u8 = 1;
+/// Bounds of the silence before a repeat, which is one and a half round trips: longer than scheduling takes, and short
+/// enough for three ACKs before a stock sender's timeout.
+const REPEAT_WAIT_MIN: Duration = Duration::from_millis(10);
+const REPEAT_WAIT_MAX: Duration = Duration::from_millis(60);

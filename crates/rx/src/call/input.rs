@@ -134,6 +134,11 @@ impl Call {
         } else {
             self.acks.on_in_order(now, header.serial, header.wants_ack(), modern, &shared.config);
         }
+        if self.rx.is_complete() {
+            self.acks.on_complete();
+        } else if !modern {
+            self.acks.repeat_if_silent(now, &shared.peers[core.peer].rtt, self.rx.has_gap());
+        }
         DataOutcome::Done
     }
 

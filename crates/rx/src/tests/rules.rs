@@ -69,6 +69,41 @@ fn stock_sender_hears_of_each_packet_behind_a_gap_though_they_came_together() {
     assert!(acks(&answers(&mut pair)).is_empty());
 }
 
+/// What a server says in the second after the packets `seqs` of a stock client, of which packet 9 is the last: how long
+/// after them each ACK leaves, and its soft ACKs.
+fn said_into_silence(seqs: &[u32]) -> Vec<(Duration, Vec<u8>)> {
+    let mut pair = Pair::stock(EPOCH, 4, false);
+    let (from, start) = (pair.client_address, pair.now);
+    for &seq in seqs {
+        pair.inject(from, &data_packet(EPOCH, 4, 1, seq, seq, seq == 9));
+    }
+    let mut said = Vec::new();
+    while pair.now < start + Duration::from_secs(1) {
+        for (_, payload) in acks(&answers(&mut pair)) {
+            said.push((pair.now - start, Ack::parse(&payload).expect("valid").table.to_vec()));
+        }
+        pair.now += Duration::from_millis(1);
+    }
+    said
+}
+
+#[test]
+fn stock_sender_that_falls_silent_behind_a_gap_hears_of_it_three_times_before_its_timeout() {
+    let said = said_into_silence(&[2, 4]);
+    assert_eq!(said.len(), 5, "at once, twice more, and two for those that are lost: {said:?}");
+    assert!(said.iter().all(|(_, table)| table == &[1, 1, 0, 1]), "{said:?}");
+    assert!(said[0].0.is_zero() && said[2].0 <= Duration::from_millis(120), "{said:?}");
+}
+
+#[test]
+fn stock_sender_that_falls_silent_in_order_hears_once_more_and_at_the_end_of_its_stream_no_more() {
+    let said = said_into_silence(&[2, 3]);
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[1].0 <= Duration::from_millis(60), "{said:?}");
+    let whole = said_into_silence(&[2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(whole.len(), 1, "{whole:?}");
+}
+
 #[test]
 fn lone_packet_is_acknowledged_after_the_delay() {
     let mut pair = Pair::stock(EPOCH, 4, true);

@@ -1,5 +1,8 @@
-//! The stock Rx library (OpenAFS) against ours, by rxperf's calls, both ways, in every mode, with threads and odd sizes.
+//! The stock Rx library (OpenAFS) against ours, by rxperf's calls, both ways, in every mode, with threads and odd sizes,
+//! and over a path that loses packets.
 
+mod lossy;
+mod relay;
 mod stock;
 
 use std::cell::Cell;
