@@ -42,8 +42,11 @@ impl Scenario for Acks {
     fn attack(&self, field: &Field<'_>) -> anyhow::Result<Findings> {
         let mut line = Line::at(ATTACKER)?;
         let mut connections: Vec<_> = (0..CONNECTIONS).map(Connection::new).collect();
+        // The address is proved before the large calls: they take what the server gives one address.
         for connection in &mut connections {
             connection.call(&mut line, 1, Duration::from_secs(5))?;
+        }
+        for connection in &mut connections {
             for channel in 0..4 {
                 line.send(&connection.request(channel, 2, Work::Receive { bytes: 100_000_000 }));
             }

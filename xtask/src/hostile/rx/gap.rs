@@ -28,8 +28,11 @@ impl Scenario for Gap {
         let mut line = Line::at(ATTACKER)?;
         let mut connections: Vec<_> = (0..CONNECTIONS).map(Connection::new).collect();
         let head = Request::new(Work::Send { bytes: 1 << 30 }).encode()?;
+        // The address is proved before the calls that stay: they take what the server gives one address.
         for connection in &mut connections {
             connection.call(&mut line, 1, Duration::from_secs(5))?;
+        }
+        for connection in &mut connections {
             for channel in 0..4 {
                 line.send(&connection.data(channel, 2, 1, flags::REQUEST_ACK, &head));
             }
