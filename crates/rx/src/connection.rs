@@ -55,7 +55,8 @@ pub(crate) struct Core {
     pub(crate) opened: u64,
     /// Bytes charged to the credit of the client's address.
     debt: u32,
-    pub(crate) waits_for_credit: bool,
+    /// The round of the list of those who wait for credit in which it was put there last.
+    pub(crate) waits_for_credit: u64,
     account: Account,
     pub(crate) proof: Proof,
     pub(crate) limits: Limits,
@@ -241,7 +242,7 @@ impl Connection {
                 accepted_from: None,
                 opened: 0,
                 debt: 0,
-                waits_for_credit: false,
+                waits_for_credit: 0,
                 account: match identity.side {
                     Side::Client => Account::OWN,
                     Side::Server if reached => shared.peers[peer].account,

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) checks: Checks,
     /// Connections held back for want of credit at their address.
     waiting_for_credit: Vec<u32>,
+    /// Counts how often the list was emptied: who was put on it since is on it.
+    credit_round: u64,
 }
 
 /// Time, connection index and generation.
@@ -61,23 +63,27 @@ impl Shared {
             waiting_for_packets: VecDeque::new(),
             checks: Checks::default(),
             waiting_for_credit: Vec::new(),
+            credit_round: 1,
         }
     }
 
     /// A connection goes on once an address has its credit back.
     pub(crate) fn wait_for_credit(&mut self, core: &mut Core) {
-        if !std::mem::replace(&mut core.waits_for_credit, true) {
-            // Of those that have gone in the meantime only places in the list are left; a few look again in vain.
-            if self.waiting_for_credit.len() >= WAITING_MAX {
-                self.credit_returned();
-            }
+        // Once only, however often it looks in vain. Where the list is full of others its own timers make it look again:
+        // to call all of them here would be a transmit pass that never ends.
+        let is_listed = core.waits_for_credit == self.credit_round;
+        if !is_listed && self.waiting_for_credit.len() < WAITING_MAX {
+            core.waits_for_credit = self.credit_round;
             self.waiting_for_credit.push(core.index);
         }
     }
 
     /// Credit came back to an address: whoever waits for some looks again in the next transmit pass.
     pub(crate) fn credit_returned(&mut self) {
-        self.ready.extend(self.waiting_for_credit.drain(..));
+        if !self.waiting_for_credit.is_empty() {
+            self.credit_round += 1;
+            self.ready.extend(self.waiting_for_credit.drain(..));
+        }
     }
 
     /// Whether buffers run short: nobody is offered more of them than he can do with.

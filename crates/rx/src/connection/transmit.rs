@@ -23,7 +23,6 @@ pub(crate) struct Prepared {
 impl Connection {
     /// The next packet to send; `None` ends the connection's turn.
     pub(crate) fn next_packet(&mut self, now: Instant, shared: &mut Shared) -> Option<Prepared> {
-        self.core.waits_for_credit = false;
         self.on_proof_timer(now, shared);
         while !self.control.is_empty() {
             let control = self.control.remove(0);

@@ -235,6 +235,32 @@ fn calls_in_the_name_of_a_proved_address_pull_three_times_their_bytes_and_a_fixe
     assert!(pair.server.stats().amplification_limited > 0);
 }
 
+/// Tiny packets behind a gap, each worth an ACK that it does not pay for.
+#[test]
+fn connections_that_wait_for_credit_are_looked_at_for_packets_and_credit_only() {
+    let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
+    let connection = pair.connect();
+    pair.call(connection, b"honest".to_vec());
+    assert!(pair.run_calls(Duration::from_secs(5)));
+    let client = pair.client_address;
+    pair.filter = Some(Box::new(move |wire| wire.to != client));
+    pair.server_sleeps = true;
+    // More than there are places in the list of those who wait.
+    let packets = 40_000;
+    for number in 0..packets {
+        let (connection, round) = (number % 8, number / 8);
+        let seq = if round == 0 { 1 } else { round + 2 };
+        let mut bytes = data_packet(EPOCH ^ 0x100, connection * 4, 1, seq, round + 1, false);
+        bytes.truncate(HEADER_LEN + 1);
+        pair.inject(client, &bytes);
+        pair.settle();
+    }
+    let looks = pair.server.stats().amplification_limited;
+    assert!(looks > 20_000 && looks < 4 * u64::from(packets), "{looks}");
+    pair.run_for(Duration::from_secs(70));
+    assert_eq!(pair.server.pool().in_use(), 0, "calls of a client that is gone end");
+}
+
 #[test]
 fn honest_client_of_many_small_calls_never_runs_out_of_credit() {
     let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
