@@ -1,5 +1,8 @@
 //! Runs the tasks of one lane, first come first served. Tasks never leave their lane; wakers may be used
 //! from any thread and bring the task back through the lane's remote queue.
+//!
+//! A task with long work gives way between its steps ([`give_way`]). Such tasks have a line of their own, which moves
+//! for a bounded time in each round, after all others: however many they are, a short answer does not wait behind them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -7,8 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+use std::time::{Duration, Instant};
 
-use async_task::Runnable;
+use async_task::{Runnable, ScheduleInfo, WithInfo};
 use crossbeam_queue::SegQueue;
 use slab::Slab;
 
@@ -21,6 +25,10 @@ pub type Task<T> = async_task::Task<T>;
 /// The tasks of one lane.
 pub(crate) struct Executor {
     local: Rc<RefCell<VecDeque<Runnable>>>,
+    /// Those who gave way.
+    patient: RefCell<VecDeque<Runnable>>,
+    /// The task that runs gives way.
+    gives_way: Cell<bool>,
     shared: Arc<Shared>,
     active: Rc<RefCell<Slab<Waker>>>,
     contains_panics: Cell<bool>,
@@ -37,6 +45,8 @@ impl Executor {
     pub(crate) fn new() -> Self {
         Self {
             local: Rc::default(),
+            patient: RefCell::default(),
+            gives_way: Cell::new(false),
             shared: Arc::new(Shared { remote: SegQueue::new(), unparker: OnceLock::new() }),
             active: Rc::default(),
             contains_panics: Cell::new(false),
@@ -78,7 +88,7 @@ impl Executor {
             future.await
         };
         let shared = Arc::clone(&self.shared);
-        let schedule = move |runnable| Self::schedule(&shared, runnable);
+        let schedule = WithInfo(move |runnable, info| Self::schedule(&shared, runnable, info));
         let (runnable, task) = async_task::spawn_local(future, schedule);
         entry.insert(runnable.waker());
         drop(active);
@@ -87,8 +97,8 @@ impl Executor {
     }
 
     /// Runs tasks that are ready now, at most `budget` of them; those they wake run in the same round while
-    /// the budget lasts. Returns how many ran.
-    pub(crate) fn run(&self, budget: usize) -> usize {
+    /// the budget lasts. Then those who gave way before have their time. Returns how many ran.
+    pub(crate) fn run(&self, budget: usize, clock: impl Fn() -> Instant) -> usize {
         let mut ran = 0;
         while ran < budget {
             let next = self.local.borrow_mut().pop_front().or_else(|| self.shared.remote.pop());
@@ -96,10 +106,28 @@ impl Executor {
             self.run_one(runnable);
             ran += 1;
         }
-        ran
+        ran + self.run_patient(clock)
+    }
+
+    /// One of those who gave way, and more while their time lasts.
+    fn run_patient(&self, clock: impl Fn() -> Instant) -> usize {
+        let waiting = self.patient.borrow().len();
+        if waiting == 0 {
+            return 0;
+        }
+        let end = clock() + PATIENT_TIME;
+        for ran in 1..=waiting {
+            let Some(runnable) = self.patient.borrow_mut().pop_front() else { return ran - 1 };
+            self.run_one(runnable);
+            if clock() >= end {
+                return ran;
+            }
+        }
+        waiting
     }
 
     fn run_one(&self, runnable: Runnable) {
+        self.gives_way.set(false);
         if !self.contains_panics.get() {
             runnable.run();
             return;
@@ -113,7 +141,7 @@ impl Executor {
 
     /// Whether a task is ready to run.
     pub(crate) fn is_ready(&self) -> bool {
-        !self.local.borrow().is_empty() || !self.shared.remote.is_empty()
+        !self.local.borrow().is_empty() || !self.patient.borrow().is_empty() || !self.shared.remote.is_empty()
     }
 
     /// Tasks spawned and not finished.
@@ -135,19 +163,23 @@ impl Executor {
         let wakers: Vec<_> = self.active.borrow_mut().drain().collect();
         wakers.into_iter().for_each(Waker::wake);
         loop {
-            let next = self.local.borrow_mut().pop_front().or_else(|| self.shared.remote.pop());
-            match next {
+            let next = self.local.borrow_mut().pop_front();
+            let next = next.or_else(|| self.patient.borrow_mut().pop_front());
+            match next.or_else(|| self.shared.remote.pop()) {
                 Some(runnable) => drop(runnable),
                 None => return,
             }
         }
     }
 
-    fn schedule(shared: &Arc<Shared>, runnable: Runnable) {
+    fn schedule(shared: &Arc<Shared>, runnable: Runnable, info: ScheduleInfo) {
         let mut runnable = Some(runnable);
         context::try_with(|lane: &Rc<Lane>| {
-            if Arc::ptr_eq(&lane.executor.shared, shared) {
-                lane.executor.local.borrow_mut().extend(runnable.take());
+            let executor = &lane.executor;
+            if Arc::ptr_eq(&executor.shared, shared) {
+                let gives_way = info.woken_while_running && executor.gives_way.take();
+                let line = if gives_way { &executor.patient } else { &*executor.local };
+                line.borrow_mut().extend(runnable.take());
             }
         });
         if let Some(runnable) = runnable {
@@ -180,6 +212,23 @@ pub async fn yield_now() {
     .await
 }
 
+/// As [`yield_now`], for long work between its steps: everything else that is ready goes first, and what comes in while
+/// others give way too.
+pub async fn give_way() {
+    let mut yielded = false;
+    std::future::poll_fn(|cx| {
+        if std::mem::replace(&mut yielded, true) {
+            return std::task::Poll::Ready(());
+        }
+        context::with(|lane| lane.executor.gives_way.set(true));
+        cx.waker().wake_by_ref();
+        std::task::Poll::Pending
+    })
+    .await
+}
+
+/// What those who give way have together in a round, from when the first of them begins its step. Steps are not cut.
+const PATIENT_TIME: Duration = Duration::from_micros(500);
 /// Tasks looked at in one walk.
 const ADDRESSES_MAX: usize = 64;
 
@@ -193,5 +242,41 @@ impl Drop for ActiveGuard {
     fn drop(&mut self) {
         let waker = self.active.borrow_mut().try_remove(self.key);
         drop(waker);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::sim::{Config, World};
+
+    #[test]
+    fn who_gives_way_waits_for_all_who_do_not_and_is_not_forgotten() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            let log: Rc<RefCell<Vec<&str>>> = Rc::default();
+            let begin = |name, steps: usize, patient: bool| {
+                let log = Rc::clone(&log);
+                spawn(async move {
+                    for _ in 0..steps {
+                        log.borrow_mut().push(name);
+                        match patient {
+                            true => give_way().await,
+                            false => yield_now().await,
+                        }
+                    }
+                })
+            };
+            let long: Vec<_> = (0..20).map(|_| begin("long", 3, true)).collect();
+            let short = begin("short", 10, false);
+            short.await;
+            // Each has begun, as first come first served has it; from then on the short one has every turn.
+            assert_eq!(log.borrow().iter().rposition(|name| *name == "short"), Some(20 + 9));
+            for task in long {
+                task.await;
+            }
+            assert_eq!(log.borrow().iter().filter(|name| **name == "long").count(), 60);
+        });
     }
 }

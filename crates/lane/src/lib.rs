@@ -30,5 +30,5 @@ mod op;
 mod supervise;
 
 pub use context::{Lane, LaneId, SiloId, current};
-pub use executor::{Task, spawn, yield_now};
+pub use executor::{Task, give_way, spawn, yield_now};
 pub use supervise::{Ended, essential, vital};

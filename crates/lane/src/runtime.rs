@@ -278,7 +278,7 @@ impl Lane {
 
     /// Runs ready tasks, at most a round's worth, and brings the gauges up to date.
     pub(crate) fn run_ready(&self) -> usize {
-        let ran = self.executor.run(TASKS_PER_ROUND);
+        let ran = self.executor.run(TASKS_PER_ROUND, || self.backend.clock());
         self.counters.tasks.set(self.executor.len() as u64);
         self.counters.task_panics.set(self.executor.panics());
         self.counters.buffers_small_in_use.set(self.buffers.usage(BufClass::Small).in_use as u64);

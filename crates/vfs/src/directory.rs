@@ -133,7 +133,7 @@ impl Directory {
                 FileKind::Symlink => {
                     links += 1;
                     if links % LINKS_PER_TURN == 0 {
-                        lane::yield_now().await;
+                        lane::give_way().await;
                     }
                     self.far_end(path.as_path()).await
                 }

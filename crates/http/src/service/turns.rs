@@ -6,7 +6,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 /// The turns of one lane.
 #[derive(Debug, Default)]
@@ -79,13 +78,9 @@ impl Drop for Waiting<'_> {
 }
 
 impl Turn<'_> {
-    /// Ends the turn, once all others of the lane who are ready had theirs. Where somebody waits for the next, the lane
-    /// looks first at what came in meanwhile: a round of its tasks is long enough for a hundred turns.
+    /// Ends the turn, once everything else of the lane that is ready, or came in meanwhile, was done.
     pub(super) async fn end(self) {
-        if self.0.queue.borrow().is_empty() {
-            return lane::yield_now().await;
-        }
-        lane::time::sleep(Duration::from_micros(1)).await;
+        lane::give_way().await;
     }
 }
 

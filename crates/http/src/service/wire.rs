@@ -359,6 +359,7 @@ impl Wire {
     async fn send_file_copied(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
         let file = &version.file;
         let mut at = range.start;
+        give_way_to_short_answers(range).await;
         while at < range.end {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let class = if left > LARGE_FROM { BufClass::Large } else { BufClass::Small };
@@ -381,7 +382,7 @@ impl Wire {
                 self.judge_transfer()?;
                 version.check_now_and_then()?;
                 // A client that takes all at once must not keep the lane to itself.
-                lane::yield_now().await;
+                lane::give_way().await;
             }
         }
         // A small file was read in one step right after its attributes.
@@ -433,6 +434,7 @@ impl Wire {
     ) -> Result<(), Abort> {
         let stream = Rc::clone(&self.stream);
         let mut at = range.start;
+        give_way_to_short_answers(range).await;
         while at < range.end {
             let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
             let granted = self.permit(left).await;
@@ -455,7 +457,7 @@ impl Wire {
                 self.judge_transfer()?;
                 if at < range.end {
                     version.check_now_and_then()?;
-                    lane::yield_now().await;
+                    lane::give_way().await;
                 }
             }
         }
@@ -619,8 +621,17 @@ fn timed_out() -> Abort {
     Abort::Io(io::ErrorKind::TimedOut.into())
 }
 
+/// A thousand who ask for long files at once are in a line of their own from their first step on.
+async fn give_way_to_short_answers(range: ByteRange) {
+    if range.len() > PATIENT_FROM {
+        lane::give_way().await;
+    }
+}
+
 /// A transfer with more to go than this is worth a large buffer.
 const LARGE_FROM: usize = 32 * 1024;
+/// Longer bodies give way to what is shorter.
+const PATIENT_FROM: u64 = 256 * 1024;
 /// The part of a file that is held back until the file is known to be unchanged.
 const LAST_PART_BYTES: u64 = 16 * 1024;
 /// How long, and for how many bytes, a closed connection waits for the client to read the answer.

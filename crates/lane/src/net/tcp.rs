@@ -210,7 +210,7 @@ impl TcpStream {
                     // Others of this lane get their turn between the parts of a long file. A part that was
                     // cut short is no sign of a full socket: one that is sealed as it goes drains meanwhile.
                     if sent < len {
-                        crate::executor::yield_now().await;
+                        crate::executor::give_way().await;
                     }
                 }
             }
