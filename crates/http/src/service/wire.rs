@@ -13,10 +13,8 @@ use std::time::{Duration, Instant};
 use lane::backend::SocketOption;
 use lane::buffer::{Buf, BufClass};
 use lane::net::TcpStream;
-use lane::resident::Resident;
 use lane::time::{Elapsed, now};
 use rustls::ServerConfig;
-use vfs::OpenFile;
 
 use super::abort::Abort;
 use super::alarm::Alarm;
@@ -24,15 +22,14 @@ use super::inbox::Inbox;
 use super::memory::{Account, Charge};
 use super::outbox::Outbox;
 use super::pacer::Ticket;
-use super::reply::Version;
-use super::send_error;
 use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
-use crate::range::ByteRange;
 use crate::response::Writer;
 use crate::tls::{
     Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession, UserSpaceReason,
 };
+
+mod send_file;
 
 /// Bodies up to this size are copied behind their head and leave with it in one send: below it a second
 /// system call costs more than the copy.
@@ -246,50 +243,6 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends part of a file: copied behind what waits if it is small or TLS, else page cache to socket.
-    ///
-    /// # Errors
-    /// [`Abort::FileChanged`] when the bytes are no longer those of the version. The check comes
-    /// before the last bytes leave, so a client never has the announced length of mixed content.
-    pub(super) async fn send_file(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
-        self.begin_transfer()?;
-        let copied = self.outbox.layout.is_some() || range.len() <= SMALL_BODY_MAX;
-        let sent = match copied {
-            true => self.send_file_copied(version, range).await,
-            false => self.send_file_uncopied(version, range).await,
-        };
-        self.transfer = None;
-        sent
-    }
-
-    /// Page cache to socket, but for what waits before it.
-    async fn send_file_uncopied(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
-        let file = &version.file;
-        self.flush(true).await?;
-        let last = range.end - LAST_PART_BYTES.min(range.len());
-        let mut resident = Resident::new(range.end);
-        self.send_file_pages(version, ByteRange { start: range.start, end: last }, &mut resident).await?;
-        let granted = self.permit((range.end - last) as usize).await;
-        // Nothing is waited for between the look at the file and the last bytes.
-        let in_memory = match resident.ensure(file.lane_file(), last, granted).await {
-            Ok(in_memory) => in_memory,
-            Err(error) => return Err(send_error::cause(file, last, error).await),
-        };
-        version.check()?;
-        let sent = match self.tls {
-            None => match self.stream.try_send_file(file.lane_file(), last, in_memory) {
-                Ok(sent) => sent,
-                Err(error) => return Err(send_error::cause(file, last, error).await),
-            },
-            Some(_) => None,
-        };
-        let sent = sent.unwrap_or(0);
-        self.ticket.give_back(granted - sent);
-        self.sent += sent as u64;
-        let rest = ByteRange { start: last + sent as u64, end: range.end };
-        self.send_file_pages(version, rest, &mut resident).await
-    }
-
     /// Sends what waits in the outbox. `more` says that more follows at once.
     pub(super) async fn flush(&mut self, more: bool) -> Result<(), Abort> {
         let Some((mut buf, plain_len)) = self.outbox.take() else { return Ok(()) };
@@ -355,53 +308,6 @@ impl Wire {
         let _ = self.stream.set_option(SocketOption::ResetOnClose);
     }
 
-    /// Copies the range into the outbox, sending each time it is full.
-    async fn send_file_copied(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
-        let file = &version.file;
-        let mut at = range.start;
-        give_way_to_short_answers(range).await;
-        while at < range.end {
-            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
-            let class = if left > LARGE_FROM { BufClass::Large } else { BufClass::Small };
-            self.reserve(1, class).await?;
-            let spare = self.outbox.contiguous();
-            let want = spare.len().min(left);
-            let read = match file.try_read_at(at, &mut spare[..want]).map_err(Abort::Disk)? {
-                Some(read) => {
-                    self.outbox.grow(read);
-                    read
-                }
-                None => self.read_cold(file, at, want).await?,
-            };
-            if read == 0 {
-                return Err(Abort::FileChanged);
-            }
-            at += read as u64;
-            if self.outbox.room() == 0 && at < range.end {
-                self.flush(true).await?;
-                self.judge_transfer()?;
-                version.check_now_and_then()?;
-                // A client that takes all at once must not keep the lane to itself.
-                lane::give_way().await;
-            }
-        }
-        // A small file was read in one step right after its attributes.
-        if range.len() > SMALL_BODY_MAX {
-            version.check()?;
-        }
-        Ok(())
-    }
-
-    /// Reads what the page cache does not hold, through a buffer of its own.
-    async fn read_cold(&mut self, file: &OpenFile, at: u64, want: usize) -> Result<usize, Abort> {
-        let buf = lane::current().buffers().clone().get(BufClass::Small).await;
-        let (read, buf) = file.read_at(at, want.min(BufClass::Small.bytes()), buf).await;
-        let read = read.map_err(Abort::Disk)?;
-        let copied = self.outbox.append(&buf[..read]);
-        debug_assert_eq!(copied, read, "no more was asked for than fits");
-        Ok(copied)
-    }
-
     /// A buffer of the pool, within the shares of this connection and its address.
     async fn take_buffer(&mut self, class: BufClass) -> Result<(Buf, Charge), Abort> {
         let buffers = lane::current().buffers().clone();
@@ -422,46 +328,6 @@ impl Wire {
             }
         };
         Ok((buffers.get(BufClass::Small).await, held))
-    }
-
-    /// Page cache to socket, a grant of the pacer's at a time and no more than the socket takes. In between others of
-    /// the lane have their turns, and the file and the client are looked at.
-    async fn send_file_pages(
-        &mut self,
-        version: &Version,
-        range: ByteRange,
-        resident: &mut Resident,
-    ) -> Result<(), Abort> {
-        let stream = Rc::clone(&self.stream);
-        let mut at = range.start;
-        give_way_to_short_answers(range).await;
-        while at < range.end {
-            let left = usize::try_from(range.end - at).unwrap_or(usize::MAX);
-            let granted = self.permit(left).await;
-            if let Some(tls) = &mut self.tls {
-                tls.count_kernel_tx(granted as u64)?;
-                self.send_tls_output().await?;
-            }
-            let granted_end = at + granted as u64;
-            while at < granted_end {
-                let part = (granted_end - at) as usize;
-                let handed = self.sent;
-                let send = stream.send_file_part(version.file.lane_file(), at, part, resident);
-                let sent = match self.unless_stalled(send, || handed).await? {
-                    Ok(0) => return Err(Abort::FileChanged),
-                    Ok(sent) => sent,
-                    Err(error) => return Err(send_error::cause(&version.file, at, error).await),
-                };
-                self.sent += sent as u64;
-                at += sent as u64;
-                self.judge_transfer()?;
-                if at < range.end {
-                    version.check_now_and_then()?;
-                    lane::give_way().await;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// `future`'s output, unless the client takes nothing for too long while it waits, or what it is sent too slowly.
@@ -621,19 +487,6 @@ fn timed_out() -> Abort {
     Abort::Io(io::ErrorKind::TimedOut.into())
 }
 
-/// A thousand who ask for long files at once are in a line of their own from their first step on.
-async fn give_way_to_short_answers(range: ByteRange) {
-    if range.len() > PATIENT_FROM {
-        lane::give_way().await;
-    }
-}
-
-/// A transfer with more to go than this is worth a large buffer.
-const LARGE_FROM: usize = 32 * 1024;
-/// Longer bodies give way to what is shorter.
-const PATIENT_FROM: u64 = 256 * 1024;
-/// The part of a file that is held back until the file is known to be unchanged.
-const LAST_PART_BYTES: u64 = 16 * 1024;
 /// How long, and for how many bytes, a closed connection waits for the client to read the answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 1 << 20;
