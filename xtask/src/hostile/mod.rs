@@ -37,6 +37,9 @@ pub(crate) struct Args {
     /// Seconds that each attack lasts
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
+    /// Late answers are told and fail nothing; errors, memory and what is not free do: for machines that others use too
+    #[arg(long)]
+    tell_late: bool,
     /// One JSON line for each scenario
     #[arg(long)]
     json: bool,
@@ -76,7 +79,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     for scenario in chosen {
         let report = bench.run_with_a_second_chance(scenario)?;
         report.print(args.json)?;
-        if !report.reached {
+        let passes = report.reached || args.tell_late && report.is_late_only();
+        if !passes {
             missed.push(scenario.name());
         }
     }
