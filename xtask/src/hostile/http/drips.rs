@@ -87,4 +87,4 @@ const GAP: Duration = Duration::from_millis(50);
 const BYTES_A_ROUND: u64 = 10;
 /// Two seconds.
 const TURNS_A_ROUND: u64 = 40;
-const CONNECTS_A_TURN: usize = 400;
+const CONNECTS_A_TURN: usize = 200;
