@@ -87,7 +87,7 @@ impl Drop for Diagnostics {
     }
 }
 
-/// Writes what is queued, for [`FAREWELL_MAX`] if need be, and ends the thread: for those who are about to end the
+/// Writes what is queued, for a second if need be, and ends the thread: for those who are about to end the
 /// process. What is said afterwards is said to nobody.
 pub fn finish() {
     let Some(Running { shared, ended, .. }) = RUNNING.get() else { return };

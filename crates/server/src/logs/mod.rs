@@ -2,7 +2,7 @@
 //!
 //! No lane, no signal and no end of the process ever waits for a log. Whoever says something puts it into a bounded
 //! queue; a thread for each log takes it out and waits for the file, pipe or terminal. What finds the queue full is
-//! lost and counted, and a line says how many there were. The end waits [`FAREWELL_MAX`] for what is queued.
+//! lost and counted, and a line says how many there were. The end waits a second for what is queued.
 
 mod access;
 mod diagnostics;
@@ -20,7 +20,7 @@ pub(crate) use self::diagnostics::add_to;
 pub use self::diagnostics::{Diagnostics, finish};
 use self::sink::Sink;
 
-/// Writes what a person should read on standard output, or gives up after [`FAREWELL_MAX`]: whoever started the
+/// Writes what a person should read on standard output, or gives up after a second: whoever started the
 /// server may not read.
 pub fn announce(text: &str) {
     write_within(Sink::standard(io::stdout().as_fd()), text);
