@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 
+use support::http2;
 use support::raw::{self, Response};
 use support::site::Site;
 use support::{Server, output, patterned, tool};
@@ -279,24 +280,39 @@ fn a_transfer_that_stands_still_is_cut_by_every_way() {
 
 #[test]
 fn readers_below_the_floor_are_cut() {
-    let site = Site::new(
-        &[("a.txt", b"hello\n"), ("big", &patterned(64 << 20))],
-        // Longer than such a client's window stays shut at a time.
-        "[limits]\nstall_seconds = 4\nsend_rate_min = 50000000",
-    );
+    let site = Site::new(&[("a.txt", b"hello\n"), ("big", &patterned(64 << 20))], FLOOR);
     let server = site.start();
-    let slow = ["--silent", "--insecure", "--http1.1", "--limit-rate", "2M", "--output", "/dev/null"];
-    let transfers: Vec<Child> = [server.url("/big"), server.https_url("/big")]
-        .iter()
-        .map(|url| tool("curl", "curl").args(slow).arg(url).spawn().unwrap())
-        .collect();
-    server.wait_counted("linerate_http_aborted", "cause=\"too_slow\"", 2);
-    assert_serves(&server);
-    for mut transfer in transfers {
-        // What is under way to them would take a while at their pace.
-        transfer.kill().unwrap();
-        transfer.wait().unwrap();
+    // A narrow window opens every few milliseconds, so that nobody takes them for clients that stand still.
+    let (http, https) = (
+        raw::connect_narrow(server.http[0], NARROW_BYTES),
+        raw::connect_narrow(server.https[0], NARROW_BYTES),
+    );
+    let received = std::thread::scope(|scope| {
+        let plain = scope.spawn(|| read_slowly(http));
+        let tls = scope.spawn(|| read_slowly(http2::tls(https, b"http/1.1")));
+        server.wait_counted("linerate_http_aborted", "cause=\"too_slow\"", 2);
+        assert_serves(&server);
+        [plain.join().unwrap(), tls.join().unwrap()]
+    });
+    assert!(received.iter().all(|bytes| *bytes < 64 << 20), "cut: {received:?}");
+}
+
+/// More than anybody reads who pauses between reads.
+const FLOOR: &str = "[limits]\nstall_seconds = 4\nsend_rate_min = 50000000";
+
+const NARROW_BYTES: usize = 64 << 10;
+
+/// Asks for the big file and reads 2 MB/s of it at most; how much came before the connection ended.
+fn read_slowly(mut stream: impl Read + Write) -> usize {
+    stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream.flush().unwrap();
+    let (mut received, mut chunk) = (0, [0; 16 << 10]);
+    // A cut connection ends by a reset, and a TLS stream without the farewell of its protocol.
+    while let Ok(bytes @ 1..) = stream.read(&mut chunk) {
+        received += bytes;
+        std::thread::sleep(Duration::from_millis(8));
     }
+    received
 }
 
 #[test]

@@ -15,19 +15,24 @@ pub(crate) type Connection = StreamOwned<ClientConnection, TcpStream>;
 
 /// Connects and says what every client says first (RFC 9113 3.4).
 pub(crate) fn connect(addr: SocketAddr) -> Connection {
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-    let config = config.with_safe_default_protocol_versions().unwrap();
-    let verifier = Arc::new(TakesAny);
-    let mut config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let name = ServerName::try_from("localhost").unwrap();
-    let tls = ClientConnection::new(Arc::new(config), name).unwrap();
-    let mut connection = StreamOwned::new(tls, raw::connect(addr));
+    let mut connection = tls(raw::connect(addr), b"h2");
     connection.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
     connection.write_all(&frame(SETTINGS, 0, 0, b"")).unwrap();
     connection.flush().unwrap();
     assert_eq!(connection.conn.alpn_protocol(), Some(&b"h2"[..]));
     connection
+}
+
+/// TLS over a connection, for this protocol.
+pub(crate) fn tls(stream: TcpStream, alpn: &[u8]) -> Connection {
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let config = config.with_safe_default_protocol_versions().unwrap();
+    let verifier = Arc::new(TakesAny);
+    let mut config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    config.alpn_protocols = vec![alpn.to_vec()];
+    let name = ServerName::try_from("localhost").unwrap();
+    let tls = ClientConnection::new(Arc::new(config), name).unwrap();
+    StreamOwned::new(tls, stream)
 }
 
 /// One frame.

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A response as it came.
@@ -49,10 +50,19 @@ pub(crate) fn connect(addr: SocketAddr) -> TcpStream {
 
 /// As [`connect`], from another of this machine's addresses.
 pub(crate) fn connect_from(source: Ipv4Addr, addr: SocketAddr) -> TcpStream {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+    connect_as(addr, |socket| rustix::net::bind(socket, &SocketAddr::from((source, 0))).unwrap())
+}
+
+/// As [`connect`], with a receive buffer of this many bytes, however generous the kernel is.
+pub(crate) fn connect_narrow(addr: SocketAddr, bytes: usize) -> TcpStream {
+    connect_as(addr, |socket| rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes).unwrap())
+}
+
+fn connect_as(addr: SocketAddr, prepare: impl FnOnce(&OwnedFd)) -> TcpStream {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
     let (kind, flags) = (SocketType::STREAM, SocketFlags::CLOEXEC);
     let socket = socket_with(AddressFamily::INET, kind, flags, None).unwrap();
-    bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+    prepare(&socket);
     connect(&socket, &addr).expect("the server accepts");
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
