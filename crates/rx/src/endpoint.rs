@@ -49,9 +49,9 @@ pub use call_mut::{CallMut, ReadError};
 pub use demux::Route;
 pub use introspect::{CallView, ConnectionView};
 
-pub(crate) use answers::LaneMail;
-pub(crate) use placement::Arrival;
-pub(crate) use roster::Roster;
+pub use answers::LaneMail;
+pub use placement::Arrival;
+pub use roster::Roster;
 
 use demux::{ConnectionKey, KeyedState};
 

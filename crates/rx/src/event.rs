@@ -7,6 +7,13 @@ pub struct ConnectionHandle {
     pub(crate) generation: u32,
 }
 
+impl ConnectionHandle {
+    /// Its place in a table of the endpoint's connections, below `connections_max`; taken again once it is gone.
+    pub fn slot(&self) -> usize {
+        self.index as usize
+    }
+}
+
 /// Names a call of one endpoint. Stays invalid once the call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallHandle {

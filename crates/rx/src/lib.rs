@@ -1,8 +1,8 @@
 //! Rx, the RPC transport of AFS over UDP: client and server, wire-compatible with OpenAFS, AuriStorFS and
 //! Linux.
 //!
-//! The core is sans-IO: [`Endpoint`] takes datagrams and times, gives datagrams, events and the next timeout,
-//! and holds no socket, clock or thread. `docs/rx.md` explains the state machines, timers and extensions.
+//! [`Endpoint`] takes datagrams and times, gives datagrams, events and the next timeout, and holds no socket, clock or
+//! thread; crate `rx-lane` puts it on lanes. `docs/rx.md` explains the state machines, timers and extensions.
 
 pub mod abort;
 pub mod ack;
@@ -13,14 +13,12 @@ pub mod congestion;
 mod connection;
 mod cookie;
 pub mod debug;
-pub mod driver;
 mod endpoint;
 mod event;
 pub mod header;
 pub mod jumbo;
 pub mod packet;
 mod peer;
-pub mod perf;
 pub mod pmtud;
 mod proved;
 mod receive;
@@ -39,11 +37,12 @@ mod tests;
 pub use call::{WriteBatch, WriteError};
 pub use config::{EndpointConfig, Limits};
 pub use endpoint::{
-    CallMut, CallView, ConnectError, ConnectionView, Endpoint, OpenError, ReadError, Route, Service,
+    Arrival, CallMut, CallView, ConnectError, ConnectionView, Endpoint, LaneMail, OpenError, ReadError,
+    Roster, Route, Service,
 };
 pub use event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 pub use packet::PacketPool;
 pub use peer::{Peer, PeerCounters};
-pub use source::AddressRange;
+pub use source::{AddressRange, may_take_more, source_of};
 pub use stats::EndpointStats;
 pub use transmit::{BURST_BYTES_MAX, SEGMENTS_MAX, Transmit};

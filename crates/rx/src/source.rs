@@ -74,12 +74,12 @@ fn index(account: Account) -> usize {
 /// Whether one who holds `held` of a shared resource may take more of it: as much as is free, and a few in any case.
 /// So one holder has at most half of it, two a third each, and a newcomer always finds some (dynamic thresholds,
 /// Choudhury and Hahne 1998).
-pub(crate) fn may_take_more(held: usize, free: usize, minimum: usize) -> bool {
+pub fn may_take_more(held: usize, free: usize, minimum: usize) -> bool {
     held < free.max(minimum)
 }
 
 /// The address without its port; of IPv6 the first 64 bits, since whoever has one address there has them all.
-pub(crate) fn source_of(ip: IpAddr) -> IpAddr {
+pub fn source_of(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(ip) => IpAddr::V4(ip),
         IpAddr::V6(ip) => {

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, ensure};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
-use rx::driver::{Anonymous, Connection, Driver, DriverConfig};
-use rx::perf::{self, Outbound, Reply, Request, Work};
+use rx_lane::{Anonymous, Connection, Driver, DriverConfig};
+use rxperf::{Outbound, Reply, Request, Work};
 
 use super::arena::{Arena, inside};
 use super::samples::{PATIENCE, Part, Samples};
@@ -137,7 +137,7 @@ async fn call_again_and_again(driver: Rc<Driver>, samples: Arc<Samples>) {
                 Some(connection) => connection,
                 none => {
                     let _: &Option<Connection> = none;
-                    open.insert(driver.connect(RX, perf::SERVICE, &Anonymous)?)
+                    open.insert(driver.connect(RX, rxperf::SERVICE, &Anonymous)?)
                 }
             };
             call(connection).await

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use lane::layout::Layout;
 use lane::runtime::{Runtime, RuntimeOptions};
-use rx::driver::{Anonymous, CallError, Connection, Driver, DriverConfig};
-use rx::perf::{Outbound, Plan, Reply, Request, SERVICE, Work};
+use rx_lane::{Anonymous, CallError, Connection, Driver, DriverConfig};
+use rxperf::{Outbound, Plan, Reply, Request, SERVICE, Work};
 use serde::Serialize;
 
 use super::start::StartLine;
@@ -83,10 +83,10 @@ pub enum LoadError {
     Lanes(#[from] lane::runtime::StartError),
     /// Rx on a lane.
     #[error(transparent)]
-    Rx(#[from] rx::driver::StartError),
+    Rx(#[from] rx_lane::StartError),
     /// What the calls are to do.
     #[error(transparent)]
-    Work(#[from] rx::perf::Error),
+    Work(#[from] rxperf::Error),
     /// The first call, made alone.
     #[error("the first call to {0} failed: {1}")]
     First(SocketAddr, CallFailure),
@@ -100,7 +100,7 @@ pub enum CallFailure {
     Call(#[from] CallError),
     /// Its reply.
     #[error(transparent)]
-    Reply(#[from] rx::perf::Error),
+    Reply(#[from] rxperf::Error),
     /// No connection could be opened.
     #[error(transparent)]
     Connect(#[from] rx::ConnectError),
@@ -151,7 +151,7 @@ fn first(options: &Options, plan: Plan) -> Result<(), LoadError> {
     })?
 }
 
-fn bind(options: &Options) -> Result<Driver, rx::driver::StartError> {
+fn bind(options: &Options) -> Result<Driver, rx_lane::StartError> {
     let any: SocketAddr = match options.server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
         SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),

@@ -7,8 +7,7 @@ use lane::layout::Layout;
 use lane::net::UdpSocket;
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::socket::reuseport::{GroupError, Steering, SteeringError};
-use rx::driver::{Driver, DriverConfig, Links, RxCounters, open_group};
-use rx::perf;
+use rx_lane::{Driver, DriverConfig, Links, RxCounters, open_group};
 
 /// What to serve.
 #[derive(Clone, Debug)]
@@ -42,7 +41,7 @@ pub enum ServeError {
     Steering(#[from] SteeringError),
     /// Rx on a lane.
     #[error(transparent)]
-    Rx(#[from] rx::driver::StartError),
+    Rx(#[from] rx_lane::StartError),
 }
 
 /// Serves on the lanes of `layout` until the process ends.
@@ -66,11 +65,11 @@ pub fn serve(options: &ServerOptions, layout: &Layout) -> Result<Serving, ServeE
         let (config, report) = (driver.clone(), report.clone());
         async move {
             let started = UdpSocket::adopt(descriptor)
-                .map_err(|source| rx::driver::StartError::Adopt { source })
+                .map_err(|source| rx_lane::StartError::Adopt { source })
                 .and_then(|socket| Driver::start(socket, links, config));
             match started {
                 Ok(driver) => {
-                    driver.serve(perf::SERVICE, perf::serve);
+                    driver.serve(rxperf::SERVICE, rxperf::serve);
                     // The receiver waits for every lane's word.
                     let _ = report.send((spec.id, Ok(driver.counters())));
                     std::future::pending::<()>().await;

@@ -10,8 +10,8 @@ use anyhow::Context;
 use bench::rx::{Options, Progress, Report, ServerOptions};
 use clap::ValueEnum;
 use lane::backend::UdpOptions;
-use rx::driver::DriverConfig;
-use rx::perf::{MAX_BYTES, PORT, Work};
+use rx_lane::DriverConfig;
+use rxperf::{MAX_BYTES, PORT, Work};
 use server::metrics::Blocks;
 
 use super::watch::{Totals, Watcher};

@@ -17,7 +17,10 @@ use crate::peer::{Peer, Peers};
 
 /// What the endpoints of an address ask each other to answer a DEBUG question.
 #[derive(Debug)]
-pub(crate) enum LaneMail {
+pub struct LaneMail(Mail);
+
+#[derive(Debug)]
+enum Mail {
     Query { from: usize, ticket: u64, query: Query },
     Share { ticket: u64, share: Share },
 }
@@ -51,13 +54,13 @@ impl Endpoint {
     }
 
     /// Takes mail from another lane.
-    pub(crate) fn handle_lane_mail(&mut self, now: Instant, mail: LaneMail) {
-        match mail {
-            LaneMail::Query { from, ticket, query } => {
+    pub fn handle_lane_mail(&mut self, now: Instant, mail: LaneMail) {
+        match mail.0 {
+            Mail::Query { from, ticket, query } => {
                 let share = self.share(now, query);
-                self.lane_mail.push_back((from, LaneMail::Share { ticket, share }));
+                self.lane_mail.push_back((from, LaneMail(Mail::Share { ticket, share })));
             }
-            LaneMail::Share { ticket, share } => {
+            Mail::Share { ticket, share } => {
                 let step = self.desk.take(ticket, share);
                 self.follow(now, step);
             }
@@ -65,13 +68,13 @@ impl Endpoint {
     }
 
     /// The next mail to another lane, and to which.
-    pub(crate) fn poll_lane_mail(&mut self) -> Option<(usize, LaneMail)> {
+    pub fn poll_lane_mail(&mut self) -> Option<(usize, LaneMail)> {
         self.lane_mail.pop_front()
     }
 
     /// Mail did not reach its lane: that has too much already, or has ended (`gone`) and has no share.
-    pub(crate) fn lane_mail_undelivered(&mut self, now: Instant, mail: LaneMail, gone: bool) {
-        if let LaneMail::Query { ticket, query, .. } = mail {
+    pub fn lane_mail_undelivered(&mut self, now: Instant, mail: LaneMail, gone: bool) {
+        if let Mail::Query { ticket, query, .. } = mail.0 {
             let share = if gone { query.nothing() } else { Share::Refused };
             if matches!(share, Share::Refused) {
                 self.shared.stats.answers_limited += 1;
@@ -96,7 +99,7 @@ impl Endpoint {
                     };
                     if !matches!(own, Some(Share::Refused)) {
                         let others = lanes.filter(|&lane| lane != from);
-                        let asked = others.map(|lane| (lane, LaneMail::Query { from, ticket, query }));
+                        let asked = others.map(|lane| (lane, LaneMail(Mail::Query { from, ticket, query })));
                         self.lane_mail.extend(asked);
                     }
                     next = own.and_then(|share| self.desk.take(ticket, share));

@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use lane::socket::reuseport::owner_lane;
 use rand::Rng;
 
 use super::moves::Stray;
@@ -37,10 +36,10 @@ impl Route {
         })
     }
 
-    /// The lane among `lanes` that the connection's ids lead to: the rule of [`owner_lane`], by which the kernel's
-    /// selector of listener groups goes.
+    /// The lane among `lanes` that the connection's ids lead to, the same for its four channels. The kernel's selector
+    /// of listener groups goes by this rule.
     pub fn lane(&self, lanes: u32) -> u32 {
-        owner_lane(self.epoch, self.cid, lanes.max(1) as usize) as u32
+        ((self.cid >> 2) ^ self.epoch) % lanes.max(1)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::header::{Header, PacketType};
 
 /// How a datagram came to a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrival {
+pub enum Arrival {
     /// The kernel's selector chose the lane for it.
     Steered,
     /// From another lane.
@@ -24,7 +24,7 @@ pub(crate) enum Arrival {
 
 impl Endpoint {
     /// Makes this endpoint `lane` of those on the roster.
-    pub(crate) fn join(&mut self, roster: Arc<Roster>, lane: usize) {
+    pub fn join(&mut self, roster: Arc<Roster>, lane: usize) {
         self.desk = Desk::new(roster.lanes());
         self.roster = roster;
         self.lane = lane;
@@ -32,7 +32,7 @@ impl Endpoint {
 
     /// The other lane that must get this datagram instead of [`handle_datagram`](Self::handle_datagram); `None` if
     /// it is for this one. That call has to follow at once: a new connection is this lane's from here on.
-    pub(crate) fn owner_elsewhere(
+    pub fn owner_elsewhere(
         &mut self,
         remote: SocketAddr,
         datagram: &[u8],

@@ -3,14 +3,13 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lane::socket::reuseport::{Steering, owner_lane};
-
+use super::Route;
 use super::directory::Directory;
 use crate::header::Header;
 
 /// What every lane of an address knows of the others. All of it is read-only on the data path.
 #[derive(Debug)]
-pub(crate) struct Roster {
+pub struct Roster {
     silos: Vec<Range<usize>>,
     /// By lane; false for good once its driver has ended.
     present: Box<[AtomicBool]>,
@@ -19,18 +18,14 @@ pub(crate) struct Roster {
 
 impl Roster {
     /// `lanes` lanes of one silo.
-    pub(crate) fn one_silo(lanes: usize) -> Self {
+    pub fn one_silo(lanes: usize) -> Self {
         let silo = 0..lanes;
         Self::new(vec![silo])
     }
 
-    /// The lanes of a listener group. A connection belongs to one that its client's packets reach, and clients move, so
-    /// it is written down whose it is.
-    pub(crate) fn of(steering: &Steering) -> Self {
-        Self::new(steering.silos().iter().map(|silo| silo.lanes.clone()).collect())
-    }
-
-    fn new(silos: Vec<Range<usize>>) -> Self {
+    /// The lanes of a listener group, by silo, without a gap from 0 on. A connection belongs to one that its client's
+    /// packets reach, and clients move, so it is written down whose it is.
+    pub fn new(silos: Vec<Range<usize>>) -> Self {
         let lanes = silos.last().map_or(0, |silo| silo.end);
         Self {
             present: (0..lanes).map(|_| AtomicBool::new(true)).collect(),
@@ -39,16 +34,18 @@ impl Roster {
         }
     }
 
-    pub(crate) fn lanes(&self) -> usize {
+    /// How many there are, those included that have ended.
+    pub fn lanes(&self) -> usize {
         self.present.len()
     }
 
-    pub(crate) fn is_present(&self, lane: usize) -> bool {
+    /// Whether a lane's driver still runs.
+    pub fn is_present(&self, lane: usize) -> bool {
         self.present[lane].load(Ordering::Acquire)
     }
 
     /// Whether both lanes are of one node.
-    pub(crate) fn same_silo(&self, one: usize, other: usize) -> bool {
+    pub fn same_silo(&self, one: usize, other: usize) -> bool {
         self.silo(one).contains(&other)
     }
 
@@ -59,12 +56,13 @@ impl Roster {
     /// The lane that a connection's ids lead to, or the next one present.
     pub(super) fn by_residue(&self, header: &Header) -> usize {
         let lanes = self.lanes();
-        let owner = owner_lane(header.epoch, header.cid, lanes);
+        let route = Route { epoch: header.epoch, cid: header.cid, from_client: header.from_client() };
+        let owner = route.lane(lanes as u32) as usize;
         (0..lanes).map(|off| (owner + off) % lanes).find(|&lane| self.is_present(lane)).unwrap_or(owner)
     }
 
     /// The lane ends, and with it all its connections.
-    pub(crate) fn leave(&self, lane: usize) {
+    pub fn leave(&self, lane: usize) {
         self.present[lane].store(false, Ordering::Release);
         if let Some(directory) = &self.directory {
             directory.retire(lane);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rx::ack::{AckReason, RANGES_MAX};
 use rx::header::PacketType;
-use rx::perf::Work;
+use rxperf::Work;
 
 use super::wire::{Connection, Line};
 use crate::hostile::arena::ATTACKER;

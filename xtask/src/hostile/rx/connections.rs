@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use rx::perf::Work;
+use rxperf::Work;
 
 use super::wire::{Connection, Line};
 use crate::hostile::arena::ATTACKER;
@@ -32,7 +32,7 @@ impl Scenario for Connections {
             for _ in 0..CONNECTIONS_A_TURN {
                 // The request is never ended: a handler waits for the rest.
                 let mut connection = Connection::new(made);
-                let head = rx::perf::Request::new(Work::Send { bytes: 1 << 20 }).encode()?;
+                let head = rxperf::Request::new(Work::Send { bytes: 1 << 20 }).encode()?;
                 line.send(&connection.data(0, 1, 1, 0, &head));
                 made += 1;
             }

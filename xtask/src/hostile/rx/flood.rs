@@ -3,7 +3,7 @@
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-use rx::perf::Work;
+use rxperf::Work;
 
 use super::wire::{Connection, Spoofer};
 use crate::hostile::arena::nobody;

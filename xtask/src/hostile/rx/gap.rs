@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use rx::header::flags;
-use rx::perf::{Request, Work};
+use rxperf::{Request, Work};
 
 use super::wire::{Connection, Line};
 use crate::hostile::arena::ATTACKER;

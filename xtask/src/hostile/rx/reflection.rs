@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rx::ack::AckReason;
 use rx::debug::{DebugRequest, Query};
-use rx::perf::Work;
+use rxperf::Work;
 
 use super::wire::{Connection, Line, Spoofer};
 use crate::hostile::arena::{ATTACKER, VICTIM, VICTIM_CARD, inside, received_by};

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rx::ack::{Ack, AckReason};
 use rx::header::{PacketType, flags};
-use rx::perf::{Request, Work};
+use rxperf::{Request, Work};
 
 use super::wire::{Connection, Line};
 use crate::hostile::arena::owned;

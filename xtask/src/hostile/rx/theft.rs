@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use rx::ack::AckReason;
-use rx::perf::Work;
+use rxperf::Work;
 
 use super::wire::{Connection, Line};
 use crate::hostile::arena::owned;

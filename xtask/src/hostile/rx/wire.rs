@@ -8,7 +8,7 @@ use anyhow::bail;
 use rx::ack::{self, Ack, AckFields, AckReason, Trailer};
 use rx::debug::encode_version;
 use rx::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, flags};
-use rx::perf::{self, Request, Work};
+use rxperf::{Request, Work};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::hostile::server::RX;
@@ -178,7 +178,7 @@ impl Connection {
             user_status: 0,
             security: 0,
             checksum: 0,
-            service: perf::SERVICE,
+            service: rxperf::SERVICE,
         };
         let mut bytes = [0; HEADER_LEN];
         header.encode(&mut bytes);

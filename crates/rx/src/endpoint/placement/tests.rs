@@ -1,9 +1,7 @@
 use std::time::{Duration, Instant};
 
-use lane::socket::reuseport::{LaneConnectionIds, SteeredSilo, Steering};
-
 use super::*;
-use crate::endpoint::Service;
+use crate::endpoint::{Route, Service};
 use crate::header::flags;
 use crate::tests::{ECHO, data_packet, packet, small_config};
 
@@ -18,9 +16,7 @@ struct Lanes {
 
 impl Lanes {
     fn new() -> Self {
-        let silo = |lanes| SteeredSilo { ifindexes: Vec::new(), lanes };
-        let steering = Steering::new(vec![silo(0..2), silo(2..4)]).unwrap();
-        let (now, roster) = (Instant::now(), Arc::new(Roster::of(&steering)));
+        let (now, roster) = (Instant::now(), Arc::new(Roster::new(vec![0..2, 2..4])));
         let endpoint = |lane: u8| {
             let config = crate::EndpointConfig { unproved_max: 50, ..small_config() };
             let mut endpoint = Endpoint::new(now, config, [lane; 32]);
@@ -56,6 +52,12 @@ impl Lanes {
 
 fn client(n: u16) -> SocketAddr {
     ([192, 0, 2, 7], n).into()
+}
+
+/// An id that a lane may give to a connection that it opens.
+fn callback_id(lane: u32, lanes: u32) -> u32 {
+    let route = |cid| Route { epoch: EPOCH, cid, from_client: false };
+    (100..).map(|n| n << 2).find(|&cid| route(cid).lane(lanes) == lane).expect("one of each few")
 }
 
 fn first_data(cid: u32) -> Vec<u8> {
@@ -168,10 +170,10 @@ fn connections_of_a_lane_that_left_are_taken_up_by_others() {
 fn answers_on_connections_opened_here_go_by_their_ids_alone() {
     let mut lanes = Lanes::new();
     for lane in 0..4 {
-        let cid = LaneConnectionIds::new(EPOCH, lane, 4, 7).next_id();
+        let cid = callback_id(lane, 4);
         let answer = of_kind(&first_data(cid), PacketType::Data, 0);
         for at in 0..4 {
-            assert_eq!(lanes.steer(at, &answer), (at != lane).then_some(lane));
+            assert_eq!(lanes.steer(at, &answer), (at != lane as usize).then_some(lane as usize));
         }
     }
     assert_eq!(lanes.written_down(), 0);
@@ -200,7 +202,7 @@ fn client_that_moves_to_another_lane_of_one_silo_stays_with_its_owner() {
     lanes[1].handle_datagram(Instant::now(), client(1), None, &first_data(8));
     let next = data_packet(EPOCH, 8, 1, 2, 2, false);
     assert_eq!(lanes[0].owner_elsewhere(client(2), &next, Arrival::Steered), Some(1), "from a new port");
-    let callback = LaneConnectionIds::new(EPOCH, 2, 3, 7).next_id();
+    let callback = callback_id(2, 3);
     let answer = of_kind(&first_data(callback), PacketType::Ack, 0);
     assert_eq!(lanes[0].owner_elsewhere(client(1), &answer, Arrival::Steered), Some(2));
     roster.leave(2);

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rx::Service;
-use rx::driver::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
+use rx_lane::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
 
 use super::{SERVICE, bind, config, echo, pattern, run};
 

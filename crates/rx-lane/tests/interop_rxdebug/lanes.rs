@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lane::socket::reuseport::{Steering, silo_lane};
-use rx::driver::{Anonymous, DriverConfig};
-use rx::perf::{self, Work};
+use rx_lane::{Anonymous, DriverConfig};
+use rxperf::Work;
 
 use super::two_lanes::TwoLanes;
 use super::{bind, installed, perf_call, run, rxdebug};
@@ -18,7 +18,8 @@ fn stock_rxdebug_reads_all_lanes_of_a_server() {
     let mut config = DriverConfig::default();
     config.endpoint.packets = PACKETS;
     let steering = Steering::single_silo(2).unwrap();
-    let Some(server) = TwoLanes::start(steering, config, |driver| driver.serve(perf::SERVICE, perf::serve))
+    let Some(server) =
+        TwoLanes::start(steering, config, |driver| driver.serve(rxperf::SERVICE, rxperf::serve))
     else {
         return;
     };
@@ -38,7 +39,7 @@ fn stock_rxdebug_reads_all_lanes_of_a_server() {
         let mut connections = Vec::new();
         for client in &clients {
             for _ in 0..CONNECTIONS {
-                let connection = client.connect(address, perf::SERVICE, &Anonymous).unwrap();
+                let connection = client.connect(address, rxperf::SERVICE, &Anonymous).unwrap();
                 perf_call(&connection, Work::Send { bytes: 3000 }).await;
                 connections.push(connection);
             }

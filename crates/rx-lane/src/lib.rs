@@ -7,7 +7,7 @@
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! use rx::driver::{Driver, DriverConfig, ServerCall};
+//! use rx_lane::{Driver, DriverConfig, ServerCall};
 //!
 //! let server = Driver::bind(([127, 0, 0, 1], 7009).into(), DriverConfig::default())?;
 //! server.serve(147, async |mut call: ServerCall| {
@@ -17,7 +17,7 @@
 //! });
 //!
 //! let client = Driver::bind(([127, 0, 0, 1], 0).into(), DriverConfig::default())?;
-//! let connection = client.connect(server.local_addr()?, 147, &rx::driver::Anonymous)?;
+//! let connection = client.connect(server.local_addr()?, 147, &rx_lane::Anonymous)?;
 //! let mut call = connection.call().await?;
 //! call.write(b"hello").await?;
 //! call.finish().await?;
@@ -47,9 +47,8 @@ use lane::net::UdpSocket;
 use rand::TryRngCore;
 use rand::rngs::OsRng;
 
-use crate::config::EndpointConfig;
-use crate::endpoint::{ConnectError, Endpoint, Service};
-use crate::security::{NullSecurity, SECURITY_NULL, Security, SecurityFactory};
+use rx::security::{NullSecurity, SECURITY_NULL, Security, SecurityFactory};
+use rx::{ConnectError, Endpoint, EndpointConfig, Service};
 
 pub use call::{Call, Reserved, ServerCall};
 pub use connection::Connection;

@@ -4,12 +4,10 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::CallError;
-use super::call::Call;
-use super::state::Shared;
-use crate::config::Limits;
-use crate::endpoint::OpenError;
-use crate::event::ConnectionHandle;
+use crate::CallError;
+use crate::call::Call;
+use crate::state::Shared;
+use rx::{ConnectionHandle, Limits, OpenError};
 
 /// A connection we opened; clones are handles to the same one. It closes soon after the last handle and the last
 /// of its calls are dropped.

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use lane::socket::unreachable::Unreachable;
 
-use super::counters::RxCounters;
-use super::handover::{Handed, Links, Mail, Undelivered};
-use crate::endpoint::{Arrival, Endpoint, Route};
+use crate::counters::RxCounters;
+use crate::handover::{Handed, Links, Mail, Undelivered};
+use rx::{Arrival, Endpoint, Route};
 
 /// One lane's way in, for one pass.
 pub(super) struct Intake<'p> {

@@ -1,6 +1,6 @@
 //! How calls and connections fail, as the application sees it.
 
-use crate::event::DeadReason;
+use rx::DeadReason;
 
 /// How a call ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,14 +6,12 @@ use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::CallError;
-use super::connection::Open;
-use super::state::{CallCell, Shared};
-use crate::abort;
-use crate::call::{WriteBatch, WriteError};
-use crate::endpoint::{CallMut, ReadError};
-use crate::event::Side;
-use crate::security::Principal;
+use crate::CallError;
+use crate::connection::Open;
+use crate::state::{CallCell, Shared};
+use rx::abort;
+use rx::security::Principal;
+use rx::{CallMut, ReadError, Side, WriteBatch, WriteError};
 
 /// A call in progress, ours or a client's. Dropped before its end it is aborted.
 pub struct Call {
@@ -174,7 +172,7 @@ impl Call {
             call.abort(code);
             state.forget(self.cell.handle);
             drop(state);
-            self.cell.end.set(Some(super::error::CallEnd::Aborted(code)));
+            self.cell.end.set(Some(crate::error::CallEnd::Aborted(code)));
             self.shared.kick();
         }
     }

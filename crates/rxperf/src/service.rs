@@ -1,7 +1,7 @@
 //! The rxperf service on a lane: answers each call as its head asks.
 
-use super::{ABORT_CODE, Inbound};
-use crate::driver::{CallError, ServerCall};
+use crate::{ABORT_CODE, Inbound};
+use rx_lane::{CallError, ServerCall};
 
 /// Serves one rxperf call. What it cannot take it aborts with [`ABORT_CODE`].
 ///

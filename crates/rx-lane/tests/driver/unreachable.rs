@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lane::backend::UdpOptions;
 use lane::net::UdpSocket as LaneSocket;
 use rx::DeadReason;
-use rx::driver::{Anonymous, CallError, Driver, Links};
+use rx_lane::{Anonymous, CallError, Driver, Links};
 
 use super::{SERVICE, assert_books_balance, bind, config, echo, pattern, run};
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::Path as FilePath;
 use std::time::{Duration, Instant};
 
-use rx::driver::Anonymous;
-use rx::perf::{self, Work};
+use rx_lane::Anonymous;
+use rxperf::Work;
 
 use super::relay::{Path, Relay};
 use super::{StockServer, bind, call, run, server, stock, stock_client};
@@ -29,7 +29,7 @@ async fn receive(program: &FilePath, client: Client, from: SocketAddr, path: Pat
     match client {
         Client::Ours => {
             let driver = bind();
-            let connection = driver.connect(relay.address, perf::SERVICE, &Anonymous).unwrap();
+            let connection = driver.connect(relay.address, rxperf::SERVICE, &Anonymous).unwrap();
             call(&connection, Work::Receive { bytes: BYTES }).await;
         }
         Client::Stock => {
@@ -44,7 +44,7 @@ async fn receive(program: &FilePath, client: Client, from: SocketAddr, path: Pat
 /// A stock server that is known to answer: what it misses while it starts would be a loss that only one has.
 async fn started(program: &FilePath) -> StockServer {
     let (server, client) = (StockServer::start(program, &[]), bind());
-    let connection = client.connect(server.address, perf::SERVICE, &Anonymous).unwrap();
+    let connection = client.connect(server.address, rxperf::SERVICE, &Anonymous).unwrap();
     call(&connection, Work::Receive { bytes: 1 }).await;
     server
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use lane::backend::UdpOptions;
 use lane::runtime::{RuntimeOptions, run_here};
-use rx::driver::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
-use rx::perf::{self, Outbound, Reply, Request, Work};
+use rx_lane::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
+use rxperf::{Outbound, Reply, Request, Work};
 
 mod handlers;
 mod lanes;
@@ -81,7 +81,7 @@ fn echo_returns_every_byte_of_calls_of_every_size() {
 fn many_connections_run_at_once_and_books_balance() {
     run(async {
         let (server, client) = (bind(config()), bind(config()));
-        server.serve(perf::SERVICE, perf::serve);
+        server.serve(rxperf::SERVICE, rxperf::serve);
         let address = server.local_addr().unwrap();
         let client = Rc::new(client);
         let works = [
@@ -93,7 +93,7 @@ fn many_connections_run_at_once_and_books_balance() {
             .map(|at| {
                 let (client, work) = (Rc::clone(&client), works[at % works.len()].clone());
                 lane::spawn(async move {
-                    let connection = client.connect(address, perf::SERVICE, &Anonymous).unwrap();
+                    let connection = client.connect(address, rxperf::SERVICE, &Anonymous).unwrap();
                     for _ in 0..3 {
                         let request = Request::new(work.clone());
                         let mut outbound = Outbound::request(&request).unwrap();

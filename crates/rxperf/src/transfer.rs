@@ -2,7 +2,7 @@
 
 use xdr::Reader;
 
-use crate::perf::{COOKIE, Error, Plan, Request};
+use crate::{COOKIE, Error, Plan, Request};
 
 /// Server: takes a call's bytes from the client as they come, in pieces of any size.
 #[derive(Debug, Default)]
@@ -169,7 +169,7 @@ impl Outbound {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::Work;
+    use crate::Work;
 
     fn head(work: Work) -> Vec<u8> {
         Request::new(work).encode().unwrap()

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lane::runtime::{RuntimeOptions, run_here};
-use rx::driver::{Anonymous, Connection, Driver, DriverConfig, ServerCall};
-use rx::perf::{self, Outbound, Request, Work};
+use rx_lane::{Anonymous, Connection, Driver, DriverConfig, ServerCall};
+use rxperf::{Outbound, Request, Work};
 
 mod lanes;
 #[path = "../driver/two_lanes.rs"]
@@ -69,7 +69,7 @@ fn stock_rxdebug_reads_version_stats_connections_and_peers() {
     }
     run(async {
         let (server, client) = (bind(), bind());
-        server.serve(perf::SERVICE, perf::serve);
+        server.serve(rxperf::SERVICE, rxperf::serve);
         let release = Rc::new(std::cell::Cell::new(false));
         let released = Rc::clone(&release);
         server.serve(SLOW_SERVICE, move |mut call: ServerCall| {
@@ -83,7 +83,7 @@ fn stock_rxdebug_reads_version_stats_connections_and_peers() {
             }
         });
         let address = server.local_addr().unwrap();
-        let first = client.connect(address, perf::SERVICE, &Anonymous).unwrap();
+        let first = client.connect(address, rxperf::SERVICE, &Anonymous).unwrap();
         perf_call(&first, Work::Receive { bytes: 500_000 }).await;
         let connection = client.connect(address, SLOW_SERVICE, &Anonymous).unwrap();
         let mut slow = connection.call().await.unwrap();
@@ -131,7 +131,7 @@ fn tshark_finds_no_malformed_packet_in_a_captured_run() {
     let capture_file = file.clone();
     let port = run(async move {
         let (server, client) = (bind(), bind());
-        server.serve(perf::SERVICE, perf::serve);
+        server.serve(rxperf::SERVICE, rxperf::serve);
         server.serve(SLOW_SERVICE, async |call: ServerCall| {
             call.abort(7);
             Ok(())
@@ -150,7 +150,7 @@ fn tshark_finds_no_malformed_packet_in_a_captured_run() {
             Work::Send { bytes: 200_000 },
             Work::Rpc { send: 32, receive: 32 },
         ] {
-            perf_call(&client.connect(address, perf::SERVICE, &Anonymous).unwrap(), work).await;
+            perf_call(&client.connect(address, rxperf::SERVICE, &Anonymous).unwrap(), work).await;
         }
         let connection = client.connect(address, SLOW_SERVICE, &Anonymous).unwrap();
         let mut call = connection.call().await.unwrap();

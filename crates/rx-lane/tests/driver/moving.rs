@@ -16,7 +16,7 @@ use lane::socket::reuseport::{SteeredSilo, Steering, owner_lane, silo_lane};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use rx::Route;
-use rx::driver::{Anonymous, Driver, DriverConfig, Links, RxCounters};
+use rx_lane::{Anonymous, Driver, DriverConfig, Links, RxCounters};
 
 use super::{SERVICE, echo, pattern};
 

@@ -11,15 +11,14 @@ use std::time::{Duration, Instant};
 
 use lane::net::UdpSocket;
 
-use super::call::ServerCall;
-use super::counters::RxCounters;
-use super::error::CallEnd;
-use super::shares::HandlerShares;
-use super::{CallError, Handler};
-use crate::abort;
-use crate::endpoint::{Endpoint, Service};
-use crate::event::{CallHandle, ConnectionHandle, Event};
-use crate::header::CHANNELS;
+use crate::call::ServerCall;
+use crate::counters::RxCounters;
+use crate::error::CallEnd;
+use crate::shares::HandlerShares;
+use crate::{CallError, Handler};
+use rx::abort;
+use rx::header::CHANNELS;
+use rx::{CallHandle, ConnectionHandle, Endpoint, Event, Service};
 
 pub(super) struct Shared {
     pub(super) state: RefCell<State>,
@@ -291,7 +290,7 @@ impl Drop for HandlerSlot {
 }
 
 fn slot(call: CallHandle) -> usize {
-    call.connection.index as usize * CHANNELS + call.channel()
+    call.connection.slot() * CHANNELS + call.channel()
 }
 
 fn wake(waiting: Option<&RefCell<Option<Waker>>>) {

@@ -12,7 +12,7 @@ use lane::mailbox::{self, Full, Receiver, Sender};
 use lane::socket::reuseport::Steering;
 use lane::socket::unreachable::Unreachable;
 
-use crate::endpoint::{LaneMail, Roster};
+use rx::{LaneMail, Roster};
 
 /// What one lane sends another.
 #[derive(Debug)]
@@ -60,7 +60,8 @@ impl Links {
     /// Where the group has several silos, a client's connection is owned by a lane of the silo that its packets
     /// reach.
     pub fn over(steering: &Steering, capacity: usize) -> Vec<Self> {
-        Self::among(Roster::of(steering), capacity)
+        let silos = steering.silos().iter().map(|silo| silo.lanes.clone()).collect();
+        Self::among(Roster::new(silos), capacity)
     }
 
     /// As [`over`](Self::over) for `lanes` lanes of one silo.

@@ -13,9 +13,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use lane::runtime::{RuntimeOptions, run_here};
-use rx::driver::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
-use rx::perf::{self, Inbound, Outbound, Plan, Reply, Request, Work};
 use rx::{DeadReason, EndpointConfig};
+use rx_lane::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
+use rxperf::{Inbound, Outbound, Plan, Reply, Request, Work};
 
 /// Below, at and above what one packet holds, one less than a power of two, and more than any window.
 const SIZES: &[u32] =
@@ -51,11 +51,11 @@ struct Moved {
 fn server() -> (Driver, Rc<Moved>) {
     let (server, moved) = (bind(), Rc::new(Moved::default()));
     let tally = Rc::clone(&moved);
-    server.serve(perf::SERVICE, move |call| counted(call, Rc::clone(&tally)));
+    server.serve(rxperf::SERVICE, move |call| counted(call, Rc::clone(&tally)));
     (server, moved)
 }
 
-/// As [`perf::serve`], with the payload counted.
+/// As [`rxperf::serve`], with the payload counted.
 async fn counted(mut call: ServerCall, moved: Rc<Moved>) -> Result<(), CallError> {
     let mut inbound = Inbound::default();
     while call.read(|part| inbound.handle(part).expect("a stock request")).await? > 0 {}
@@ -213,7 +213,7 @@ impl Drop for StockServer {
 }
 
 /// Makes one call and checks every byte of its reply.
-async fn call(connection: &rx::driver::Connection, work: Work) -> Plan {
+async fn call(connection: &rx_lane::Connection, work: Work) -> Plan {
     let request = Request::new(work);
     let plan = request.work.plan().unwrap();
     let (mut outbound, mut reply) = (Outbound::request(&request).unwrap(), Reply::new(&plan));
@@ -239,7 +239,7 @@ fn stock_server_answers_every_size_in_every_mode() {
     run(async move {
         let stock = StockServer::start(rxperf, &[]);
         let client = bind();
-        let connection = client.connect(stock.address, perf::SERVICE, &Anonymous).unwrap();
+        let connection = client.connect(stock.address, rxperf::SERVICE, &Anonymous).unwrap();
         for work in works() {
             call(&connection, work).await;
         }
@@ -261,7 +261,7 @@ fn stock_server_with_many_calls_at_once_small_windows_and_small_packets() {
                 .map(|at| {
                     let (client, server) = (Rc::clone(&client), stock.address);
                     lane::spawn(async move {
-                        let connection = client.connect(server, perf::SERVICE, &Anonymous).unwrap();
+                        let connection = client.connect(server, rxperf::SERVICE, &Anonymous).unwrap();
                         for round in 0..10 {
                             let bytes = (at * 7919 + round * 104_729) % 300_000;
                             call(&connection, Work::Rpc { send: bytes, receive: 300_000 - bytes }).await;

@@ -1,7 +1,6 @@
 //! What one lane's Rx counts, in a block that a collector may read from any thread.
 
-use crate::packet::PacketPool;
-use crate::stats::EndpointStats;
+use rx::{EndpointStats, PacketPool};
 
 /// Declares the block and the copying of the endpoint's own counters into it, so that each is listed once.
 macro_rules! rx_counters {

@@ -9,11 +9,10 @@ use std::time::Instant;
 use lane::backend::{Datagram, DatagramBatch};
 use lane::time::Sleep;
 
-use super::handover::{Links, Mail};
-use super::intake::{Intake, Run};
-use super::state::{Shared, State};
-use crate::endpoint::Arrival;
-use crate::transmit::Transmit;
+use crate::handover::{Links, Mail};
+use crate::intake::{Intake, Run};
+use crate::state::{Shared, State};
+use rx::{Arrival, Transmit};
 
 /// Runs the driver as long as the lane lives.
 pub(super) async fn run(shared: Rc<Shared>, links: Links) {

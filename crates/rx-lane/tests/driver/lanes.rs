@@ -4,7 +4,7 @@ use std::net::UdpSocket as StdSocket;
 use std::time::Duration;
 
 use lane::socket::reuseport::Steering;
-use rx::driver::Anonymous;
+use rx_lane::Anonymous;
 
 use super::two_lanes::TwoLanes;
 use super::{SERVICE, bind, config, echo, pattern, run};

@@ -11,7 +11,7 @@ use lane::net::UdpSocket;
 use lane::runtime::{Runtime, RuntimeOptions};
 use lane::socket::reuseport::Steering;
 use lane::topology::Topology;
-use rx::driver::{Driver, DriverConfig, Links, RxCounters, open_group};
+use rx_lane::{Driver, DriverConfig, Links, RxCounters, open_group};
 
 /// It serves until it is dropped.
 pub(crate) struct TwoLanes {

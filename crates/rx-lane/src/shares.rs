@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use crate::source::{may_take_more, source_of};
+use rx::{may_take_more, source_of};
 
 /// The calls that services have in hand, by the host they came from. A host may have as many as are free.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use rx::EndpointStats;
-use rx::driver::{Anonymous, CallError, ServerCall};
+use rx_lane::{Anonymous, CallError, ServerCall};
 use testkit::netns::{Namespace, ip};
 
 use super::{SERVICE, config, pattern, run};
@@ -56,7 +56,7 @@ impl Path {
                 run(async move {
                     let mut config = config();
                     config.endpoint.check_reach = false;
-                    let driver = rx::driver::Driver::bind("10.9.0.1:0".parse().unwrap(), config).unwrap();
+                    let driver = rx_lane::Driver::bind("10.9.0.1:0".parse().unwrap(), config).unwrap();
                     driver.serve(SERVICE, move |mut call: ServerCall| async move {
                         call.read_to_end(10).await?;
                         call.write(&pattern(reply_bytes)).await?;
@@ -77,7 +77,7 @@ impl Path {
                 self.client.enter().unwrap();
                 let server = bound.recv().unwrap();
                 run(async move {
-                    let client = rx::driver::Driver::bind("10.9.1.1:0".parse().unwrap(), config()).unwrap();
+                    let client = rx_lane::Driver::bind("10.9.1.1:0".parse().unwrap(), config()).unwrap();
                     let connection = client.connect(server, SERVICE, &Anonymous).unwrap();
                     for _ in 0..calls {
                         let mut call = connection.call().await.unwrap();
