@@ -1,10 +1,9 @@
 //! Instructions that one HTTP request takes outside of the kernel: its head is parsed, its ranges are read,
-//! a response head is written, a TLS record is sealed. `cargo xtask counts` runs these and compares them with
+//! a response head is written. `cargo xtask counts` runs these and compares them with
 //! `xtask/counts.toml`.
 #![allow(missing_docs)] // gungraun's macros make public items of their own.
 
 use std::hint::black_box;
-use std::sync::Arc;
 
 use gungraun::{library_benchmark, library_benchmark_group, main};
 use http::conditional::Validators;
@@ -14,9 +13,6 @@ use http::limits::Limits;
 use http::range::{Selection, select};
 use http::request::parse;
 use http::response::{Answer, HEAD_BYTES_MAX, Persistence, Writer};
-use http::tls::{
-    ClientTrust, PLAINTEXT_MAX, TicketKeys, TlsConfig, TlsSession, TlsVersion, Versions, client_config,
-};
 
 #[library_benchmark]
 #[bench::wrk(WRK)]
@@ -45,16 +41,6 @@ fn select_ranges(field: &[u8]) -> Selection {
     select(black_box(field), black_box(FILE_SIZE), RANGES_MAX)
 }
 
-// One full record, in place, with the suite that both sides prefer.
-#[library_benchmark]
-#[bench::tls13(established())]
-fn seal_16_kib_record(input: (TlsSession, Vec<u8>)) -> (TlsSession, Vec<u8>) {
-    let (mut session, mut buf) = input;
-    let control = session.seal(&mut buf, PLAINTEXT_MAX).expect("an open session");
-    assert!(black_box(control).is_empty());
-    (session, buf)
-}
-
 fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
     let answer = Answer {
         content_type: Some("text/html; charset=utf-8"),
@@ -70,36 +56,9 @@ fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
     (answer, date::imf_fixdate(1_790_000_000), vec![0; HEAD_BYTES_MAX])
 }
 
-/// The server's side of a connection that has sealed its first record, and a buffer for the next.
-fn established() -> (TlsSession, Vec<u8>) {
-    let dir = tempfile::tempdir().expect("a directory for the certificate");
-    let tickets = Arc::new(TicketKeys::new().expect("random bytes"));
-    let config = TlsConfig::new(dir.path()).load(tickets).expect("a self-signed certificate").config;
-    let trust = client_config(&ClientTrust::AnyCertificate, Versions::Tls13Only, &[]).expect("no files");
-    let name = "localhost".try_into().expect("a name");
-    let mut client = TlsSession::client(Arc::new(trust), name).expect("a valid configuration");
-    let mut server = TlsSession::server(config).expect("a valid configuration");
-    while client.has_output() || server.has_output() {
-        deliver(&mut client, &mut server);
-        deliver(&mut server, &mut client);
-    }
-    assert_eq!(server.info().expect("established").version, TlsVersion::Tls13);
-    let layout = server.layout().expect("established");
-    let mut buf = vec![0; layout.sealed_len(PLAINTEXT_MAX)];
-    let control = server.seal(&mut buf, PLAINTEXT_MAX).expect("an open session");
-    assert!(control.is_empty());
-    (server, buf)
-}
-
-fn deliver(from: &mut TlsSession, to: &mut TlsSession) {
-    let mut bytes = from.take_output();
-    let mut receive = to.receive(&mut bytes);
-    while receive.next().expect("valid records").is_some() {}
-}
-
 library_benchmark_group!(
     name = request,
-    benchmarks = [parse_request_head, write_200_response_head, select_ranges, seal_16_kib_record]
+    benchmarks = [parse_request_head, write_200_response_head, select_ranges]
 );
 main!(library_benchmark_groups = request);
 

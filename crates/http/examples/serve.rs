@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use http::service::{HttpCounters, Mount, Role, Service, Site};
-use http::tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use lane::backend::ListenOptions;
 use lane::net::TcpListener;
+use tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

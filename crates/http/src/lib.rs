@@ -1,4 +1,4 @@
-//! HTTP file service: HTTP/1.1 and HTTP/2 over lanes, TLS records, zero-copy bodies.
+//! HTTP file service: HTTP/1.1 and HTTP/2 over lanes, zero-copy bodies.
 //!
 //! The parts without sockets (`request`, `range`, `conditional`, `response`, …) are pure functions and
 //! small state machines; what a request means is an `async fn` that uses them from top to bottom.
@@ -22,4 +22,3 @@ pub mod refusal;
 pub mod request;
 pub mod response;
 pub mod service;
-pub mod tls;

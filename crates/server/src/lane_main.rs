@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use http::log::LaneLog;
 use http::service::{HttpCounters, RateShare, Service};
-use http::tls::KtlsPolicy;
 use lane::layout::LaneSpec;
 use lane::mailbox::Receiver;
 use lane::{Ended, time};
+use tls::KtlsPolicy;
 use tokio::sync::mpsc::UnboundedSender;
 use vfs::{Cache, CacheOptions};
 

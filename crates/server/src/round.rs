@@ -228,8 +228,8 @@ const SWITCHED_WITHIN: Duration = Duration::from_secs(5);
 mod tests {
     use std::path::Path;
 
-    use http::tls::TicketKeys;
     use lane::mailbox::{Receiver, mailbox};
+    use tls::TicketKeys;
 
     use super::*;
     use crate::config::Config;

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use http::service::RateShare;
-use http::tls::{KtlsPolicy, TicketKeys};
 use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
 use lane::mailbox::{Sender, mailbox};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
+use tls::{KtlsPolicy, TicketKeys};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 

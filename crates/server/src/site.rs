@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::limits::Limits;
 use http::service::{Mount, Site};
-use http::tls::{Alpn, CertificateFiles, ServerTls, TicketKeys, TlsConfig, Versions, Warning};
+use tls::{Alpn, CertificateFiles, ServerTls, TicketKeys, TlsConfig, Versions, Warning};
 use vfs::{Cache, Volume, VolumeOptions, VolumeSpec};
 
 use crate::config::{Config, VolumeSection};
@@ -34,7 +34,7 @@ struct MountSpec {
 pub enum SiteError {
     /// A certificate or key.
     #[error(transparent)]
-    Tls(#[from] http::tls::ConfigError),
+    Tls(#[from] tls::ConfigError),
     /// Nowhere to keep the certificate that the server makes for itself.
     #[error(
         "no directory to keep the self-signed certificate in: set server.state_dir, XDG_STATE_HOME or HOME, or give \

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use http::tls::{TlsEvent, TlsSession};
 use lane::backend::SocketOption;
 use lane::buffer::{BufClass, RecvBuf};
 use lane::net::TcpStream;
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
+use tls::{TlsEvent, TlsSession};
 
 use super::response::{Found, ResponseReader};
 use super::target::Target;
@@ -20,7 +20,7 @@ pub enum ClientError {
     Io(#[from] std::io::Error),
     /// TLS refused.
     #[error("TLS failed: {0}")]
-    Tls(#[from] http::tls::TlsError),
+    Tls(#[from] tls::TlsError),
     /// The host cannot be a TLS server name.
     #[error("{0:?} cannot be a TLS server name")]
     ServerName(String),

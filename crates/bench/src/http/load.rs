@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
-use http::tls::{ClientTrust, Versions, client_config};
 use lane::layout::Layout;
 use lane::runtime::{Runtime, RuntimeOptions, StartError};
 use rustls::ClientConfig;
 use serde::Serialize;
+use tls::{ClientTrust, Versions, client_config};
 
 use super::client::{ClientError, Connection};
 use super::target::Target;
@@ -80,7 +80,7 @@ pub enum LoadError {
     Start(#[from] StartError),
     /// The TLS configuration.
     #[error(transparent)]
-    Tls(#[from] http::tls::ConfigError),
+    Tls(#[from] tls::ConfigError),
     /// The first request, made alone to learn the body.
     #[error("the first request failed: {0}")]
     First(ClientError),
@@ -95,9 +95,7 @@ pub enum LoadError {
 /// [`LoadError`]; failures after the first request are counted in the report instead.
 pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Result<Report, LoadError> {
     let tls = match options.target.tls {
-        true => {
-            Some(Arc::new(client_config(&options.trust, Versions::default(), &[http::tls::Alpn::Http11])?))
-        }
+        true => Some(Arc::new(client_config(&options.trust, Versions::default(), &[tls::Alpn::Http11])?)),
         false => None,
     };
     let reference = Arc::new(first(options, tls.clone())?);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::tls::TlsError;
+use tls::TlsError;
 
 /// Why a connection ends in the middle of something.
 #[derive(Debug, thiserror::Error)]

@@ -24,7 +24,7 @@ use crate::redirect;
 use crate::refusal::Refusal;
 use crate::request::{self, BodyLength, Fields, Head, Method, Version};
 use crate::response::{Answer, Persistence};
-use crate::tls::{Alpn, TlsError};
+use tls::{Alpn, TlsError};
 
 /// Serves a connection to its end.
 pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, entry: Entry<'_>) {

@@ -5,7 +5,7 @@ use lane::counters::Counter;
 use super::abort::Abort;
 use crate::refusal::Refusal;
 use crate::request::Method;
-use crate::tls::{TlsError, UserSpaceReason};
+use tls::{TlsError, UserSpaceReason};
 
 lane::counter_block! {
     /// Connections, requests and refusals of one lane.

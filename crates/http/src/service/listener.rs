@@ -25,7 +25,7 @@ use super::small_files::SmallFiles;
 use super::turns::Turns;
 use crate::date;
 use crate::log::{LaneLog, Record};
-use crate::tls::{KtlsPolicy, KtlsSupport};
+use tls::{KtlsPolicy, KtlsSupport};
 
 /// What a listener's connections speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use lane::buffer::Buf;
 
 use crate::response::Writer;
-use crate::tls::RecordLayout;
+use tls::RecordLayout;
 
 /// The send buffer of a connection. Empty between responses: an idle connection holds no memory here.
 #[derive(Default)]

@@ -25,9 +25,7 @@ use super::pacer::Ticket;
 use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
 use crate::response::Writer;
-use crate::tls::{
-    Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession, UserSpaceReason,
-};
+use tls::{Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession, UserSpaceReason};
 
 mod send_file;
 

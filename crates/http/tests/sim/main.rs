@@ -4,7 +4,7 @@
 mod client;
 mod connections;
 mod content;
-#[path = "../../src/tls/tests/fake_kernel.rs"]
+#[path = "../../../tls/src/tests/fake_kernel.rs"]
 mod fake_kernel;
 mod hostile;
 mod http2;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use http::limits::Limits;
 use http::service::{HttpCounters, Mount, RateShare, Role, Service, Site};
-use http::tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use lane::backend::ListenOptions;
 use lane::backend::sim::{Config, Host, World};
 use lane::net::TcpListener;
 use rustls::ServerConfig;
+use tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
 
 /// Where the server listens.

@@ -3,10 +3,10 @@
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-use http::tls::{Alpn, ClientTrust, Versions, client_config_with};
 use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::{CipherSuite, ClientConnection};
+use tls::{Alpn, ClientTrust, Versions, client_config_with};
 
 /// A session.
 pub(crate) struct TlsClient(ClientConnection);

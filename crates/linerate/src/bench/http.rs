@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::anyhow;
 use bench::http::{ClientError, LoadError, Options, Progress, Report, Target};
-use http::tls::ClientTrust;
+use tls::ClientTrust;
 
 use super::watch::{Totals, Watcher};
 use crate::output::{self, bit_rate, rate, say};

@@ -4,10 +4,9 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::aws_lc_rs::default_provider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, StreamOwned};
+use tls::{ClientTrust, Versions, client_config};
 
 use super::raw;
 
@@ -25,10 +24,7 @@ pub(crate) fn connect(addr: SocketAddr) -> Connection {
 
 /// TLS over a connection, for this protocol.
 pub(crate) fn tls(stream: TcpStream, alpn: &[u8]) -> Connection {
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()));
-    let config = config.with_safe_default_protocol_versions().unwrap();
-    let verifier = Arc::new(TakesAny);
-    let mut config = config.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
+    let mut config = client_config(&ClientTrust::AnyCertificate, Versions::default(), &[]).unwrap();
     config.alpn_protocols = vec![alpn.to_vec()];
     let name = ServerName::try_from("localhost").unwrap();
     let tls = ClientConnection::new(Arc::new(config), name).unwrap();
@@ -44,42 +40,3 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
 pub(crate) const SETTINGS: u8 = 4;
 pub(crate) const PING: u8 = 6;
 pub(crate) const ACK: u8 = 1;
-
-/// The certificate is made by the server under test.
-#[derive(Debug)]
-struct TakesAny;
-
-impl ServerCertVerifier for TakesAny {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        default_provider().signature_verification_algorithms.supported_schemes()
-    }
-}

@@ -5,14 +5,12 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
-use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use tls::{Alpn, ClientTrust, Versions, client_config};
 
 use super::connect_from;
 use crate::hostile::server::HTTPS;
-use crate::lab::guest::https::AnyCertificate;
 
 /// A connection whose streams may not send a byte of any body: their window is 0.
 pub(super) struct Http2 {
@@ -23,7 +21,7 @@ pub(super) struct Http2 {
 
 impl Http2 {
     pub(super) fn connect(from: Ipv4Addr) -> anyhow::Result<Self> {
-        let tls = ClientConnection::new(config()?, ServerName::from(HTTPS.ip()))?;
+        let tls = ClientConnection::new(config(Alpn::H2)?, ServerName::from(HTTPS.ip()))?;
         let tcp = connect_from(from, HTTPS)?;
         tcp.set_read_timeout(Some(CONNECT_TIMEOUT))?;
         let mut client = Self { stream: StreamOwned::new(tls, tcp), next_stream: 1, frames: Vec::new() };
@@ -91,21 +89,12 @@ impl Http2 {
 
 /// HTTP/1.1 over TLS.
 pub(super) fn tls_over(tcp: TcpStream) -> anyhow::Result<StreamOwned<ClientConnection, TcpStream>> {
-    let mut config = ClientConfig::clone(&*config()?);
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    let tls = ClientConnection::new(Arc::new(config), ServerName::from(HTTPS.ip()))?;
+    let tls = ClientConnection::new(config(Alpn::Http11)?, ServerName::from(HTTPS.ip()))?;
     Ok(StreamOwned::new(tls, tcp))
 }
 
-fn config() -> anyhow::Result<Arc<ClientConfig>> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .context("the provider has TLS 1.3")?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-        .with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
+fn config(protocol: Alpn) -> anyhow::Result<Arc<ClientConfig>> {
+    let config = client_config(&ClientTrust::AnyCertificate, Versions::default(), &[protocol])?;
     Ok(Arc::new(config))
 }
 

@@ -7,12 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, Error, SignatureScheme, SupportedCipherSuite,
-};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConnection, SupportedCipherSuite};
+use tls::{ClientTrust, Versions, client_config_with};
 
 /// A connection.
 pub(crate) struct Https {
@@ -79,12 +77,7 @@ impl Https {
 
     fn start(to: SocketAddr, suite: SupportedCipherSuite) -> anyhow::Result<Self> {
         let provider = CryptoProvider { cipher_suites: vec![suite], ..aws_lc_rs::default_provider() };
-        let provider = Arc::new(provider);
-        let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(&[suite.version()])?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
-            .with_no_client_auth();
+        let config = client_config_with(provider, &ClientTrust::AnyCertificate, Versions::default(), &[])?;
         let tcp = TcpStream::connect(to).with_context(|| format!("connecting to {to}"))?;
         tcp.set_read_timeout(Some(PATIENCE))?;
         tcp.set_write_timeout(Some(PATIENCE))?;
@@ -244,45 +237,6 @@ impl Write for BufferedTcp {
 
     fn flush(&mut self) -> io::Result<()> {
         self.0.get_mut().flush()
-    }
-}
-
-/// The server makes its own certificate.
-#[derive(Debug)]
-pub(crate) struct AnyCertificate(pub(crate) Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }
 

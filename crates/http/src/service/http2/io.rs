@@ -13,7 +13,7 @@ use super::progress::{DataMeter, Progress};
 use crate::service::inbox::Inbox;
 use crate::service::memory::{Account, Charge};
 use crate::service::pacer::Ticket;
-use crate::tls::{TlsEvent, TlsSession};
+use tls::{TlsEvent, TlsSession};
 
 /// Reads plaintext and writes sealed records.
 pub(super) struct Io {

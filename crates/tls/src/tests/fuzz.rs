@@ -1,8 +1,8 @@
 //! Fuzz harnesses (bolero): a property test under `cargo test`, libFuzzer with `cargo bolero test`.
 
-use crate::tls::control::{ControlReader, Role};
-use crate::tls::keys::RecordCipher;
-use crate::tls::open::{Opened, Place};
+use crate::control::{ControlReader, Role};
+use crate::keys::RecordCipher;
+use crate::open::{Opened, Place};
 
 use super::opener::{fixed_keys, tls13_record};
 use super::*;

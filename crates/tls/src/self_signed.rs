@@ -10,8 +10,8 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, PKCS_EC
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::config::{CertificateFiles, ConfigError};
-use super::validity;
+use crate::config::{CertificateFiles, ConfigError};
+use crate::validity;
 
 /// Longer than this, Apple's clients refuse a certificate even when the user trusts it.
 const VALIDITY: Duration = Duration::from_secs(825 * 86_400);

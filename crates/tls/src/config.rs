@@ -13,10 +13,10 @@ use rustls::server::NoServerSessionStorage;
 use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion, version};
 
-use super::handshake::Alpn;
-use super::sni::SniResolver;
-use super::tickets::TicketKeys;
-use super::{self_signed, validity};
+use crate::handshake::Alpn;
+use crate::sni::SniResolver;
+use crate::tickets::TicketKeys;
+use crate::{self_signed, validity};
 
 /// A certificate that ends sooner than this brings a warning.
 const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
@@ -85,7 +85,7 @@ pub enum CipherOrder {
 
 /// A configuration ready to serve with; the old one goes on for connections that began under it.
 pub struct ServerTls {
-    /// For [`TlsSession::server`](super::TlsSession::server).
+    /// For [`TlsSession::server`](crate::TlsSession::server).
     pub config: Arc<ServerConfig>,
     /// What the administrator should know.
     pub warnings: Vec<Warning>,

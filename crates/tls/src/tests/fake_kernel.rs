@@ -1,5 +1,5 @@
 //! A stand-in for the kernel's TLS: it reads the same bytes that setsockopt gets and seals as Linux' software TLS does.
-//! The simulation includes this file too.
+//! HTTP's simulation includes this file too.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 

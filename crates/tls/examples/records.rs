@@ -1,15 +1,15 @@
 //! What TLS costs: sealing and opening by our record layer and by rustls, and memory of an idle session.
 //!
-//! `cargo run --release -p linerate-http --example tls_bench`
+//! `cargo run --release -p tls --example records`
 
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::tls::*;
 use rustls::crypto::aws_lc_rs;
 use rustls::{CipherSuite, ClientConfig, ClientConnection, ServerConfig, ServerConnection};
+use tls::*;
 
 const BODY_LEN: usize = 1 << 20;
 const ROUNDS: usize = 300;

@@ -12,11 +12,11 @@ use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{ClientConfig, CommonState, HandshakeKind, ServerConfig, SupportedCipherSuite};
 
-use super::control::Role;
-use super::error::TlsError;
-use super::keys::{TlsVersion, TrafficKeys};
-use super::layout::{HEADER_LEN, PLAINTEXT_MAX};
-use super::sni;
+use crate::control::Role;
+use crate::error::TlsError;
+use crate::keys::{TlsVersion, TrafficKeys};
+use crate::layout::{HEADER_LEN, PLAINTEXT_MAX};
+use crate::sni;
 
 /// Longest record that a handshake may bring, in bytes (RFC 8446 section 5.2; AEADs of TLS 1.2 add less).
 const RECORD_LEN_MAX: usize = PLAINTEXT_MAX + 256;

@@ -1,6 +1,6 @@
 //! Client configurations for the load generator and for tests; sessions are [`TlsSession::client`].
 //!
-//! [`TlsSession::client`]: super::TlsSession::client
+//! [`TlsSession::client`]: crate::TlsSession::client
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use super::config::{ConfigError, Versions};
-use super::handshake::Alpn;
+use crate::config::{ConfigError, Versions};
+use crate::handshake::Alpn;
 
 /// Which servers a client believes.
 #[derive(Clone, Debug, PartialEq, Eq)]

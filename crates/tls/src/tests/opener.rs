@@ -4,8 +4,8 @@ use rustls::ConnectionTrafficSecrets as Secrets;
 use rustls::ContentType;
 use rustls::crypto::cipher::{AeadKey, Iv};
 
-use crate::tls::keys::{RecordCipher, tls12_aad};
-use crate::tls::open::{Opened, Place};
+use crate::keys::{RecordCipher, tls12_aad};
+use crate::open::{Opened, Place};
 
 use super::*;
 

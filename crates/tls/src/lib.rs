@@ -1,7 +1,7 @@
 //! TLS: handshake by rustls, records by our own layer, kernel TLS where there is one.
 //!
 //! Everything here is bytes in, bytes out; sockets and clocks are the caller's. Design and figures are in
-//! `README.md` beside this file.
+//! the crate's `README.md`.
 
 mod client;
 mod config;

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use rustls::ContentType;
 
-use super::error::TlsError;
-use super::keys::{
+use crate::error::TlsError;
+use crate::keys::{
     EXPLICIT_NONCE_LEN, RecordCipher, RecordForm, TAG_LEN, TlsVersion, TrafficKeys, tls12_aad,
 };
-use super::layout::{HEADER_LEN, PLAINTEXT_MAX};
+use crate::layout::{HEADER_LEN, PLAINTEXT_MAX};
 
 /// Consecutive records without content that are still no flood (BoringSSL draws the line there too).
 const EMPTY_RUN_MAX: u8 = 32;

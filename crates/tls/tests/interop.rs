@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use http::tls::*;
+use tls::*;
 
 #[test]
 fn curl_reads_a_long_body_by_both_versions() {

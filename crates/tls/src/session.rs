@@ -9,13 +9,13 @@ use std::sync::Arc;
 use rustls::pki_types::ServerName;
 use rustls::{AlertDescription, ClientConfig, ContentType, ServerConfig};
 
-use super::control::alert_message;
-use super::error::TlsError;
-use super::established::{Found, KernelControl, Open, Step, Tx};
-use super::handshake::{Handshake, SessionInfo};
-use super::keys::TrafficKeys;
-use super::layout::RecordLayout;
-use super::open::Place;
+use crate::control::alert_message;
+use crate::error::TlsError;
+use crate::established::{Found, KernelControl, Open, Step, Tx};
+use crate::handshake::{Handshake, SessionInfo};
+use crate::keys::TrafficKeys;
+use crate::layout::RecordLayout;
+use crate::open::Place;
 
 /// The most bytes that a peer's part of the handshake may take: a ClientHello with post-quantum key
 /// shares is under 4 KiB.

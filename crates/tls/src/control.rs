@@ -3,8 +3,8 @@
 
 use rustls::{AlertDescription, ContentType};
 
-use super::error::TlsError;
-use super::keys::TlsVersion;
+use crate::error::TlsError;
+use crate::keys::TlsVersion;
 
 /// Warning alerts that a connection may receive (BoringSSL's figure).
 const WARNINGS_MAX: u8 = 4;

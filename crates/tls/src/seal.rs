@@ -2,9 +2,9 @@
 
 use rustls::ContentType;
 
-use super::error::TlsError;
-use super::keys::{RecordCipher, RecordForm, TrafficKeys, tls12_aad};
-use super::layout::{HEADER_LEN, PLAINTEXT_MAX, RecordLayout};
+use crate::error::TlsError;
+use crate::keys::{RecordCipher, RecordForm, TrafficKeys, tls12_aad};
+use crate::layout::{HEADER_LEN, PLAINTEXT_MAX, RecordLayout};
 
 /// Protects one direction's records (RFC 8446 section 5.2, RFC 5246 section 6.2.3.3).
 pub struct RecordSealer {

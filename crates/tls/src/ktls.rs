@@ -8,8 +8,8 @@ use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, NONCE_LEN};
 use lane::socket::ktls::KtlsRefusal;
 use zeroize::Zeroizing;
 
-use super::error::TlsError;
-use super::keys::{EXPLICIT_NONCE_LEN, TlsVersion, TrafficKeys};
+use crate::error::TlsError;
+use crate::keys::{EXPLICIT_NONCE_LEN, TlsVersion, TrafficKeys};
 
 const CIPHER_AES_GCM_128: u16 = 51;
 const CIPHER_AES_GCM_256: u16 = 52;

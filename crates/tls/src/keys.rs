@@ -4,8 +4,8 @@ use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY130
 use aws_lc_rs::aead::{LessSafeKey, Nonce, UnboundKey};
 use rustls::{ConnectionTrafficSecrets, ProtocolVersion, SupportedCipherSuite};
 
-use super::error::TlsError;
-use super::layout::{HEADER_LEN, RecordLayout};
+use crate::error::TlsError;
+use crate::layout::{HEADER_LEN, RecordLayout};
 
 /// Bytes of the tag of every AEAD that TLS 1.2 and 1.3 use here.
 pub(crate) const TAG_LEN: usize = 16;

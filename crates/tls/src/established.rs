@@ -2,14 +2,14 @@
 
 use rustls::{AlertDescription, ContentType};
 
-use super::control::{Control, ControlReader, Role, alert_message, key_update_message};
-use super::error::TlsError;
-use super::handshake::{Finished, KeySchedule, SessionInfo};
-use super::keys::TrafficKeys;
-use super::ktls::CryptoInfo;
-use super::layout::PLAINTEXT_MAX;
-use super::open::{Opened, Place, RecordOpener};
-use super::seal::RecordSealer;
+use crate::control::{Control, ControlReader, Role, alert_message, key_update_message};
+use crate::error::TlsError;
+use crate::handshake::{Finished, KeySchedule, SessionInfo};
+use crate::keys::TrafficKeys;
+use crate::ktls::CryptoInfo;
+use crate::layout::PLAINTEXT_MAX;
+use crate::open::{Opened, Place, RecordOpener};
+use crate::seal::RecordSealer;
 
 /// An established session.
 pub(crate) struct Open {
