@@ -4,12 +4,12 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::backend::{Backend, Fd};
+use crate::backend::{self, Backend, Fd};
 use crate::buffer::BufferPool;
 use crate::counters::LaneCounters;
-use crate::executor::Executor;
+use crate::executor::{self, Executor};
 use crate::memory::LaneMemory;
-use crate::time::Timers;
+use crate::timers::Timers;
 
 /// Which lane of the process, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,8 +23,8 @@ pub struct SiloId(pub u16);
 pub struct Lane {
     pub(crate) id: LaneId,
     pub(crate) silo: SiloId,
-    pub(crate) backend: Box<dyn Backend>,
-    pub(crate) executor: Executor,
+    pub(crate) backend: Rc<dyn Backend>,
+    pub(crate) executor: Rc<Executor>,
     pub(crate) timers: RefCell<Timers>,
     pub(crate) buffers: BufferPool,
     pub(crate) counters: Arc<LaneCounters>,
@@ -87,21 +87,19 @@ pub(crate) fn try_with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> Option<R> {
     CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
 }
 
-/// Closes a descriptor of the current lane. Off lanes there is nothing left to close: the backend closed
-/// all it had when it ended.
-pub(crate) fn close(fd: Fd) {
-    try_with(|lane| lane.backend().close(fd));
-}
-
 /// Makes `lane` current until the guard is dropped. Simulated lanes share a thread and enter in turns.
 pub(crate) fn enter(lane: &Rc<Lane>) -> Entered {
     let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::clone(lane)));
-    Entered { before }
+    let backend = backend::enter(&lane.backend);
+    let executor = executor::enter(&lane.executor);
+    Entered { before, _backend: backend, _executor: executor }
 }
 
 /// Restores the lane that was current before.
 pub(crate) struct Entered {
     before: Option<Rc<Lane>>,
+    _backend: backend::Entered,
+    _executor: executor::Entered,
 }
 
 impl Drop for Entered {

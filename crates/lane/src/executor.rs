@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use async_task::{Runnable, ScheduleInfo, WithInfo};
@@ -17,7 +17,6 @@ use crossbeam_queue::SegQueue;
 use slab::Slab;
 
 use crate::backend::Unpark;
-use crate::context::{self, Lane};
 
 /// A spawned task. Dropping it cancels the task; [`Task::detach`] lets it run on.
 pub type Task<T> = async_task::Task<T>;
@@ -42,8 +41,8 @@ struct Shared {
 }
 
 impl Executor {
-    pub(crate) fn new() -> Self {
-        Self {
+    pub(crate) fn new() -> Rc<Self> {
+        Rc::new(Self {
             local: Rc::default(),
             patient: RefCell::default(),
             gives_way: Cell::new(false),
@@ -51,7 +50,7 @@ impl Executor {
             active: Rc::default(),
             contains_panics: Cell::new(false),
             panics: Cell::new(0),
-        }
+        })
     }
 
     /// From now on a panic ends its task only, as servers want it. Otherwise it goes through the lane's loop,
@@ -174,8 +173,7 @@ impl Executor {
 
     fn schedule(shared: &Arc<Shared>, runnable: Runnable, info: ScheduleInfo) {
         let mut runnable = Some(runnable);
-        context::try_with(|lane: &Rc<Lane>| {
-            let executor = &lane.executor;
+        try_with_current(|executor| {
             if Arc::ptr_eq(&executor.shared, shared) {
                 let gives_way = info.woken_while_running && executor.gives_way.take();
                 let line = if gives_way { &executor.patient } else { &*executor.local };
@@ -196,35 +194,65 @@ impl Executor {
 /// # Panics
 /// Off lanes.
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
-    context::with(Rc::clone).executor.spawn(future)
+    current().spawn(future)
 }
 
 /// Lets the lane's other ready tasks run before the caller goes on.
 pub async fn yield_now() {
-    let mut yielded = false;
-    std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        std::task::Poll::Pending
-    })
-    .await
+    step_back(|| ()).await
 }
 
 /// As [`yield_now`], for long work between its steps: everything else that is ready goes first, and what comes in while
 /// others give way too.
 pub async fn give_way() {
-    let mut yielded = false;
+    step_back(|| current().gives_way.set(true)).await
+}
+
+/// Waits once, ready again at once, in the line that `choose_line` asks for.
+async fn step_back(choose_line: impl Fn()) {
+    let mut waited = false;
     std::future::poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return std::task::Poll::Ready(());
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
         }
-        context::with(|lane| lane.executor.gives_way.set(true));
+        choose_line();
         cx.waker().wake_by_ref();
-        std::task::Poll::Pending
+        Poll::Pending
     })
     .await
+}
+
+/// Makes `executor` the one of this thread until the guard is dropped.
+pub(crate) fn enter(executor: &Rc<Executor>) -> Entered {
+    let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::clone(executor)));
+    Entered { before }
+}
+
+/// Restores the executor that was current before.
+pub(crate) struct Entered {
+    before: Option<Rc<Executor>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        let left = CURRENT.with(|current| std::mem::replace(&mut *current.borrow_mut(), before));
+        drop(left);
+    }
+}
+
+fn current() -> Rc<Executor> {
+    try_with_current(Rc::clone).expect("tasks are spawned only on a lane's own thread")
+}
+
+/// `None` off lanes and during thread teardown.
+fn try_with_current<R>(f: impl FnOnce(&Rc<Executor>) -> R) -> Option<R> {
+    CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
+}
+
+thread_local! {
+    /// The executor of the lane that runs on this thread.
+    static CURRENT: RefCell<Option<Rc<Executor>>> = const { RefCell::new(None) };
 }
 
 /// What those who give way have together in a round, from when the first of them begins its step. Steps are not cut.

@@ -23,11 +23,11 @@ pub mod topology;
 
 mod affinity;
 mod context;
-mod descriptor;
 mod executor;
 mod netlink;
 mod op;
 mod supervise;
+mod timers;
 
 pub use context::{Lane, LaneId, SiloId, current};
 pub use executor::{Task, give_way, spawn, yield_now};

@@ -4,8 +4,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use crate::backend::{Op, OpId, Outcome};
-use crate::context;
+use crate::backend::{self, Op, OpId, Outcome};
 
 /// Waits for the outcome of one operation.
 #[derive(Debug)]
@@ -17,7 +16,7 @@ pub(crate) struct OpFuture {
 impl OpFuture {
     /// Hands `op` to the current lane's backend.
     pub(crate) fn submit(op: Op) -> Self {
-        Self { id: Some(context::with(|lane| lane.backend().submit(op))) }
+        Self { id: Some(backend::with(|backend| backend.submit(op))) }
     }
 }
 
@@ -26,7 +25,7 @@ impl Future for OpFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let id = self.id.expect("polled again after it was ready");
-        let polled = context::with(|lane| lane.backend().poll_op(id, cx));
+        let polled = backend::with(|backend| backend.poll_op(id, cx));
         if polled.is_ready() {
             self.id = None;
         }
@@ -37,7 +36,7 @@ impl Future for OpFuture {
 impl Drop for OpFuture {
     fn drop(&mut self) {
         if let Some(id) = self.id.take() {
-            context::try_with(|lane| lane.backend().forget(id));
+            backend::try_with(|backend| backend.forget(id));
         }
     }
 }

@@ -272,6 +272,7 @@ impl Lane {
     ) -> Rc<Self> {
         let executor = Executor::new();
         executor.set_unparker(backend.unparker());
+        let backend = Rc::from(backend);
         let (timers, failure) = Default::default();
         Rc::new(Self { id, silo, backend, executor, timers, buffers, counters, memory, failure })
     }

@@ -1,18 +1,10 @@
 //! Timers of a lane: sleeps and deadlines, on the backend's clock.
 
-use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::context;
-
-/// Pending timers in the order they fire.
-#[derive(Default)]
-pub(crate) struct Timers {
-    pending: BTreeMap<(Instant, u64), Waker>,
-    next_key: u64,
-}
 
 /// Monotonic time of the current lane, as of the start of this turn.
 pub fn now() -> Instant {
@@ -85,7 +77,7 @@ impl Sleep {
 
     fn disarm(&mut self) {
         if let Some(key) = self.key.take() {
-            context::try_with(|lane| lane.timers.borrow_mut().pending.remove(&(self.deadline, key)));
+            context::try_with(|lane| lane.timers.borrow_mut().disarm(self.deadline, key));
         }
     }
 }
@@ -110,41 +102,5 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         self.disarm();
-    }
-}
-
-impl Timers {
-    /// When the next timer fires.
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
-    }
-
-    /// Timers armed.
-    pub(crate) fn len(&self) -> usize {
-        self.pending.len()
-    }
-
-    /// Takes every timer due at `now`.
-    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
-        let mut due = Vec::new();
-        while let Some(entry) = self.pending.first_entry() {
-            if entry.key().0 > now {
-                break;
-            }
-            due.push(entry.remove());
-        }
-        due
-    }
-
-    fn new_key(&mut self) -> u64 {
-        self.next_key += 1;
-        self.next_key
-    }
-
-    fn arm(&mut self, deadline: Instant, key: u64, waker: &Waker) {
-        self.pending
-            .entry((deadline, key))
-            .and_modify(|armed| armed.clone_from(waker))
-            .or_insert_with(|| waker.clone());
     }
 }

@@ -15,16 +15,21 @@ use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
 use crate::buffer::{Buf, RecvBuf};
-use crate::fs::{DirEntry, OpenHow, Stat, WatchEvent};
 use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
 
-pub use crate::descriptor::Descriptor;
+pub use self::descriptor::Descriptor;
+pub use self::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, WatchEvent};
 
 pub mod sim;
 pub mod uring;
 
+mod current;
+mod descriptor;
+mod file;
 mod receive;
+
+pub(crate) use self::current::{Entered, enter, try_with, with};
 
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.
 /// It is a plain name; a [`Descriptor`] owns what it names.

@@ -5,10 +5,9 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use crate::backend::{Fd, Incoming, ListenOptions, Op, Outcome, SocketKind, SocketOption};
+use crate::backend::{Descriptor, Fd, Incoming, ListenOptions, Op, Outcome, SocketKind, SocketOption};
 use crate::buffer::{Buf, RecvBuf};
 use crate::context;
-use crate::descriptor::Descriptor;
 use crate::fs::File;
 use crate::op::OpFuture;
 use crate::resident::Resident;

@@ -5,9 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use crate::backend::{Datagram, DatagramBatch, Op, Outcome, SocketKind, SocketOption, UdpOptions};
+use crate::backend::{
+    Datagram, DatagramBatch, Descriptor, Op, Outcome, SocketKind, SocketOption, UdpOptions,
+};
 use crate::context;
-use crate::descriptor::Descriptor;
 use crate::op::OpFuture;
 use crate::socket::unreachable::Unreachable;
 

@@ -13,13 +13,13 @@ use std::time::{Instant, SystemTime};
 
 use super::core::{Closed, Core, State, wall_clock};
 use super::net::{HostId, KernelTls, SocketId};
+use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::backend::{
     Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park,
     SocketKind, SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
-use crate::fs::{OpenHow, Stat, WatchEvent};
 use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
 
@@ -325,7 +325,7 @@ impl Backend for SimBackend {
     fn watch(&self, dir: Fd) -> io::Result<Watch> {
         self.with(|state| {
             let inode = state.inode(self.host, dir)?;
-            if inode.stat().kind != crate::fs::FileKind::Directory {
+            if inode.stat().kind != crate::backend::FileKind::Directory {
                 return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
             }
             Ok(state.disk(self.host).watches.add(self.lane, &inode))

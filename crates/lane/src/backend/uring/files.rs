@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags};
 
-use crate::fs::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp};
+use crate::backend::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp};
 
 /// Opens the root of a volume; symbolic links in the path the operator gave are followed.
 pub(super) fn open_root(path: &Path) -> io::Result<OwnedFd> {

@@ -27,9 +27,9 @@ use super::{
     Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park,
     SocketKind, SocketOption, UdpOptions, Unpark, Watch,
 };
-use crate::buffer::RecvBuf;
+use crate::backend::file::{OpenHow, Stat, WatchEvent};
+use crate::buffer::{BufRing, RecvBuf};
 use crate::counters::LaneCounters;
-use crate::fs::{OpenHow, Stat, WatchEvent};
 use crate::helper::HelperPool;
 use crate::memory::LaneMemory;
 use crate::socket;
@@ -37,7 +37,6 @@ use crate::socket::control::send_with_control;
 use crate::socket::ktls::{self, KtlsRefusal};
 use crate::socket::unreachable::Unreachable;
 
-mod bufring;
 mod complete;
 mod files;
 mod key;
@@ -53,7 +52,6 @@ mod tests;
 mod udp;
 mod watch;
 
-pub(crate) use self::bufring::BufRing;
 pub use self::setup::{RingError, RingOptions};
 
 /// A lane's ring and all that lives in it. Made on the lane's own thread.

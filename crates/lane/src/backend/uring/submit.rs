@@ -13,8 +13,9 @@ use io_uring::{opcode, squeue};
 use super::key::{Key, Kind};
 use super::ops::Owned;
 use super::sockets::{Arrived, Receive, Socket};
-use super::{BufRing, HelperResult, Uring, files};
+use super::{HelperResult, Uring, files};
 use crate::backend::{Fd, Op, OpId, Outcome};
+use crate::buffer::BufRing;
 
 /// Starts an operation on the ring, or on a helper thread when the ring has none or runs it badly.
 pub(super) fn submit(uring: &Uring, op: Op) -> OpId {

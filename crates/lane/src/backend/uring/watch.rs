@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use crate::backend::Watch;
-use crate::fs::WatchEvent;
+use crate::backend::file::WatchEvent;
 
 /// The watches of one lane.
 pub(super) struct Watcher {

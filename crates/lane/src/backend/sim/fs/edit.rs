@@ -8,8 +8,8 @@ use std::rc::Rc;
 use super::content::Content;
 use super::resolve::{Rules, resolve, split_last};
 use super::{Disk, Inode, Node, errno};
+use crate::backend::file::Timestamp;
 use crate::backend::sim::engine::Engine;
-use crate::fs::Timestamp;
 
 /// A name in a directory.
 pub(super) struct Place {

@@ -7,11 +7,11 @@ use std::rc::Rc;
 
 use super::content::Content;
 use super::{Disk, Node};
+use crate::backend::file::{Stat, Timestamp};
 use crate::backend::sim::config::FsConfig;
 use crate::backend::sim::core::Core;
 use crate::backend::sim::engine::Engine;
 use crate::backend::sim::net::HostId;
-use crate::fs::{Stat, Timestamp};
 
 /// A handle on the files of one host. Clones act on the same files; futures may hold one. Paths are absolute.
 /// Every change is synced unless said otherwise, takes no time, and fails as the system call would.

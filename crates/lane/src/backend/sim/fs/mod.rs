@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::config::FsConfig;
 use super::core::wall_clock;
 use super::engine::Engine;
-use crate::fs::{FileKind, Stat, Timestamp};
+use crate::backend::file::{FileKind, Stat, Timestamp};
 
 use self::content::Content;
 use self::watch::Watches;

@@ -8,8 +8,8 @@ use rand::seq::SliceRandom;
 
 use super::resolve::{Rules, canonical, resolve};
 use super::{Disk, Inode, Node, READ, errno};
+use crate::backend::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat};
 use crate::backend::sim::engine::Engine;
-use crate::fs::{DirEntry, FileKind, OpenHow, OpenKind, Stat};
 
 impl Disk {
     /// Reads if the page cache has it: `None` is a miss.

@@ -6,8 +6,8 @@ use std::task::Waker;
 
 use super::Inode;
 use crate::backend::Watch;
+use crate::backend::file::WatchEvent;
 use crate::backend::sim::engine::Engine;
-use crate::fs::WatchEvent;
 
 /// The watches on one disk, by lane.
 #[derive(Default)]

@@ -26,12 +26,14 @@ mod link;
 mod nat;
 mod ports;
 mod receive;
+mod stats;
 mod stream;
 mod udp;
 
-pub use self::control::{Net, NetStats};
+pub use self::control::Net;
 pub use self::ktls::{KernelTls, RecordLayer};
 pub use self::ports::Steered;
+pub use self::stats::NetStats;
 
 /// Which host of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,0 +1,111 @@
+//! What is said of files and names, whatever a lane runs on.
+
+use std::time::{Duration, SystemTime};
+
+use super::Watch;
+
+/// How a name is opened. Always read-only, beneath the directory given, without magic links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenHow {
+    /// What the name must be.
+    pub kind: OpenKind,
+    /// Whether symbolic links that stay beneath the directory are followed.
+    pub symlinks: bool,
+}
+
+/// What an opened name must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenKind {
+    /// A file or a directory; the caller looks at [`Stat::kind`]. Devices, sockets and pipes are refused
+    /// with `ENXIO`.
+    Any,
+    /// A directory, else `ENOTDIR`.
+    Directory,
+}
+
+/// Attributes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Regular file, directory, ….
+    pub kind: FileKind,
+    /// Device of the file system.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Last change of the content.
+    pub mtime: Timestamp,
+    /// Last change of content or attributes.
+    pub ctime: Timestamp,
+    /// Permission bits.
+    pub mode: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
+/// Seconds and nanoseconds since 1970, as the file system keeps them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp {
+    /// Whole seconds; negative before 1970.
+    pub secs: i64,
+    /// Nanoseconds within the second.
+    pub nanos: u32,
+}
+
+/// The type of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// Regular file.
+    File,
+    /// Directory.
+    Directory,
+    /// Symbolic link.
+    Symlink,
+    /// Device, socket or pipe: never served.
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirEntry {
+    /// The name, as bytes of the file system.
+    pub name: Vec<u8>,
+    /// Attributes of what it names (of the link itself for a symbolic link); `None` if it vanished meanwhile.
+    pub stat: Option<Stat>,
+}
+
+/// A change in a watched directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// The entry `name` was created, removed, renamed, written or had its attributes changed.
+    Entry {
+        /// The directory.
+        watch: Watch,
+        /// The entry's name.
+        name: Vec<u8>,
+    },
+    /// The directory itself was removed, moved or unmounted; the watch is gone.
+    Gone(Watch),
+    /// Events were lost: anything may have changed.
+    Overflow,
+}
+
+impl Timestamp {
+    /// As a time of day; times before 1970 become 1970.
+    pub fn to_system_time(self) -> SystemTime {
+        SystemTime::UNIX_EPOCH
+            + u64::try_from(self.secs).map_or(Duration::ZERO, |s| Duration::new(s, self.nanos))
+    }
+}
+
+impl OpenHow {
+    /// A file or directory, following symbolic links that stay beneath.
+    pub const FOLLOW: Self = Self { kind: OpenKind::Any, symlinks: true };
+    /// A file or directory, refusing symbolic links.
+    pub const NO_SYMLINKS: Self = Self { kind: OpenKind::Any, symlinks: false };
+}

@@ -1,0 +1,52 @@
+//! Which tasks of a lane wait for which moment.
+
+use std::collections::BTreeMap;
+use std::task::Waker;
+use std::time::Instant;
+
+/// Pending timers in the order they fire.
+#[derive(Default)]
+pub(crate) struct Timers {
+    pending: BTreeMap<(Instant, u64), Waker>,
+    next_key: u64,
+}
+
+impl Timers {
+    /// When the next timer fires.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
+    }
+
+    /// Timers armed.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Takes every timer due at `now`.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
+        let mut due = Vec::new();
+        while let Some(entry) = self.pending.first_entry() {
+            if entry.key().0 > now {
+                break;
+            }
+            due.push(entry.remove());
+        }
+        due
+    }
+
+    pub(crate) fn new_key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
+    }
+
+    pub(crate) fn arm(&mut self, deadline: Instant, key: u64, waker: &Waker) {
+        self.pending
+            .entry((deadline, key))
+            .and_modify(|armed| armed.clone_from(waker))
+            .or_insert_with(|| waker.clone());
+    }
+
+    pub(crate) fn disarm(&mut self, deadline: Instant, key: u64) {
+        self.pending.remove(&(deadline, key));
+    }
+}
