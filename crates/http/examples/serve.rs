@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use http::service::{HttpCounters, Mount, Role, Service, Site};
+use http::service::{Mount, Role, Service, Site};
 use lane::backend::ListenOptions;
 use lane::net::TcpListener;
 use tls::{KtlsPolicy, TicketKeys, TlsConfig};
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut site = Site::new(vec![Mount::new("/", volume, true)]);
         site.tls = certificates.map(|certificates| certificates.config);
         let service =
-            Service::new(site, Arc::new(HttpCounters::default()), None, KtlsPolicy::Auto, Arc::default(), 1);
+            Service::new(site, Arc::default(), Arc::default(), None, KtlsPolicy::Auto, Arc::default(), 1);
         if let Some(address) = tls {
             let listener =
                 TcpListener::bind(address, &ListenOptions::default()).expect("the address is free");

@@ -5,11 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::log::LaneLog;
-use http::service::{HttpCounters, RateShare, Service};
+use http::service::{HttpCounters, Service};
 use lane::layout::LaneSpec;
 use lane::mailbox::Receiver;
 use lane::{Ended, time};
+use service::counters::ConnectionCounters;
+use service::log::LaneLog;
+use service::pacer::RateShare;
 use tls::KtlsPolicy;
 use tokio::sync::mpsc::UnboundedSender;
 use vfs::{Cache, CacheOptions};
@@ -83,6 +85,8 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let (id, silo) = (lane.id().0, lane.silo().0);
     boot.blocks.add("lane", id, silo, Arc::clone(lane.counters()) as _);
     boot.blocks.add("http", id, silo, Arc::clone(&counters) as _);
+    let connection_counters = Arc::new(ConnectionCounters::default());
+    boot.blocks.add("http", id, silo, Arc::clone(&connection_counters) as _);
     boot.blocks.add("vfs", id, silo, Arc::clone(cache.counters()) as _);
     let silo_counters = Arc::new(SiloCounters::default());
     boot.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
@@ -93,8 +97,8 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
         Ok(site) => site,
         Err(error) => return tell(&boot.news, News::Failed(error.to_string())),
     };
-    let service =
-        Service::new(site, counters, boot.log.take(), boot.ktls, Arc::clone(&boot.share), boot.seed);
+    let (log, share) = (boot.log.take(), Arc::clone(&boot.share));
+    let service = Service::new(site, counters, connection_counters, log, boot.ktls, share, boot.seed);
     mark(&service, &silo_counters, boot.mark);
     let ways = std::mem::take(&mut boot.ways);
     let door = Door::new(spec.node, Arc::clone(&boot.placement), ways.outgoing, Arc::clone(&silo_counters));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::service::RateShare;
+use service::pacer::RateShare;
 
 use crate::shares::{Shares, Usage};
 

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use http::service::RateShare;
 use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
 use lane::mailbox::{Sender, mailbox};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
+use service::pacer::RateShare;
 use tls::{KtlsPolicy, TicketKeys};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;

@@ -2,18 +2,10 @@
 
 use std::io::Write;
 
+use service::log::Format;
+
 use super::Record;
 use crate::date::{Civil, MONTHS};
-
-/// How a line looks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// `host - - [time] "request" status bytes "referer" "user agent"`, as Apache and nginx write it.
-    #[default]
-    Combined,
-    /// One object a line, with the duration in microseconds.
-    Json,
-}
 
 /// Appends the line of a record. Whatever a client sent, the result is one line of visible ASCII
 /// (combined) or valid JSON in UTF-8.

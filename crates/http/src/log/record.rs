@@ -2,6 +2,9 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use service::log::{Format, LogRecord};
+
+use super::put_line;
 use crate::request::Method;
 
 /// One served request.
@@ -60,35 +63,6 @@ impl<'a> Record<'a> {
     pub const TARGET_MAX: usize = 2048;
     /// Longest Host, Referer or User-Agent the log shows.
     pub const FIELD_MAX: usize = 512;
-    /// Most bytes a record takes in a batch.
-    pub const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 3 * FIELD_MAX;
-
-    /// Appends the packed form. Texts longer than the log shows are cut.
-    pub fn pack(&self, batch: &mut Vec<u8>) {
-        let texts = [
-            cut(self.target, TARGET_MAX),
-            cut(self.host, FIELD_MAX),
-            cut(self.referer, FIELD_MAX),
-            cut(self.user_agent, FIELD_MAX),
-        ];
-        let address = match self.peer {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        batch.extend_from_slice(&address.octets());
-        batch.extend_from_slice(&self.unix_us.to_le_bytes());
-        batch.extend_from_slice(&self.body_bytes.to_le_bytes());
-        batch.extend_from_slice(&self.duration_us.to_le_bytes());
-        batch.extend_from_slice(&self.status.to_le_bytes());
-        batch.extend_from_slice(&[self.method as u8, self.protocol as u8, u8::from(self.tls)]);
-        for text in texts {
-            batch.extend_from_slice(&(text.len() as u16).to_le_bytes());
-        }
-        for text in texts {
-            batch.extend_from_slice(text);
-        }
-    }
-
     /// Takes one record off the front of a batch; `None` at its end.
     pub fn unpack(batch: &mut &'a [u8]) -> Option<Self> {
         let address = Ipv6Addr::from(take::<16>(batch)?);
@@ -120,6 +94,42 @@ impl<'a> Record<'a> {
             referer,
             user_agent,
         })
+    }
+}
+
+impl LogRecord for Record<'_> {
+    const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 3 * FIELD_MAX;
+
+    /// Texts longer than the log shows are cut.
+    fn pack(&self, batch: &mut Vec<u8>) {
+        let texts = [
+            cut(self.target, TARGET_MAX),
+            cut(self.host, FIELD_MAX),
+            cut(self.referer, FIELD_MAX),
+            cut(self.user_agent, FIELD_MAX),
+        ];
+        let address = match self.peer {
+            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+            IpAddr::V6(v6) => v6,
+        };
+        batch.extend_from_slice(&address.octets());
+        batch.extend_from_slice(&self.unix_us.to_le_bytes());
+        batch.extend_from_slice(&self.body_bytes.to_le_bytes());
+        batch.extend_from_slice(&self.duration_us.to_le_bytes());
+        batch.extend_from_slice(&self.status.to_le_bytes());
+        batch.extend_from_slice(&[self.method as u8, self.protocol as u8, u8::from(self.tls)]);
+        for text in texts {
+            batch.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        }
+        for text in texts {
+            batch.extend_from_slice(text);
+        }
+    }
+
+    fn put_lines(format: Format, mut batch: &[u8], lines: &mut Vec<u8>) {
+        while let Some(record) = Record::unpack(&mut batch) {
+            put_line(format, &record, lines);
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use service::memory::GaveWay;
+
 use tls::TlsError;
 
 /// Why a connection ends in the middle of something.
@@ -40,5 +42,11 @@ impl Abort {
     /// The connection failed because a deadline passed.
     pub(super) fn is_timeout(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+}
+
+impl From<GaveWay> for Abort {
+    fn from(GaveWay: GaveWay) -> Self {
+        Self::GaveWay
     }
 }

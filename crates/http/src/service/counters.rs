@@ -10,15 +10,9 @@ use tls::{TlsError, UserSpaceReason};
 lane::counter_block! {
     /// Connections, requests and refusals of one lane.
     pub struct HttpCounters {
-        gauge connections: "HTTP connections open.",
         count accepted_plain as connections_accepted [scheme = "http"]: "HTTP connections taken.",
         count accepted_tls as connections_accepted [scheme = "https"]: "HTTP connections taken.",
         count accepted_redirect as connections_accepted [scheme = "redirect"]: "HTTP connections taken.",
-        count connections_refused: "HTTP connections refused because the lane had its maximum and nobody had to give way.",
-        count gave_way_idle as gave_way [state = "idle"]: "HTTP connections ended to make room when places or descriptors were short.",
-        count gave_way_opening as gave_way [state = "opening"]: "HTTP connections ended to make room when places or descriptors were short.",
-        count gave_way_busy as gave_way [state = "answered"]: "HTTP connections ended to make room when places or descriptors were short.",
-        count accept_pauses: "Times a listener paused because descriptors or memory ran out.",
         count handshakes_full as tls_handshakes [kind = "full"]: "TLS handshakes completed.",
         count handshakes_resumed as tls_handshakes [kind = "resumed"]: "TLS handshakes completed.",
         count handshakes_failed as tls_handshakes [kind = "failed"]: "TLS handshakes completed.",
@@ -41,12 +35,6 @@ lane::counter_block! {
         count responses_3xx as responses [class = "3xx"]: "Responses by status class.",
         count responses_4xx as responses [class = "4xx"]: "Responses by status class.",
         count responses_5xx as responses [class = "5xx"]: "Responses by status class.",
-        count connections_remarked: "Open connections whose packet mark was changed because a link came or went.",
-        count marks_failed: "Connections whose packets could not be marked.",
-        count pacing_failed: "Connections whose rate could not be bounded.",
-        gauge egress_mark: "Mark of the packets that connections send; 0 for none.",
-        gauge reply_memory_bytes: "Bytes that replies hold while they wait for their clients.",
-        count reply_memory_waits: "Times a reply waited because its client's share of that memory was used up.",
         count body_bytes: "Response body bytes handed to the network.",
         count closed_idle as closed [reason = "idle"]: "Connections closed by the server.",
         count closed_drain as closed [reason = "shutdown"]: "Connections closed by the server.",

@@ -12,19 +12,21 @@ use lane::backend::SocketOption;
 use lane::buffer::BufClass;
 use lane::net::{TcpListener, TcpStream};
 use lane::time::{timeout_at, wall_clock};
+use service::connections::Connections;
+use service::counters::ConnectionCounters;
+use service::log::LaneLog;
+use service::memory::{Account, ReplyMemory};
+use service::pacer::{Pacer, RateShare, Ticket};
+use service::places::Place;
+use service::turns::Turns;
 use slab::Slab;
 
 use super::connection::serve_connection;
-use super::connections::Connections;
 use super::counters::HttpCounters;
-use super::memory::{Account, ReplyMemory};
-use super::pacer::{Pacer, RateShare, Ticket};
-use super::places::Place;
 use super::site::Site;
 use super::small_files::SmallFiles;
-use super::turns::Turns;
 use crate::date;
-use crate::log::{LaneLog, Record};
+use crate::log::Record;
 use tls::{KtlsPolicy, KtlsSupport};
 
 /// What a listener's connections speak.
@@ -45,6 +47,7 @@ pub enum Role {
 pub struct Service {
     site: RefCell<Rc<Site>>,
     pub(super) counters: Arc<HttpCounters>,
+    connection_counters: Arc<ConnectionCounters>,
     pub(super) ktls: RefCell<KtlsSupport>,
     pub(super) small_files: SmallFiles,
     log: Option<RefCell<LaneLog>>,
@@ -87,20 +90,22 @@ impl Service {
     pub fn new(
         site: Site,
         counters: Arc<HttpCounters>,
+        connection_counters: Arc<ConnectionCounters>,
         log: Option<LaneLog>,
         ktls: KtlsPolicy,
         share: Arc<RateShare>,
         seed: u64,
     ) -> Rc<Self> {
-        let connections = Connections::default();
-        connections.set_pacing(site.pacing, &counters);
+        let connections = Connections::new(Arc::clone(&connection_counters));
+        connections.set_pacing(site.pacing);
         let pool = |class: BufClass| lane::current().buffers().usage(class).allocated * class.bytes();
         // What waits for the disk takes buffers too, and puts nothing on these books.
-        let memory = ReplyMemory::new(pool(BufClass::Small) / 16 * 15, Arc::clone(&counters));
-        let large_buffers = ReplyMemory::new(pool(BufClass::Large), Arc::clone(&counters));
+        let memory = ReplyMemory::new(pool(BufClass::Small) / 16 * 15, Arc::clone(&connection_counters));
+        let large_buffers = ReplyMemory::new(pool(BufClass::Large), Arc::clone(&connection_counters));
         Rc::new(Self {
             site: RefCell::new(Rc::new(site)),
             counters,
+            connection_counters,
             ktls: RefCell::new(KtlsSupport::new(ktls)),
             small_files: SmallFiles::new(),
             log: log.map(RefCell::new),
@@ -143,8 +148,8 @@ impl Service {
                     }
                 }
                 Some(Err(error)) if is_exhaustion(&error) => {
-                    self.counters.accept_pauses.increment();
-                    let made_room = self.connections.make_room(&self.counters);
+                    self.connection_counters.accept_pauses.increment();
+                    let made_room = self.connections.make_room();
                     lane::time::sleep(if made_room { LEAVING_PAUSE } else { ACCEPT_PAUSE }).await;
                 }
                 Some(Err(error)) if is_end_of_listener(&error) => return Err(error),
@@ -157,14 +162,14 @@ impl Service {
     /// Serves what `site` says from the next request of every connection on. The rate of connections changes at
     /// once, in the middle of transfers too.
     pub fn reload(&self, site: Site) {
-        self.connections.set_pacing(site.pacing, &self.counters);
+        self.connections.set_pacing(site.pacing);
         self.site.replace(Rc::new(site));
     }
 
     /// Marks the packets of all connections, open ones too (SO_MARK), for the machine's routes and filters to tell
     /// which NIC they leave by; 0 takes the mark away.
     pub fn set_mark(&self, mark: u32) {
-        self.connections.set_mark(mark, &self.counters);
+        self.connections.set_mark(mark);
     }
 
     /// Asks for shutdown: listeners stop, idle connections close, a request under way is answered and its
@@ -174,7 +179,7 @@ impl Service {
         let waiting = std::mem::take(&mut *self.drain.waiting.borrow_mut());
         waiting.into_iter().for_each(|(_, waker)| waker.wake());
         let all_gone = std::future::poll_fn(|cx| {
-            if self.connections.len() == 0 {
+            if self.connections.is_empty() {
                 return Poll::Ready(());
             }
             *self.drain.all_gone.borrow_mut() = Some(cx.waker().clone());
@@ -290,8 +295,8 @@ impl Service {
     /// Serves a connection that was accepted here or by another lane, if there is room for it.
     pub fn take(self: &Rc<Self>, stream: TcpStream, role: Role) {
         let site = self.site();
-        if !self.connections.has_room(site.limits.connections_max, stream.peer_addr().ip(), &self.counters) {
-            self.counters.connections_refused.increment();
+        if !self.connections.has_room(site.limits.connections_max, stream.peer_addr().ip()) {
+            self.connection_counters.connections_refused.increment();
             if role != Role::Tls {
                 say_busy(&stream);
             }
@@ -323,7 +328,7 @@ struct Open {
 
 impl Open {
     fn new(service: Rc<Service>, stream: &Rc<TcpStream>) -> Self {
-        let (key, place) = service.connections.insert(stream, &service.counters);
+        let (key, place) = service.connections.insert(stream);
         Self { service, place, key }
     }
 }
@@ -331,8 +336,8 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let Self { service, key, .. } = self;
-        service.connections.remove(*key, &service.counters);
-        if service.connections.len() == 0
+        service.connections.remove(*key);
+        if service.connections.is_empty()
             && let Some(waker) = service.drain.all_gone.borrow_mut().take()
         {
             waker.wake();

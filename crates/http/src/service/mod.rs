@@ -4,10 +4,7 @@
 //! request needs, and the handler's reply is sent; see `get_file` for how a handler reads.
 
 mod abort;
-mod alarm;
-mod bucket;
 mod connection;
-mod connections;
 mod counters;
 mod dispatch;
 mod get_file;
@@ -15,11 +12,8 @@ mod http2;
 mod inbox;
 mod list_directory;
 mod listener;
-mod memory;
 mod options;
 mod outbox;
-mod pacer;
-mod places;
 mod refuse;
 mod reply;
 mod send_error;
@@ -27,11 +21,9 @@ mod send_reply;
 mod site;
 mod small_files;
 mod transfer;
-mod turns;
 mod wire;
 
 pub use abort::Abort;
 pub use counters::HttpCounters;
 pub use listener::{Role, Service};
-pub use pacer::{RateShare, RateUsage};
 pub use site::{Mount, Site};

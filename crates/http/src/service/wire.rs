@@ -15,13 +15,13 @@ use lane::buffer::{Buf, BufClass};
 use lane::net::TcpStream;
 use lane::time::{Elapsed, now};
 use rustls::ServerConfig;
+use service::alarm::Alarm;
+use service::memory::{Account, Charge};
+use service::pacer::Ticket;
 
 use super::abort::Abort;
-use super::alarm::Alarm;
 use super::inbox::Inbox;
-use super::memory::{Account, Charge};
 use super::outbox::Outbox;
-use super::pacer::Ticket;
 use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
 use crate::response::Writer;
@@ -341,7 +341,7 @@ impl Wire {
         loop {
             let look_at = watch.next_look(self.stall);
             if let Ok(output) = self.alarm.race(look_at, future.as_mut()).await {
-                return output;
+                return Ok(output?);
             }
             let taken = self.taken(handed())?;
             watch.look(taken, self.stall)?;

@@ -50,7 +50,7 @@ fn connections_over_the_limit_are_told_so() {
             assert_eq!(fourth.get("/f", "").await.unwrap().status, 200);
             drop(first);
         });
-        assert_eq!(pair.counters.connections_refused.get(), 1);
+        assert_eq!(pair.connections.connections_refused.get(), 1);
         pair.end();
     });
 }
@@ -78,7 +78,7 @@ fn service_goes_on_after_it_ran_out_of_descriptors() {
             let mut client = Client::connect(ADDRESS).await.unwrap();
             assert_eq!(client.get("/f", "").await.unwrap().body, b"file");
         });
-        assert!(pair.counters.accept_pauses.get() > 0);
+        assert!(pair.connections.accept_pauses.get() > 0);
         drop(server);
         pair.end();
     });
@@ -105,7 +105,7 @@ fn resets_and_read_errors_leak_nothing_and_never_give_wrong_bytes() {
             }
         });
         pair.world.run_for(Duration::from_secs(120));
-        assert_eq!(pair.counters.connections.get(), 0, "{}", pair.world.report());
+        assert_eq!(pair.connections.connections.get(), 0, "{}", pair.world.report());
         pair.end();
     });
 }

@@ -108,7 +108,7 @@ fn client_that_never_reads_is_let_go_and_others_are_served() {
             sleep(Duration::from_secs(11)).await;
         });
         assert_eq!(pair.counters.aborted_stalled.get(), 1);
-        assert_eq!(pair.counters.connections.get(), 1, "the reader's connection is still open");
+        assert_eq!(pair.connections.connections.get(), 1, "the reader's connection is still open");
         pair.end();
     });
 }

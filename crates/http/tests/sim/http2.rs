@@ -140,7 +140,7 @@ fn stream_without_a_window_holds_no_body_and_with_one_gets_all() {
         files.push(("long", &long));
         files.push(("short", &short));
         let pair = Pair::tls(seed, Config::default(), Limits::default(), &files);
-        let counters = pair.counters.clone();
+        let connections = pair.connections.clone();
         pair.run(async move {
             let (mut send, driver) = connect(0).await;
             let mut streams = Vec::new();
@@ -151,7 +151,7 @@ fn stream_without_a_window_holds_no_body_and_with_one_gets_all() {
                 streams.push((path, response.await.unwrap().into_body()));
             }
             sleep(Duration::from_secs(1)).await;
-            let held = counters.reply_memory_bytes.get();
+            let held = connections.reply_memory_bytes.get();
             assert!(held <= 90 * STREAM_BYTES_MAX, "{held} bytes for 90 streams");
             drop(streams);
             drop((send, driver));
@@ -177,7 +177,7 @@ fn stream_without_a_window_holds_no_body_and_with_one_gets_all() {
             drop((send, driver));
             sleep(Duration::from_secs(5)).await;
         });
-        assert_eq!(pair.counters.reply_memory_bytes.get(), 0, "all is given back");
+        assert_eq!(pair.connections.reply_memory_bytes.get(), 0, "all is given back");
         pair.end();
     });
 }
@@ -188,7 +188,7 @@ fn crowd_of_stalled_streams_keeps_the_lane_s_replies_small() {
         let long = noise(seed, 1_000_000);
         let expected = long.clone();
         let pair = Pair::tls(seed, Config::default(), Limits::default(), &[("long", &long)]);
-        let counters = pair.counters.clone();
+        let connections = pair.connections.clone();
         pair.run(async move {
             let mut crowd = Vec::new();
             for window in [0, 1, 100, 5000] {
@@ -204,7 +204,7 @@ fn crowd_of_stalled_streams_keeps_the_lane_s_replies_small() {
                 }
             }
             sleep(Duration::from_secs(3)).await;
-            let held = counters.reply_memory_bytes.get();
+            let held = connections.reply_memory_bytes.get();
             assert!(held <= 1200 * STREAM_BYTES_MAX, "{held} bytes for 1,200 streams");
             let mut good =
                 Client::connect_tls(ADDRESS, TlsClient::new(CipherSuite::TLS13_AES_128_GCM_SHA256))
@@ -214,7 +214,7 @@ fn crowd_of_stalled_streams_keeps_the_lane_s_replies_small() {
             drop((crowd, good));
             sleep(Duration::from_secs(5)).await;
         });
-        assert_eq!(pair.counters.reply_memory_bytes.get(), 0);
+        assert_eq!(pair.connections.reply_memory_bytes.get(), 0);
         pair.end();
     });
 }

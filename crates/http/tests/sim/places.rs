@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http::limits::Limits;
-use http::service::HttpCounters;
 use lane::backend::sim::{Config, Host, seeds};
 use lane::time::{now, sleep};
+use service::counters::ConnectionCounters;
 
 use crate::SEEDS;
 use crate::client::Client;
@@ -40,7 +40,7 @@ fn crowd(host: &Host, count: usize, bytes: &'static str, hold: Duration) -> Rc<C
     opened
 }
 
-fn gave_way(counters: &HttpCounters) -> [u64; 3] {
+fn gave_way(counters: &ConnectionCounters) -> [u64; 3] {
     [counters.gave_way_idle.get(), counters.gave_way_opening.get(), counters.gave_way_busy.get()]
 }
 
@@ -67,10 +67,10 @@ fn half_heads_from_one_address_cost_no_other_its_place_or_its_time() {
                 "an idle connection keeps its place too"
             );
         });
-        let [idle, opening, busy] = gave_way(&pair.counters);
+        let [idle, opening, busy] = gave_way(&pair.connections);
         assert!(opening > 70 && idle + busy == 0, "{idle} {opening} {busy}");
-        assert_eq!(pair.counters.connections_refused.get(), 0);
-        assert!(pair.counters.connections.get() <= 20);
+        assert_eq!(pair.connections.connections_refused.get(), 0);
+        assert!(pair.connections.connections.get() <= 20);
         drop(attacker);
         pair.world.run_for(Duration::from_secs(60));
         pair.end();
@@ -98,7 +98,7 @@ fn of_equals_the_one_that_is_idle_longest_gives_way() {
                 assert_eq!(client.get("/f", "").await.unwrap().status, 200);
             }
         });
-        assert_eq!(gave_way(&pair.counters), [1, 0, 0]);
+        assert_eq!(gave_way(&pair.connections), [1, 0, 0]);
         pair.end();
     });
 }
@@ -120,11 +120,11 @@ fn who_has_all_places_with_answers_he_does_not_take_leaves_room_for_another_but_
             sleep(Duration::from_secs(2)).await;
             assert_eq!(newcomer.get("/f", "").await.unwrap().body, b"file");
         });
-        assert_eq!(gave_way(&pair.counters), [0, 0, 1]);
+        assert_eq!(gave_way(&pair.connections), [0, 0, 1]);
         let more = crowd(&greedy, 2, "GET /big HTTP/1.1\r\nHost: a\r\n\r\n", Duration::from_secs(1));
         pair.world.run_for(Duration::from_secs(3));
         assert_eq!(more.get(), 2);
-        assert!(pair.counters.connections_refused.get() >= 1, "nobody gives way to who holds most");
+        assert!(pair.connections.connections_refused.get() >= 1, "nobody gives way to who holds most");
         drop(greedy);
         pair.world.run_for(Duration::from_secs(120));
         pair.end();
@@ -154,7 +154,7 @@ fn where_descriptors_run_out_a_newcomer_is_served_at_once() {
                 assert!(now().duration_since(begun) < Duration::from_secs(3));
             }
         });
-        assert!(pair.counters.accept_pauses.get() > 0 && gave_way(&pair.counters)[1] > 0);
+        assert!(pair.connections.accept_pauses.get() > 0 && gave_way(&pair.connections)[1] > 0);
         drop((server, hog));
         pair.world.run_for(Duration::from_secs(60));
         pair.end();

@@ -67,7 +67,7 @@ fn serve(seed: u64) -> Pair {
 /// The clients are gone in the middle of their transfers; nobody may stay.
 fn end(pair: Pair) {
     pair.world.run_for(Duration::from_secs(120));
-    assert_eq!(pair.counters.connections.get(), 0);
+    assert_eq!(pair.connections.connections.get(), 0);
     pair.end();
 }
 

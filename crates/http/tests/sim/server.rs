@@ -6,11 +6,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::limits::Limits;
-use http::service::{HttpCounters, Mount, RateShare, Role, Service, Site};
+use http::service::{HttpCounters, Mount, Role, Service, Site};
 use lane::backend::ListenOptions;
 use lane::backend::sim::{Config, Host, World};
 use lane::net::TcpListener;
 use rustls::ServerConfig;
+use service::counters::ConnectionCounters;
+use service::pacer::RateShare;
 use tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
 
@@ -23,6 +25,7 @@ pub(crate) struct Pair {
     pub(crate) server: Host,
     pub(crate) client: Host,
     pub(crate) counters: Arc<HttpCounters>,
+    pub(crate) connections: Arc<ConnectionCounters>,
     /// What all connections together may send.
     pub(crate) share: Arc<RateShare>,
     /// Weak: what a service owns must end on its lane.
@@ -60,19 +63,20 @@ impl Pair {
         let counters = Arc::new(HttpCounters::default());
         let service: Rc<RefCell<Weak<Service>>> = Rc::default();
         let share: Arc<RateShare> = Arc::default();
-        let (their_counters, their_share, slot) =
-            (Arc::clone(&counters), Arc::clone(&share), Rc::clone(&service));
+        let connections = Arc::new(ConnectionCounters::default());
+        let (their_counters, theirs, their_share, slot) =
+            (Arc::clone(&counters), Arc::clone(&connections), Arc::clone(&share), Rc::clone(&service));
         server.spawn(async move {
             let mut site = site();
             site.limits = limits;
             site.tls = (role == Role::Tls).then(|| Arc::clone(&TLS));
-            let service = Service::new(site, their_counters, None, KtlsPolicy::Auto, their_share, 1);
+            let service = Service::new(site, their_counters, theirs, None, KtlsPolicy::Auto, their_share, 1);
             *slot.borrow_mut() = Rc::downgrade(&service);
             let listener = TcpListener::bind(ADDRESS.parse().unwrap(), &ListenOptions::default()).unwrap();
             service.listen(listener, role).await;
         });
         world.run_for(Duration::from_millis(100));
-        Self { world, server, client, counters, share, service }
+        Self { world, server, client, counters, connections, share, service }
     }
 
     /// The running service.

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use http::log::{Format, LaneLog, LogReader};
+use service::log::{Format, LaneLog, LogReader};
 
 use super::sink::{Sink, count_lines};
 use super::{FAREWELL_MAX, STEP};
@@ -51,7 +51,7 @@ impl AccessLog {
             LogFormat::Combined => Format::Combined,
             LogFormat::Json => Format::Json,
         };
-        let (lanes, reader) = http::log::channel(BATCHES_MAX);
+        let (lanes, reader) = service::log::channel(BATCHES_MAX);
         let state = Arc::new(State::default());
         let counters = Arc::new(AccessCounters::default());
         blocks.add_of_process("access_log", Arc::clone(&counters) as _);
@@ -179,7 +179,7 @@ impl Writer {
             tracing::error!(
                 %trouble,
                 "the access log cannot be written; {} MiB of records wait, what comes after is lost",
-                (http::log::BATCH_BYTES * BATCHES_MAX) >> 20
+                (service::log::BATCH_BYTES * BATCHES_MAX) >> 20
             );
         }
     }

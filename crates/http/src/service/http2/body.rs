@@ -21,8 +21,8 @@ use crate::response::Writer;
 use crate::service::abort::Abort;
 use crate::service::connection::unix_us;
 use crate::service::listener::Service;
-use crate::service::memory::{Account, Charge};
 use crate::service::reply::{Body, Version};
+use service::memory::{Account, Charge};
 
 /// A body that is read as far as the client's windows are open.
 pub(super) struct StreamBody {

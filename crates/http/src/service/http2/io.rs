@@ -11,8 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::progress::{DataMeter, Progress};
 use crate::service::inbox::Inbox;
-use crate::service::memory::{Account, Charge};
-use crate::service::pacer::Ticket;
+use service::memory::{Account, Charge};
+use service::pacer::Ticket;
 use tls::{TlsEvent, TlsSession};
 
 /// Reads plaintext and writes sealed records.

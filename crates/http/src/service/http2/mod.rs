@@ -14,12 +14,12 @@ use std::task::Poll;
 use h2::server::Builder;
 use httptypes::{HeaderMap, HeaderName, HeaderValue, Request, Response, header};
 use lane::time::{Elapsed, now};
+use service::alarm::Alarm;
 
 use self::body::{Chunk, Finish};
 use self::io::Io;
 use self::progress::{Progress, Verdict};
 use super::abort::Abort;
-use super::alarm::Alarm;
 use super::dispatch::dispatch;
 use super::inbox::Inbox;
 use super::listener::{Entry, Service};

@@ -10,8 +10,8 @@ use lane::time::now;
 
 use crate::limits::Limits;
 use crate::service::abort::Abort;
-use crate::service::places::Place;
 use crate::service::transfer::{LOOKS, Transfer};
+use service::places::Place;
 
 /// The state of one connection's streams as a whole.
 pub(super) struct Progress {

@@ -12,8 +12,8 @@ use super::body::{Chunk, Finish, StreamBody};
 use super::{answer, response};
 use crate::service::abort::Abort;
 use crate::service::listener::Service;
-use crate::service::memory::Account;
 use crate::service::reply::Body;
+use service::memory::Account;
 
 /// Answers a request, unless the client takes it back.
 pub(super) async fn serve_stream(

@@ -19,19 +19,18 @@ use std::time::{Duration, Instant};
 use lane::time::{now, timeout_at};
 use slab::Slab;
 
-use super::abort::Abort;
-use super::counters::HttpCounters;
-use super::places::address_of;
+use crate::address::address_of;
+use crate::counters::ConnectionCounters;
 
 /// One lane's books.
-pub(super) struct ReplyMemory {
+pub struct ReplyMemory {
     /// Bytes that all may hold.
     limit: usize,
     used: Cell<usize>,
     addresses: RefCell<HashMap<IpAddr, Rc<Address>>>,
     /// Addresses of which some connection waits, in the order of their turns.
     turns: RefCell<VecDeque<Rc<Address>>>,
-    counters: Arc<HttpCounters>,
+    counters: Arc<ConnectionCounters>,
 }
 
 /// What one address holds.
@@ -44,7 +43,7 @@ struct Address {
 }
 
 /// What one connection holds.
-pub(super) struct Account {
+pub struct Account {
     memory: Rc<ReplyMemory>,
     address: Rc<Address>,
     place: Cell<usize>,
@@ -57,11 +56,15 @@ pub(super) struct Account {
 }
 
 /// Bytes that a connection holds until this is dropped.
-pub(super) struct Charge {
+pub struct Charge {
     account: Rc<Account>,
     bytes: usize,
     is_granted: bool,
 }
+
+/// The lane's memory for replies was short, and of those who hold it this connection had stalled longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GaveWay;
 
 /// Who keeps a connection from having more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +77,7 @@ enum Short {
 
 impl ReplyMemory {
     /// Books over `limit` bytes.
-    pub(super) fn new(limit: usize, counters: Arc<HttpCounters>) -> Rc<Self> {
+    pub fn new(limit: usize, counters: Arc<ConnectionCounters>) -> Rc<Self> {
         Rc::new(Self {
             limit,
             used: Cell::new(0),
@@ -85,7 +88,7 @@ impl ReplyMemory {
     }
 
     /// Opens the account of a connection from `peer`.
-    pub(super) fn account(self: &Rc<Self>, peer: IpAddr) -> Rc<Account> {
+    pub fn account(self: &Rc<Self>, peer: IpAddr) -> Rc<Account> {
         let name = address_of(peer);
         let address = {
             let mut addresses = self.addresses.borrow_mut();
@@ -160,7 +163,7 @@ impl Address {
 
 impl Account {
     /// The right to hold `bytes` more, if they are to be had now.
-    pub(super) fn try_charge(self: &Rc<Self>, bytes: usize) -> Option<Charge> {
+    pub fn try_charge(self: &Rc<Self>, bytes: usize) -> Option<Charge> {
         self.ask(bytes).ok()
     }
 
@@ -182,7 +185,7 @@ impl Account {
     }
 
     /// Counts `bytes` that are held already, be there room for them or not.
-    pub(super) fn charge(self: &Rc<Self>, bytes: usize) -> Charge {
+    pub fn charge(self: &Rc<Self>, bytes: usize) -> Charge {
         self.count(bytes);
         if self.memory.used.get() > self.memory.limit {
             self.memory.shed();
@@ -210,7 +213,7 @@ impl Account {
     }
 
     /// The right to hold `bytes` more, as soon as they are to be had.
-    pub(super) async fn acquire(self: &Rc<Self>, bytes: usize) -> Charge {
+    pub async fn acquire(self: &Rc<Self>, bytes: usize) -> Charge {
         if let Some(charge) = self.try_charge(bytes) {
             return charge;
         }
@@ -236,20 +239,20 @@ impl Account {
     }
 
     /// `future`'s output. While it waits the connection counts as stalled, and may be told to end.
-    pub(super) async fn unless_short<F: Future>(&self, future: F) -> Result<F::Output, Abort> {
+    pub async fn unless_short<F: Future>(&self, future: F) -> Result<F::Output, GaveWay> {
         let mut future = pin!(future);
         let stalled = Stalled(self);
         poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(Ok(output));
             }
-            stalled.0.poll_gives_way(cx).map(|()| Err(Abort::GaveWay))
+            stalled.0.poll_gives_way(cx).map(|()| Err(GaveWay))
         })
         .await
     }
 
     /// Ready once the connection is to end for others' sake.
-    pub(super) fn poll_gives_way(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_gives_way(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.gives_way.get() {
             return Poll::Ready(());
         }
@@ -262,12 +265,12 @@ impl Account {
     }
 
     /// For turns at the lane's time: the round in which the address had its last.
-    pub(super) fn last_round(&self) -> &Cell<u64> {
+    pub fn last_round(&self) -> &Cell<u64> {
         &self.address.last_round
     }
 
     /// Says whether the connection waits for its peer.
-    pub(super) fn stall(&self, stalls: bool) {
+    pub fn stall(&self, stalls: bool) {
         match (stalls, self.stalled_since.get()) {
             (true, None) => self.stalled_since.set(Some(now())),
             (false, Some(_)) => self.stalled_since.set(None),
@@ -314,7 +317,7 @@ const ADDRESS_TIMES: usize = 3;
 /// A connection may hold what is free divided by this.
 const CONNECTION_DIVISOR: usize = 32;
 /// How long a client may take nothing where memory is short.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -328,12 +331,12 @@ mod tests {
 
     /// Runs `story` where there is a clock.
     fn in_a_lane<F: Future<Output = ()> + 'static>(
-        story: impl FnOnce(Rc<ReplyMemory>, Arc<HttpCounters>) -> F + 'static,
+        story: impl FnOnce(Rc<ReplyMemory>, Arc<ConnectionCounters>) -> F + 'static,
     ) {
         let world = World::new(1, Config::default());
         let host = world.host("10.0.0.1");
         world.block_on(&host, async move {
-            let counters = Arc::new(HttpCounters::default());
+            let counters = Arc::new(ConnectionCounters::default());
             story(ReplyMemory::new(LIMIT, Arc::clone(&counters)), counters).await;
         });
     }
@@ -415,7 +418,7 @@ mod tests {
             let one = stall(&first);
             sleep(2 * PATIENCE).await;
             let more = first.charge(1);
-            assert!(matches!(two.await, Err(Abort::GaveWay)));
+            assert!(matches!(two.await, Err(GaveWay)));
             assert!(!one.is_finished() && !three.is_finished(), "one at a time");
             drop((held, more));
         });

@@ -12,17 +12,13 @@ use lane::time::{Elapsed, Sleep, now, sleep_until};
 
 /// The timer of one connection's task.
 #[derive(Debug, Default)]
-pub(super) struct Alarm {
+pub struct Alarm {
     armed: Option<Sleep>,
 }
 
 impl Alarm {
     /// `future`'s output, or [`Elapsed`] when `deadline` comes first.
-    pub(super) async fn race<F: Future>(
-        &mut self,
-        deadline: Instant,
-        future: F,
-    ) -> Result<F::Output, Elapsed> {
+    pub async fn race<F: Future>(&mut self, deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {

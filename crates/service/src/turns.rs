@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 /// The turns of one lane.
 #[derive(Debug, Default)]
-pub(super) struct Turns {
+pub struct Turns {
     is_taken: Cell<bool>,
     /// The round that the last turn belonged to: an address has one turn in each.
     round: Cell<u64>,
@@ -21,7 +21,7 @@ pub(super) struct Turns {
 /// A turn; the next begins when it is dropped.
 #[derive(Debug)]
 #[must_use = "it is over when this is dropped"]
-pub(super) struct Turn<'a>(&'a Turns);
+pub struct Turn<'a>(&'a Turns);
 
 struct Waiting<'a> {
     turns: &'a Turns,
@@ -30,7 +30,7 @@ struct Waiting<'a> {
 
 impl Turns {
     /// The next turn for an address that had its last in the round `last_round`.
-    pub(super) async fn take(&self, last_round: &Cell<u64>) -> Turn<'_> {
+    pub async fn take(&self, last_round: &Cell<u64>) -> Turn<'_> {
         let mut waiting = Waiting { turns: self, place: None };
         poll_fn(|cx| waiting.poll(cx, last_round)).await
     }
@@ -79,7 +79,7 @@ impl Drop for Waiting<'_> {
 
 impl Turn<'_> {
     /// Ends the turn, once everything else of the lane that is ready, or came in meanwhile, was done.
-    pub(super) async fn end(self) {
+    pub async fn end(self) {
         lane::give_way().await;
     }
 }

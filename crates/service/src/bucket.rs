@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Tokens are bytes. A grant may overdraw the bucket by less than its own size, so that whoever sends asks once for
 /// a record or a batch; the debt is worked off before the next grant.
 #[derive(Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     tokens: i64,
     bytes_per_second: u64,
     filled_at: Instant,
@@ -13,13 +13,13 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// A bucket with a first burst in it.
-    pub(super) fn new(now: Instant) -> Self {
+    pub(crate) fn new(now: Instant) -> Self {
         Self { tokens: BURST_BYTES_MIN, bytes_per_second: 0, filled_at: now }
     }
 
     /// Adds what the time since the last call brought at `bytes_per_second`, up to a burst. What somebody `awaited`
     /// is not lost because the lane came late to hand it out.
-    pub(super) fn refill(&mut self, now: Instant, bytes_per_second: u64, awaited: bool) {
+    pub(crate) fn refill(&mut self, now: Instant, bytes_per_second: u64, awaited: bool) {
         self.bytes_per_second = bytes_per_second;
         let elapsed = now.saturating_duration_since(self.filled_at);
         let gained = bytes_in(elapsed, bytes_per_second);
@@ -33,7 +33,7 @@ impl Bucket {
     }
 
     /// Leave to send up to `want` bytes, if there is any now.
-    pub(super) fn take(&mut self, want: usize) -> Option<usize> {
+    pub(crate) fn take(&mut self, want: usize) -> Option<usize> {
         if self.tokens <= 0 {
             return None;
         }
@@ -44,13 +44,13 @@ impl Bucket {
     }
 
     /// Takes back what was granted and not used.
-    pub(super) fn give_back(&mut self, bytes: usize) {
+    pub(crate) fn give_back(&mut self, bytes: usize) {
         self.tokens = self.tokens.saturating_add_unsigned(bytes as u64);
     }
 
     /// How long to wait before it is worth to ask again. Not for the first token: a sleep for each would cost more
     /// than the sending. Not for long either: the rate may have grown by then.
-    pub(super) fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         let missing = 1_i64.saturating_sub(self.tokens).max(0);
         time_for(missing, self.bytes_per_second).clamp(SLEEP_MIN, SLEEP_MAX)
     }
@@ -72,7 +72,7 @@ fn time_for(bytes: i64, bytes_per_second: u64) -> Duration {
 const BURST: Duration = Duration::from_millis(10);
 /// Time whose bytes may be made up for to those who waited: longer than a lane is kept from its work on a machine
 /// that has too much of it.
-pub(super) const BURST_AWAITED: Duration = Duration::from_millis(100);
+pub(crate) const BURST_AWAITED: Duration = Duration::from_millis(100);
 /// Room for a TLS record however small the rate.
 const BURST_BYTES_MIN: i64 = 16 * 1024;
 /// A connection's turn: this time of the lane's whole rate, within bounds between a TLS record and what one

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use lane::time::{Sleep, now, sleep_until};
 
-use super::bucket::{BURST_AWAITED, Bucket};
+use crate::bucket::{BURST_AWAITED, Bucket};
 
 lane::counter_block! {
     /// What a lane did under the server's rate.
@@ -60,7 +60,7 @@ impl Default for Bound {
 
 /// The turns of one lane's connections.
 #[derive(Debug)]
-pub(super) struct Pacer {
+pub struct Pacer {
     share: Arc<RateShare>,
     bucket: RefCell<Bucket>,
     /// Who waits, in the order of coming.
@@ -74,7 +74,7 @@ pub(super) struct Pacer {
 
 /// A connection's claim to turns.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub struct Ticket {
     pacer: Rc<Pacer>,
     waiting: Option<Box<Waiting>>,
 }
@@ -86,7 +86,8 @@ struct Waiting {
 }
 
 impl Pacer {
-    pub(super) fn new(share: Arc<RateShare>) -> Rc<Self> {
+    /// Turns at `share`, on the current lane.
+    pub fn new(share: Arc<RateShare>) -> Rc<Self> {
         let now = now();
         Rc::new(Self {
             share,
@@ -98,7 +99,8 @@ impl Pacer {
         })
     }
 
-    pub(super) fn ticket(self: &Rc<Self>) -> Ticket {
+    /// A claim for a new connection.
+    pub fn ticket(self: &Rc<Self>) -> Ticket {
         Ticket { pacer: Rc::clone(self), waiting: None }
     }
 
@@ -124,7 +126,7 @@ impl Pacer {
 impl Ticket {
     /// Leave to send some of `want` bytes, which are more than none. Bytes that are then not sent should be
     /// [given back](Ticket::give_back).
-    pub(super) fn poll_grant(&mut self, cx: &mut Context<'_>, want: usize) -> Poll<usize> {
+    pub fn poll_grant(&mut self, cx: &mut Context<'_>, want: usize) -> Poll<usize> {
         let Some(rate) = self.pacer.share.get() else {
             self.leave();
             return Poll::Ready(want.min(GRANT_MAX));
@@ -152,16 +154,17 @@ impl Ticket {
     }
 
     /// As [`Ticket::poll_grant`], once.
-    pub(super) async fn grant(&mut self, want: usize) -> usize {
+    pub async fn grant(&mut self, want: usize) -> usize {
         std::future::poll_fn(|cx| self.poll_grant(cx, want)).await
     }
 
     /// Whether a grant would have to be waited for or is bounded: the slow way is worth going.
-    pub(super) fn is_bounded(&self) -> bool {
+    pub fn is_bounded(&self) -> bool {
         self.pacer.share.get().is_some()
     }
 
-    pub(super) fn give_back(&self, bytes: usize) {
+    /// Returns what was granted and not sent.
+    pub fn give_back(&self, bytes: usize) {
         if bytes > 0 && self.is_bounded() {
             self.pacer.bucket.borrow_mut().give_back(bytes);
             self.pacer.share.usage.bytes.sub(bytes as u64);

@@ -13,7 +13,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, Ipv6Addr, Shutdown};
+use std::net::{IpAddr, Shutdown};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 
@@ -21,11 +21,12 @@ use lane::net::TcpStream;
 use lane::time::now;
 use slab::Slab;
 
-use super::counters::HttpCounters;
+use crate::address::address_of;
+use crate::counters::ConnectionCounters;
 
 /// One connection's place.
 #[derive(Debug)]
-pub(super) struct Place {
+pub struct Place {
     stream: Weak<TcpStream>,
     address: IpAddr,
     state: Cell<State>,
@@ -47,7 +48,7 @@ enum State {
 
 /// All places of a lane.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(crate) struct Places {
     open: RefCell<Slab<Rc<Place>>>,
     /// Places that each address holds, without those it has given up.
     held: RefCell<HashMap<IpAddr, usize>>,
@@ -68,22 +69,22 @@ struct Candidate {
 
 impl Place {
     /// The handshake is done and nothing has come, or a request is answered.
-    pub(super) fn idle(&self, since: Instant) {
+    pub fn idle(&self, since: Instant) {
         self.become_(State::Idle, since);
     }
 
     /// A request has begun.
-    pub(super) fn opening(&self, since: Instant) {
+    pub fn opening(&self, since: Instant) {
         self.become_(State::Opening, since);
     }
 
     /// A request is being answered.
-    pub(super) fn busy(&self, since: Instant) {
+    pub fn busy(&self, since: Instant) {
         self.become_(State::Busy, since);
     }
 
     /// Whether it was told to leave: there is nobody to say anything to any more.
-    pub(super) fn gave_way(&self) -> bool {
+    pub fn gave_way(&self) -> bool {
         self.gave_way.get()
     }
 
@@ -99,17 +100,17 @@ impl Place {
 
 impl Places {
     /// Places in use, but for those that are about to be free.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.open.borrow().len() - self.leaving.get()
     }
 
     /// Connections that are still there.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.open.borrow().len()
     }
 
     /// A place for a new connection, and the key to [`Places::remove`] it by.
-    pub(super) fn insert(&self, stream: &Rc<TcpStream>) -> (usize, Rc<Place>) {
+    pub(crate) fn insert(&self, stream: &Rc<TcpStream>) -> (usize, Rc<Place>) {
         let place = Rc::new(Place {
             stream: Rc::downgrade(stream),
             address: address_of(stream.peer_addr().ip()),
@@ -121,7 +122,8 @@ impl Places {
         (self.open.borrow_mut().insert(Rc::clone(&place)), place)
     }
 
-    pub(super) fn remove(&self, key: usize) {
+    /// The connection of this key has left.
+    pub(crate) fn remove(&self, key: usize) {
         let place = self.open.borrow_mut().remove(key);
         if place.gave_way.get() {
             self.leaving.update(|leaving| leaving - 1);
@@ -130,7 +132,8 @@ impl Places {
         }
     }
 
-    pub(super) fn for_each(&self, mut act: impl FnMut(&TcpStream)) {
+    /// Calls `act` for every connection whose stream is still there.
+    pub(crate) fn for_each(&self, mut act: impl FnMut(&TcpStream)) {
         for (_, place) in self.open.borrow().iter() {
             if let Some(stream) = place.stream.upgrade() {
                 act(&stream);
@@ -140,7 +143,7 @@ impl Places {
 
     /// Makes somebody give way for `newcomer`, or for one who is not known yet. `false` when nobody has to. The place
     /// is free as soon as the connection's task has had its turn.
-    pub(super) fn make_room(&self, newcomer: Option<IpAddr>, counters: &HttpCounters) -> bool {
+    pub(crate) fn make_room(&self, newcomer: Option<IpAddr>, counters: &ConnectionCounters) -> bool {
         let newcomer = newcomer.map(address_of);
         let Some(place) = self.next_candidate().or_else(|| {
             self.look(newcomer);
@@ -222,14 +225,6 @@ impl Places {
         }
         self.next.replace(next);
         self.looked_at.set(Some(now()));
-    }
-}
-
-/// Who counts as one: an IPv6 customer has a /64 at least.
-pub(super) fn address_of(peer: IpAddr) -> IpAddr {
-    match peer.to_canonical() {
-        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
-        v4 => v4,
     }
 }
 

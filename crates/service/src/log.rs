@@ -1,4 +1,8 @@
-//! From the lanes to the log's thread: batches through a bounded queue, empty ones back.
+//! Access log: lanes append compact records to a batch, a thread off the lanes turns them into lines.
+//!
+//! A lane copies a few hundred bytes per request and hands over a batch at a time through a bounded queue; empty ones
+//! come back. When the thread cannot keep up, batches are dropped and counted; a lane never waits for a log. What a
+//! record holds and how its line looks is the service's: see [`LogRecord`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +10,32 @@ use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
 
-use super::{Format, Record, put_line};
+/// How a line looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// `host - - [time] "request" status bytes "referer" "user agent"`, as Apache and nginx write it, as far as the
+    /// service has such things to tell.
+    #[default]
+    Combined,
+    /// One JSON object a line, with the duration in microseconds.
+    Json,
+}
+
+/// What a service tells of one request.
+pub trait LogRecord {
+    /// Most bytes a record takes in a batch; at most [`BATCH_BYTES`].
+    const PACKED_MAX: usize;
+
+    /// Appends the packed form. Runs on the lane.
+    fn pack(&self, batch: &mut Vec<u8>);
+
+    /// Appends a line for each record of a batch that [`LogRecord::pack`] has filled. Runs beside the lanes. Whatever
+    /// a client sent, a line is one line.
+    fn put_lines(format: Format, batch: &[u8], lines: &mut Vec<u8>);
+}
+
+/// [`LogRecord::put_lines`] of whoever filled a batch.
+type PutLines = fn(Format, &[u8], &mut Vec<u8>);
 
 /// Makes the queue between any number of lanes and one reader.
 pub fn channel(batches_max: usize) -> (LaneLog, LogReader) {
@@ -34,10 +63,14 @@ pub struct LogReader {
 
 impl LaneLog {
     /// Adds a record; hands the batch over when it is full.
-    pub fn push(&mut self, record: &Record<'_>) {
-        if self.batch.bytes.len() + Record::PACKED_MAX > BATCH_BYTES {
+    pub fn push<R: LogRecord>(&mut self, record: &R) {
+        let put_lines: PutLines = R::put_lines;
+        if self.batch.bytes.len() + R::PACKED_MAX > BATCH_BYTES {
             self.flush();
         }
+        // A batch holds the records of one service: each has an end of its own.
+        debug_assert!(self.batch.put_lines.is_none_or(|of| std::ptr::fn_addr_eq(of, put_lines)));
+        self.batch.put_lines = Some(put_lines);
         if self.batch.bytes.capacity() == 0 {
             self.batch.bytes.reserve_exact(BATCH_BYTES);
         }
@@ -92,9 +125,8 @@ impl LogReader {
     /// Appends the lines of one batch; `false` when there is none.
     pub fn read(&self, format: Format, lines: &mut Vec<u8>) -> bool {
         let Some(mut batch) = self.shared.full.pop() else { return false };
-        let mut rest = &batch.bytes[..];
-        while let Some(record) = Record::unpack(&mut rest) {
-            put_line(format, &record, lines);
+        if let Some(put_lines) = batch.put_lines.take() {
+            put_lines(format, &batch.bytes, lines);
         }
         batch.bytes.clear();
         batch.records = 0;
@@ -121,6 +153,7 @@ struct Shared {
 struct Batch {
     bytes: Vec<u8>,
     records: u64,
+    put_lines: Option<PutLines>,
 }
 
 /// Bytes of a batch: a few hundred ordinary records.
@@ -129,24 +162,24 @@ pub const BATCH_BYTES: usize = 32 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::Protocol;
-    use crate::request::Method;
 
-    fn record() -> Record<'static> {
-        Record {
-            peer: "::1".parse().unwrap(),
-            unix_us: 0,
-            duration_us: 0,
-            status: 200,
-            body_bytes: 0,
-            method: Method::Get,
-            protocol: Protocol::Http11,
-            tls: false,
-            target: b"/",
-            host: b"",
-            referer: b"",
-            user_agent: b"",
+    /// A record of one byte, whose line is that byte.
+    struct Byte(u8);
+
+    impl LogRecord for Byte {
+        const PACKED_MAX: usize = 100;
+
+        fn pack(&self, batch: &mut Vec<u8>) {
+            batch.push(self.0);
         }
+
+        fn put_lines(_: Format, batch: &[u8], lines: &mut Vec<u8>) {
+            batch.iter().for_each(|byte| lines.extend_from_slice(&[*byte, b'\n']));
+        }
+    }
+
+    fn record() -> Byte {
+        Byte(b'r')
     }
 
     fn lines(reader: &LogReader) -> usize {
@@ -159,25 +192,25 @@ mod tests {
     fn every_record_becomes_a_line_once() {
         let (mut first, reader) = channel(64);
         let mut second = first.clone();
-        for _ in 0..5_000 {
+        for _ in 0..50_000 {
             first.push(&record());
             second.push(&record());
         }
         drop(first);
         second.flush();
-        assert_eq!(lines(&reader), 10_000);
+        assert_eq!(lines(&reader), 100_000);
         assert_eq!(reader.dropped(), 0);
     }
 
     #[test]
     fn slow_reader_loses_whole_batches_and_knows_how_many_records() {
         let (mut lane, reader) = channel(2);
-        for _ in 0..10_000 {
+        for _ in 0..200_000 {
             lane.push(&record());
         }
         lane.flush();
         let kept = lines(&reader);
         assert!(kept > 0 && reader.dropped() > 0);
-        assert_eq!(kept as u64 + reader.dropped(), 10_000);
+        assert_eq!(kept as u64 + reader.dropped(), 200_000);
     }
 }

@@ -1,0 +1,11 @@
+//! Who counts as one where clients share something.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The address that a peer's shares are counted for: an IPv4 address, an IPv6 /64, which a customer has at least.
+pub fn address_of(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
+        v4 => v4,
+    }
+}
