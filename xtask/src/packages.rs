@@ -22,6 +22,9 @@ pub(crate) const TESTS: &[&str] = &[
 /// For `cargo xtask compare`: the peers and the load generators.
 pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "openssl"];
 
+/// For `cargo xtask compare rx --stock`: the peers, and where they meet.
+pub(crate) const STOCK_RX: &[&str] = &["libopenafs-dev", "iproute2"];
+
 /// For `cargo xtask counts`.
 pub(crate) const COUNTS: &[&str] = &["valgrind"];
 

@@ -1,6 +1,8 @@
-//! What tests of several crates share, and nothing that is shipped: a skip that is told, and network namespaces.
+//! What tests and tasks share, and nothing that is shipped: a skip that is told, network namespaces, and the stock Rx as
+//! a peer.
 
 pub mod netns;
 mod skip;
+pub mod stock_rx;
 
 pub use skip::{LIST_VARIABLE, skip};

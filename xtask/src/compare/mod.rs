@@ -5,6 +5,7 @@ use clap::Subcommand;
 
 mod http;
 mod rx;
+mod stock;
 mod wrk;
 
 /// Flags of `cargo xtask compare`.
@@ -18,7 +19,7 @@ pub(crate) struct Args {
 enum What {
     /// HTTP and HTTPS against nginx, by wrk
     Http(http::Args),
-    /// Rx over loopback against bare UDP
+    /// Rx over loopback against bare UDP; with --stock the stock server of OpenAFS and its clients
     Rx(rx::Args),
 }
 

@@ -18,16 +18,25 @@ use crate::{cpu, process};
 pub(crate) struct Args {
     /// Seconds of each run
     #[arg(long, default_value_t = 4)]
-    seconds: u32,
+    pub(super) seconds: u32,
     /// Runs of each load
     #[arg(long, default_value_t = 5)]
-    runs: u32,
-    /// Only loads whose name contains this
-    #[arg(long)]
+    pub(super) runs: u32,
+    /// Only loads whose name contains this; with --stock all of several parts between commas
+    #[arg(long, visible_alias = "rows")]
     load: Option<String>,
     /// A release binary of linerate to measure, instead of building one
     #[arg(long)]
-    binary: Option<std::path::PathBuf>,
+    pub(super) binary: Option<std::path::PathBuf>,
+    /// Stock clients, in turns at Linerate and at a stock server, instead
+    #[arg(long)]
+    stock: bool,
+    /// With --stock: both sides run before everything else on their CPUs, for a machine that has other work too
+    #[arg(long)]
+    pub(super) ahead: bool,
+    /// With --stock: one more flag for Linerate's server, to measure what it gives
+    #[arg(long, allow_hyphen_values = true)]
+    pub(super) server_flag: Vec<String>,
 }
 
 /// A load, and what it must reach.
@@ -91,6 +100,9 @@ struct Blast {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     ensure!(args.runs > 0 && args.seconds > 0, "give at least one run of one second");
+    if args.stock {
+        return super::stock::run(args);
+    }
     if args.load.as_ref().is_some_and(|part| !LOADS.iter().any(|load| load.name.contains(part))) {
         return simulated(args);
     }
@@ -107,6 +119,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 impl Args {
     fn wants(&self, load: &str) -> bool {
         self.load.as_ref().is_none_or(|part| load.contains(part))
+    }
+
+    /// The same among the rows of `--stock`.
+    pub(super) fn wants_row(&self, row: &str) -> bool {
+        let parts = self.load.iter().flat_map(|parts| parts.split(','));
+        parts.map(str::trim).all(|part| row.contains(part))
     }
 }
 

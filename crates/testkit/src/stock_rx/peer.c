@@ -1,10 +1,11 @@
 /*
  * A client and a server of rxperf's protocol, version 3, over the stock Rx library of Debian's libopenafs-dev. It is
- * run as the stock tool is run, with as many of its flags as the tests use; src/perf.rs tells the protocol.
+ * run as the stock tool is run, with as many of its flags as the tests use; rxperf/src/lib.rs tells the protocol.
  *
  *   peer client -s HOST -p PORT -c recv|send|rpc|file -b BYTES -S SEND -R RECEIVE -f FILE -t THREADS -T TIMES
  *   peer server -p PORT -S THREADS
  *
+ * The client alone: -D SECONDS, calls one after another for that long; what it did and counted is told as JSON then.
  * Both: -r, -w bytes of each read and write; -W window, packets; -m largest packet, bytes; -j no jumbograms; -V by iovec.
  */
 #include <afs/param.h>
@@ -14,17 +15,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 #include <rx/rx.h>
 #include <rx/rx_null.h>
 
 enum { VERSION = 3, SERVICE = 147, COOKIE = 0x4711, CHUNK_MAX = 512 * 1024, STEPS_MAX = 16 * 1024 };
 enum { SEND = 0, RECEIVE = 1, RPC = 3, STEPS = 4 };
+/* Places of the packet types in the library's counts. */
+enum { COUNT_OF_DATA = 0, COUNT_OF_ACKS = 1 };
 
 static struct options {
     const char *host, *mode, *file;
-    int port, bytes, send, receive, threads, times, read_chunk, write_chunk, window, packet, no_jumbo, iovec;
-} options = { "127.0.0.1", "recv", NULL, 7009, 1 << 20, 1 << 20, 1 << 20, 0, 1, CHUNK_MAX, CHUNK_MAX, 0, 0, 0, 0 };
+    int port, bytes, send, receive, threads, times, read_chunk, write_chunk, window, packet, no_jumbo, iovec,
+        seconds;
+} options = { "127.0.0.1", "recv", NULL, 7009, 1 << 20, 1 << 20, 1 << 20, 0, 1, CHUNK_MAX, CHUNK_MAX, 0, 0, 0, 0, 0 };
 
 static void die(const char *what) {
     fprintf(stderr, "peer: %s\n", what);
@@ -177,8 +183,17 @@ static int ask(struct rx_call *call) {
     return take_word(call, &cookie) || cookie != COOKIE ? -1 : 0;
 }
 
+static double began;
+static long long calls_done;
+
+static double now(void) {
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    return at.tv_sec + at.tv_nsec / 1e9;
+}
+
 static void *be_client_thread(void *connection) {
-    for (int i = 0; i < options.times; i++) {
+    for (int i = 0; options.seconds ? now() < began + options.seconds : i < options.times; i++) {
         struct rx_call *call = rx_NewCall(connection);
         int asked = ask(call), code = rx_EndCall(call, asked);
         if (asked || code) {
@@ -186,9 +201,24 @@ static void *be_client_thread(void *connection) {
             fprintf(stderr, "peer: call failed: %d\n", code);
             failed = 1;
             pthread_mutex_unlock(&failed_lock);
+        } else {
+            __atomic_add_fetch(&calls_done, 1, __ATOMIC_RELAXED);
         }
     }
     return NULL;
+}
+
+/* What a run of a given time came to: processor time is the process's, the counts are the Rx library's. */
+static void tell(double seconds) {
+    struct rusage usage;
+    struct rx_statistics *counts = rx_GetStatistics();
+    getrusage(RUSAGE_SELF, &usage);
+    printf("{\"calls\":%lld,\"seconds\":%.6f,\"cpu_s\":%.6f,\"acks_sent\":%d,\"data_sent\":%d,\"data_resent\":%d,"
+           "\"data_read\":%d,\"duplicates_read\":%d,\"datagrams_read\":%d}\n",
+           calls_done, seconds,
+           usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6,
+           counts->packetsSent[COUNT_OF_ACKS], counts->dataPacketsSent, counts->dataPacketsReSent,
+           counts->dataPacketsRead, counts->dupPacketsRead, counts->packetsRead[COUNT_OF_DATA]);
 }
 
 static void be_client(void) {
@@ -197,6 +227,7 @@ static void be_client(void) {
     struct rx_securityClass *null_class = rxnull_NewClientSecurityObject();
     struct rx_connection *connection = NULL;
     if (!strcmp(options.mode, "file")) read_steps();
+    began = now();
     for (int i = 0; i < count; i++) {
         if (i % RX_MAXCALLS == 0)
             connection = rx_NewConnection(inet_addr(options.host), htons(options.port), SERVICE, null_class, 0);
@@ -204,7 +235,9 @@ static void be_client(void) {
     }
     for (int i = 0; i < count; i++) pthread_join(threads[i], NULL);
     if (failed) exit(1);
-    if (!strcmp(options.mode, "rpc"))
+    if (options.seconds)
+        tell(now() - began);
+    else if (!strcmp(options.mode, "rpc"))
         printf("RPC: threads\t%d, times\t%d, write bytes\t%d, read bytes\t%d:\n", count, options.times, options.send,
                options.receive);
     else if (!strcmp(options.mode, "file"))
@@ -221,7 +254,7 @@ int main(int argc, char **argv) {
     int flag, is_server = argc > 1 && !strcmp(argv[1], "server");
     if (argc < 2) die("client or server?");
     optind = 2;
-    while ((flag = getopt(argc, argv, is_server ? "p:S:r:w:W:m:jV" : "s:p:c:b:S:R:f:t:T:r:w:W:m:jV")) != -1) {
+    while ((flag = getopt(argc, argv, is_server ? "p:S:r:w:W:m:jV" : "s:p:c:b:S:R:f:t:T:D:r:w:W:m:jV")) != -1) {
         switch (flag) {
         case 's': options.host = optarg; break;
         case 'p': options.port = atoi(optarg); break;
@@ -231,6 +264,7 @@ int main(int argc, char **argv) {
         case 'R': options.receive = atoi(optarg); break;
         case 'f': options.file = optarg; break;
         case 't': options.threads = atoi(optarg); break;
+        case 'D': options.seconds = atoi(optarg); break;
         case 'T': options.times = atoi(optarg); break;
         case 'r': options.read_chunk = atoi(optarg); break;
         case 'w': options.write_chunk = atoi(optarg); break;
