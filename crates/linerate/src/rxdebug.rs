@@ -6,11 +6,11 @@ use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
-use rx::debug::{
+use ::rxdebug::{
     CallState, DebugConn, DebugFeature, DebugPeer, DebugRequest, DebugStats, PACKET_TYPES, Query, RxStats,
     decode_version,
 };
+use anyhow::{Context, bail};
 use serde_json::{Value, json};
 
 use crate::output::{self, bytes, say};
@@ -122,7 +122,7 @@ impl Asker {
         let query = query(self.number);
         let give_up = Instant::now() + self.timeout;
         let mut buffer = [0; 2048];
-        for wait in rx::debug::RETRY_AFTER {
+        for wait in ::rxdebug::RETRY_AFTER {
             let again = (Instant::now() + wait).min(give_up);
             self.socket.send(query.packet()).with_context(|| format!("cannot ask {}", self.server))?;
             while let Some(left) = again.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())

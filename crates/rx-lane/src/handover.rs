@@ -12,13 +12,14 @@ use lane::mailbox::{self, Full, Receiver, Sender};
 use lane::socket::reuseport::Steering;
 use lane::socket::unreachable::Unreachable;
 
-use rx::{LaneMail, Roster};
+use rx::Roster;
+use rxdebug::DeskMail;
 
 /// What one lane sends another.
 #[derive(Debug)]
 pub(super) enum Mail {
     Packets(Handed),
-    Lane(LaneMail),
+    Desk(DeskMail),
     /// About a packet of a connection that the other lane owns.
     Unreachable(Unreachable),
 }

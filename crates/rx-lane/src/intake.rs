@@ -10,11 +10,13 @@ use lane::socket::unreachable::Unreachable;
 use crate::counters::RxCounters;
 use crate::handover::{Handed, Links, Mail, Undelivered};
 use rx::{Arrival, Endpoint, Route};
+use rxdebug::LaneDesk;
 
 /// One lane's way in, for one pass.
 pub(super) struct Intake<'p> {
     pub(super) now: Instant,
     pub(super) endpoint: &'p mut Endpoint,
+    pub(super) desk: &'p mut LaneDesk,
     pub(super) links: &'p mut Links,
     pub(super) counters: &'p RxCounters,
 }
@@ -64,7 +66,7 @@ impl Intake<'_> {
                 let Handed { remote, local, segment, ref bytes, hops } = handed;
                 self.take(&Run { remote, local, segment, bytes, hops }, Arrival::Handed);
             }
-            Mail::Lane(mail) => self.endpoint.handle_lane_mail(self.now, mail),
+            Mail::Desk(mail) => self.desk.handle_mail(self.now, self.endpoint, mail),
             Mail::Unreachable(report) => {
                 self.endpoint.handle_unreachable(self.now, report.peer, &report.quoted);
             }
@@ -85,17 +87,19 @@ impl Intake<'_> {
         }
     }
 
-    /// Sends what the endpoint has to say to other lanes.
+    /// Has the desk answer what was asked, and sends what it has to say to other lanes.
     pub(super) fn post(&mut self) {
-        while let Some((to, mail)) = self.endpoint.poll_lane_mail() {
-            let (mail, gone) = match self.links.send(to, Mail::Lane(mail)) {
-                Err(Undelivered::Full(Mail::Lane(mail))) => (mail, false),
-                Err(Undelivered::Gone(Mail::Lane(mail))) => (mail, true),
+        self.desk.handle_questions(self.now, self.endpoint);
+        while let Some((to, mail)) = self.desk.poll_mail() {
+            let (mail, gone) = match self.links.send(to, Mail::Desk(mail)) {
+                Err(Undelivered::Full(Mail::Desk(mail))) => (mail, false),
+                Err(Undelivered::Gone(Mail::Desk(mail))) => (mail, true),
                 _ => continue,
             };
             self.counters.lane_mail_undelivered.increment();
-            self.endpoint.lane_mail_undelivered(self.now, mail, gone);
+            self.desk.mail_undelivered(self.now, self.endpoint, mail, gone);
         }
+        self.counters.shares_limited.set(self.desk.limited());
     }
 
     fn hand_over(&mut self, to: usize, run: &Run<'_>, range: Range<usize>) {

@@ -13,11 +13,13 @@ use crate::handover::{Links, Mail};
 use crate::intake::{Intake, Run};
 use crate::state::{Shared, State};
 use rx::{Arrival, Transmit};
+use rxdebug::LaneDesk;
 
 /// Runs the driver as long as the lane lives.
 pub(super) async fn run(shared: Rc<Shared>, links: Links) {
     let mut pass = Pass {
         shared,
+        desk: LaneDesk::new(lane::time::now(), links.lane(), links.lanes()),
         links,
         received: Vec::with_capacity(RECEIVES_PER_PASS),
         mail: Vec::new(),
@@ -44,6 +46,7 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links) {
 struct Pass {
     shared: Rc<Shared>,
     links: Links,
+    desk: LaneDesk,
     received: Vec<Datagram>,
     mail: Vec<Mail>,
     /// What the socket did not take, from this datagram on.
@@ -104,6 +107,7 @@ impl Pass {
         let mut intake = Intake {
             now,
             endpoint: &mut state.endpoint,
+            desk: &mut self.desk,
             links: &mut self.links,
             counters: &self.shared.counters,
         };

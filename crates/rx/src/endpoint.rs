@@ -11,7 +11,6 @@
 //! (each burst goes to one `sendmsg`, then back by `transmit_done`), and then sleep until `poll_timeout`.
 //! Nothing is sent from inside the handling of a packet, so a batch of ACKs causes one transmit pass.
 
-pub(crate) mod answers;
 mod call_mut;
 mod demux;
 mod directory;
@@ -19,6 +18,7 @@ mod introspect;
 mod moves;
 mod newcomer;
 mod placement;
+mod questions;
 mod reclaim;
 mod roster;
 mod unreachable;
@@ -35,7 +35,6 @@ use rand::{Rng, SeedableRng};
 use crate::config::{EndpointConfig, Limits};
 use crate::connection::{Connection, Control, Identity};
 use crate::cookie::{Cookies, Holder};
-use crate::debug::desk::Desk;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS, HEADER_LEN};
 use crate::packet::PacketRef;
@@ -49,8 +48,8 @@ pub use call_mut::{CallMut, ReadError};
 pub use demux::Route;
 pub use introspect::{CallView, ConnectionView};
 
-pub use answers::LaneMail;
 pub use placement::Arrival;
+pub use questions::Question;
 pub use roster::Roster;
 
 use demux::{ConnectionKey, KeyedState};
@@ -80,10 +79,8 @@ pub struct Endpoint {
     answer_bucket: TokenBucket,
     /// Of these answers, what one source may have.
     asker_buckets: Box<[TokenBucket]>,
-    desk: Desk,
-    lane_mail: VecDeque<(usize, LaneMail)>,
-    gather_bucket: TokenBucket,
-    share_bucket: TokenBucket,
+    /// DEBUG questions that nobody has taken yet.
+    questions: VecDeque<Question>,
     /// The lanes that share the address, and which of them this is.
     roster: Arc<Roster>,
     lane: usize,
@@ -176,10 +173,7 @@ impl Endpoint {
             abort_buckets: vec![bucket; ABORT_BUCKETS].into_boxed_slice(),
             answer_bucket: TokenBucket::new(now, ANSWERS_PER_SECOND),
             asker_buckets: vec![TokenBucket::new(now, ANSWERS_PER_ASKER); ABORT_BUCKETS].into_boxed_slice(),
-            desk: Desk::new(1),
-            lane_mail: VecDeque::new(),
-            gather_bucket: TokenBucket::new(now, SHARES_PER_SECOND),
-            share_bucket: TokenBucket::new(now, SHARES_PER_SECOND),
+            questions: VecDeque::new(),
             roster: Arc::new(Roster::one_silo(1)),
             lane: 0,
             segments_max: SEGMENTS_MAX,
@@ -544,8 +538,6 @@ const ABORT_BUCKETS: usize = 256;
 const ANSWERS_PER_SECOND: u32 = 1000;
 /// Of these, the ones to one source, so that it leaves some to others.
 const ANSWERS_PER_ASKER: u32 = 250;
-/// Shares in DEBUG answers a second that this lane gives, and that it asks others for.
-const SHARES_PER_SECOND: u32 = 100;
 /// First serials lie below this, so that 32-bit peers never see them as negative.
 const SERIAL_START_MAX: u32 = 1 << 30;
 /// Wake-ups kept before stale ones are cleared out.

@@ -12,7 +12,6 @@ mod config;
 pub mod congestion;
 mod connection;
 mod cookie;
-pub mod debug;
 mod endpoint;
 mod event;
 pub mod header;
@@ -29,6 +28,7 @@ mod shared;
 mod source;
 mod stats;
 mod transmit;
+pub mod version;
 mod window;
 
 #[cfg(test)]
@@ -37,12 +37,12 @@ mod tests;
 pub use call::{WriteBatch, WriteError};
 pub use config::{EndpointConfig, Limits};
 pub use endpoint::{
-    Arrival, CallMut, CallView, ConnectError, ConnectionView, Endpoint, LaneMail, OpenError, ReadError,
+    Arrival, CallMut, CallView, ConnectError, ConnectionView, Endpoint, OpenError, Question, ReadError,
     Roster, Route, Service,
 };
 pub use event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 pub use packet::PacketPool;
-pub use peer::{Peer, PeerCounters};
+pub use peer::{Peer, PeerCounters, TokenBucket};
 pub use source::{AddressRange, may_take_more, source_of};
 pub use stats::EndpointStats;
 pub use transmit::{BURST_BYTES_MAX, SEGMENTS_MAX, Transmit};

@@ -322,19 +322,20 @@ impl std::ops::IndexMut<usize> for Peers {
 
 /// Lets a number of events a second through, with a burst of one second's worth.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct TokenBucket {
+pub struct TokenBucket {
     tokens: f32,
     per_second: f32,
     filled_at: Instant,
 }
 
 impl TokenBucket {
-    pub(crate) fn new(now: Instant, per_second: u32) -> Self {
+    /// A full one.
+    pub fn new(now: Instant, per_second: u32) -> Self {
         Self { tokens: per_second as f32, per_second: per_second as f32, filled_at: now }
     }
 
     /// Takes a token if there is one.
-    pub(crate) fn take(&mut self, now: Instant) -> bool {
+    pub fn take(&mut self, now: Instant) -> bool {
         let elapsed = now.saturating_duration_since(self.filled_at).as_secs_f32();
         self.filled_at = now;
         self.tokens = (self.tokens + elapsed * self.per_second).min(self.per_second);

@@ -7,8 +7,6 @@
 use std::ops::Range;
 use std::task::{Poll, Waker};
 
-use crate::debug::SecurityStats;
-
 /// Security index of [`NullSecurity`].
 pub const SECURITY_NULL: u8 = 0;
 
@@ -48,6 +46,42 @@ pub struct Principal {
     pub level: u8,
     /// When the proof expires, seconds since 1970; `None` if it does not.
     pub expires_unix_s: Option<u64>,
+}
+
+/// What a security class tells about one connection (`struct rx_securityObjectStats`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecurityStats {
+    /// Which kind of class.
+    pub kind: SecurityKind,
+    /// 0 clear, 1 auth, 2 crypt.
+    pub level: u8,
+    /// 1 not set up, 2 authenticated, 4 expired, 8 packet checksums.
+    pub flags: u32,
+    /// When the ticket expires, seconds since 1970; 0 for never.
+    pub expires: u32,
+    /// Packets received.
+    pub packets_received: u32,
+    /// Packets sent.
+    pub packets_sent: u32,
+    /// Bytes received, modulo 2^32.
+    pub bytes_received: u32,
+    /// Bytes sent, modulo 2^32.
+    pub bytes_sent: u32,
+}
+
+/// Kinds of security class (`RX_SECTYPE_*`; not the security index).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecurityKind {
+    /// rxnull.
+    Null,
+    /// rxvab, of historic interest.
+    Vab,
+    /// rxkad.
+    Kad,
+    /// rxgk.
+    Gk,
+    /// A value of a newer server.
+    Unknown(u8),
 }
 
 /// A refusal by a security class; the connection is aborted with the code.

@@ -335,7 +335,7 @@ impl Endpoint {
         if !self.may_answer(now, remote) {
             return;
         }
-        let text = crate::debug::encode_version(&self.shared.config.version);
+        let text = crate::version::encode_version(&self.shared.config.version);
         let answer = Header { flags: header.flags & !flags::CLIENT_INITIATED, ..*header };
         if self.send_loose(remote, local_ip, &answer, &text) {
             self.shared.stats.versions_sent += 1;

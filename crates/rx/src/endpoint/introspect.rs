@@ -9,7 +9,7 @@ use crate::connection::Connection;
 use crate::event::{CallHandle, ConnectionHandle, Side};
 use crate::packet::PacketPool;
 use crate::peer::Peer;
-use crate::security::Principal;
+use crate::security::{Principal, SecurityStats};
 use crate::stats::EndpointStats;
 
 /// A connection, read-only.
@@ -61,6 +61,16 @@ impl<'e> ConnectionView<'e> {
         self.connection.core.security.principal()
     }
 
+    /// What the security class tells of its part.
+    pub fn security_statistics(&self) -> Option<SecurityStats> {
+        self.connection.core.security.statistics()
+    }
+
+    /// Whether a call is under way.
+    pub fn has_calls(&self) -> bool {
+        self.connection.has_calls()
+    }
+
     /// Abort code the connection failed with.
     pub fn error(&self) -> Option<i32> {
         self.connection.core.error
@@ -99,6 +109,26 @@ impl CallView<'_> {
     /// Its handle.
     pub fn handle(&self) -> CallHandle {
         self.call.handle
+    }
+
+    /// Which side we are.
+    pub fn side(&self) -> Side {
+        self.call.side
+    }
+
+    /// Whether the application has it: a server's may still wait for its client's proof.
+    pub fn is_delivered(&self) -> bool {
+        self.call.is_delivered()
+    }
+
+    /// Whether the application has written all it will.
+    pub fn is_written(&self) -> bool {
+        self.call.finished_writing
+    }
+
+    /// Whether all of the peer's stream has come.
+    pub fn is_received(&self) -> bool {
+        self.call.rx.is_complete()
     }
 
     /// Congestion window, packets.
@@ -173,6 +203,11 @@ impl Endpoint {
         self.connections.len()
     }
 
+    /// Calls that wait for a packet buffer.
+    pub fn waiting_for_packets(&self) -> usize {
+        self.shared.waiting_for_packets.len()
+    }
+
     /// Wake-ups set, stale ones included: bounded by the number of connections.
     pub fn timers_set(&self) -> usize {
         self.shared.timer_count()
@@ -181,6 +216,12 @@ impl Endpoint {
     /// All connections.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionView<'_>> {
         self.connections.iter().map(|(_, connection)| ConnectionView { connection })
+    }
+
+    /// All connections from a place on, in the order of [`ConnectionHandle::slot`].
+    pub fn connections_from(&self, slot: usize) -> impl Iterator<Item = ConnectionView<'_>> {
+        let places = slot..self.connections.capacity();
+        places.filter_map(|at| self.connections.get(at)).map(|connection| ConnectionView { connection })
     }
 
     /// One connection.

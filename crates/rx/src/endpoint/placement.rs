@@ -10,7 +10,6 @@ use std::sync::Arc;
 use super::demux::{ConnectionKey, Found};
 use super::newcomer::begins_call;
 use super::{Endpoint, Roster};
-use crate::debug::desk::Desk;
 use crate::header::{Header, PacketType};
 
 /// How a datagram came to a lane.
@@ -25,7 +24,6 @@ pub enum Arrival {
 impl Endpoint {
     /// Makes this endpoint `lane` of those on the roster.
     pub fn join(&mut self, roster: Arc<Roster>, lane: usize) {
-        self.desk = Desk::new(roster.lanes());
         self.roster = roster;
         self.lane = lane;
     }

@@ -1,6 +1,5 @@
 //! What tests do to an endpoint that would take a real one years.
 
-use crate::endpoint::answers::debug_connection;
 use crate::packet::Packet;
 use crate::{ConnectionHandle, Endpoint};
 
@@ -19,12 +18,6 @@ impl Endpoint {
     pub(super) fn skip_serials(&mut self, handle: ConnectionHandle, count: u32) {
         let core = &mut self.connection_mut(handle).core;
         core.serial = core.serial.wrapping_add(count);
-    }
-
-    /// What DEBUG answers would show.
-    pub(super) fn debug_connections(&self) -> Vec<crate::debug::DebugConn> {
-        let peers = &self.shared.peers;
-        self.connections.iter().map(|(_, connection)| debug_connection(connection, peers)).collect()
     }
 
     /// What the calls under way expect of reordering.

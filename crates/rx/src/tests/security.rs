@@ -7,12 +7,12 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use super::{ECHO, Pair, data_packet, packet, pattern, small_config};
-use crate::debug::{SecurityKind, SecurityStats};
 use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::security::{
     ConnectionContext, PacketContext, Principal, RESPONSE_MAX, Sealed, Security, SecurityError,
     SecurityFactory,
 };
+use crate::security::{SecurityKind, SecurityStats};
 use crate::{EndpointConfig, Event, abort};
 
 /// A check that another thread has in hand.
@@ -403,6 +403,7 @@ fn rxdebug_sees_what_the_class_tells_of_a_connection() {
     let (mut pair, connection) = guarded(Guarded::default(), small_config(), GuardedFactory::default());
     pair.call(connection, pattern(5_000));
     assert!(pair.run_calls(Duration::from_secs(10)));
-    let shown = pair.server.debug_connections().pop().expect("one connection").security.expect("statistics");
+    let shown =
+        pair.server.connections().next().expect("one connection").security_statistics().expect("statistics");
     assert_eq!((shown.kind, shown.level, shown.packets_sent), (SecurityKind::Kad, 2, 4));
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use rx::debug::{DebugRequest, Query, RxStats};
+use rxdebug::{DebugRequest, Query, RxStats};
 use serde::Deserialize;
 
 use super::link::{Link, SERVER};

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};
 
 use rx::ack::AckReason;
-use rx::debug::{DebugRequest, Query};
+use rxdebug::{DebugRequest, Query};
 use rxperf::Work;
 
 use super::wire::{Connection, Line, Spoofer};

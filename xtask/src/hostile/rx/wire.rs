@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use rx::ack::{self, Ack, AckFields, AckReason, Trailer};
-use rx::debug::encode_version;
 use rx::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, flags};
+use rx::version::encode_version;
 use rxperf::{Request, Work};
 use socket2::{Domain, Protocol, Socket, Type};
 

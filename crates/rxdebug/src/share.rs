@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::ops::AddAssign;
 
 use super::{DebugConn, DebugPeer, DebugStats, PACKET_TYPES, RttTotals, RxStats};
-use crate::header::PacketType;
-use crate::stats::EndpointStats;
+use rx::EndpointStats;
+use rx::header::PacketType;
 
 /// What a lane is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::debug::{DebugError, DebugStats, RxStats};
-use crate::header::{PacketType, flags};
+use crate::{DebugError, DebugStats, RxStats};
+use rx::header::{Header, PacketType, flags};
 
 /// Lanes as plain tables.
 #[derive(Default)]
@@ -100,7 +100,7 @@ impl Server {
     }
 }
 
-fn asker(port: u16) -> Asker {
+fn asker(port: u16) -> Question {
     let header = Header {
         epoch: 999,
         cid: 0,
@@ -114,7 +114,8 @@ fn asker(port: u16) -> Asker {
         checksum: 0,
         service: 0,
     };
-    Asker { remote: ([192, 0, 2, 1], port).into(), local_ip: None, header, sees_ids: true }
+    let remote = ([192, 0, 2, 1], port).into();
+    Question { remote, local_ip: None, header, words: [0; 2], sees_ids: true }
 }
 
 /// Lanes with so many connections each; ids tell lane and place.

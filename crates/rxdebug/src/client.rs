@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::DebugRequest;
-use crate::header::{HEADER_LEN, Header, PacketType, flags};
+use rx::header::{HEADER_LEN, Header, PacketType, flags};
 
 /// One question to a server, outside any connection.
 ///

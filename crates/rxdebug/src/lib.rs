@@ -1,25 +1,30 @@
 //! VERSION and DEBUG packets: what `rxdebug` asks and a server answers (OpenAFS `rx.h`, `struct rx_debug*`).
 //!
-//! Both sides are here. An [`Endpoint`](crate::Endpoint) answers by itself, together with those that share its
-//! address; a client sends [`Query`] packets and decodes the payloads. Nothing here is authenticated or reliable: a
-//! client repeats an unanswered query, and a server limits how many it answers, because answers outgrow requests.
+//! Both sides are here. A lane's [`LaneDesk`] answers what its endpoint was asked, together with the desks of those that
+//! share its address; a client sends [`Query`] packets and decodes the payloads. Nothing here is authenticated or
+//! reliable: a client repeats an unanswered query, and a server limits how many it answers, because answers outgrow
+//! requests.
 
 mod client;
 mod connection;
-pub(crate) mod desk;
+mod desk;
+mod lane_desk;
 mod peer;
-pub(crate) mod share;
+mod share;
 mod stats;
+mod survey;
 mod wire;
 
 pub use self::client::{Query, RETRY_AFTER};
 pub use self::connection::{
-    CallMode, CallState, ConnectionKind, DebugCall, DebugConn, SecurityKind, SecurityStats, call_flags,
-    conn_flags,
+    CallMode, CallState, ConnectionKind, DebugCall, DebugConn, call_flags, conn_flags,
 };
+pub use self::lane_desk::{DeskMail, LaneDesk};
 pub use self::peer::DebugPeer;
 pub use self::stats::{DebugFeature, DebugStats, PACKET_TYPES, RttTotals, RxStats};
 use self::wire::{Reader, Writer};
+pub use rx::security::{SecurityKind, SecurityStats};
+pub use rx::version::{VERSION_LEN, decode_version, encode_version};
 
 /// What a DEBUG request asks for. Payload: `{ type u32, index u32 }`, big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,14 +48,19 @@ impl DebugRequest {
     pub fn parse(payload: &[u8]) -> Result<Self, DebugError> {
         let mut r = Reader::new(payload, REQUEST_LEN)?;
         let (kind, index) = (r.u32(), r.u32());
-        Ok(match kind {
+        Ok(Self::of(kind, index))
+    }
+
+    /// The request of two words.
+    pub fn of(kind: u32, index: u32) -> Self {
+        match kind {
             1 => Self::Stats,
             2 => Self::InterestingConnection(index),
             3 => Self::Connection(index),
             4 => Self::RxStats,
             5 => Self::Peer(index),
             other => Self::Unknown(other),
-        })
+        }
     }
 
     /// The request payload.
@@ -68,23 +78,6 @@ impl DebugRequest {
         w.u32(index);
         w.finish()
     }
-}
-
-/// The payload that answers a VERSION request: `text`, cut at 64 bytes, padded with NUL to 65.
-pub fn encode_version(text: &str) -> [u8; VERSION_LEN] {
-    let mut payload = [0; VERSION_LEN];
-    let mut len = text.len().min(VERSION_LEN - 1);
-    while !text.is_char_boundary(len) {
-        len -= 1;
-    }
-    payload[..len].copy_from_slice(&text.as_bytes()[..len]);
-    payload
-}
-
-/// The text of a VERSION answer, up to its NUL; bytes that are not UTF-8 are replaced.
-pub fn decode_version(payload: &[u8]) -> String {
-    let text = payload.split(|&byte| byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
 }
 
 /// Why a DEBUG payload could not be used.
@@ -114,9 +107,6 @@ fn refuse_bad_type(payload: &[u8]) -> Result<(), DebugError> {
 /// Answer to an unknown request type (`RX_DEBUGI_BADTYPE`).
 pub const BAD_TYPE: i32 = -8;
 
-/// Length of a VERSION answer, bytes.
-pub const VERSION_LEN: usize = 65;
-
 /// Length of a DEBUG request, bytes.
 const REQUEST_LEN: usize = 8;
 
@@ -127,16 +117,6 @@ mod tests {
     #[test]
     fn request_shorter_than_two_words_is_none() {
         assert_eq!(DebugRequest::parse(&[0; 7]), Err(DebugError::Short { need: 8, got: 7 }));
-    }
-
-    #[test]
-    fn version_text_is_cut_at_64_bytes_on_a_character() {
-        assert_eq!(decode_version(&encode_version("Linerate 0.1")), "Linerate 0.1");
-        let long = "é".repeat(40) + "x";
-        let payload = encode_version(&("x".to_owned() + &long));
-        assert_eq!(payload[64], 0);
-        assert_eq!(decode_version(&payload), "x".to_owned() + &"é".repeat(31));
-        assert_eq!(decode_version(&[]), "");
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::net::Ipv4Addr;
 use super::DebugError;
 use super::stats::{DebugFeature, DebugStats};
 use super::wire::{Reader, Writer};
-use crate::header::CHANNELS;
+use rx::header::CHANNELS;
+use rx::security::{SecurityKind, SecurityStats};
 
 /// A connection and its four call channels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,7 +66,7 @@ impl DebugConn {
             has_input: other[i] & OTHER_IN != 0,
             has_output: other[i] & OTHER_OUT != 0,
         });
-        let security = SecurityStats::read(&mut r);
+        let security = read_security(&mut r);
         let (epoch, nat_mtu) = (r.u32(), r.u32());
         Ok(Some(Self {
             host,
@@ -109,7 +110,7 @@ impl DebugConn {
         for call in &conn.calls {
             w.u8(if call.has_input { OTHER_IN } else { 0 } | if call.has_output { OTHER_OUT } else { 0 });
         }
-        SecurityStats::write(conn.security.as_ref(), &mut w);
+        write_security(conn.security.as_ref(), &mut w);
         w.u32(conn.epoch);
         w.u32(conn.nat_mtu);
         w.zeros(9 * 4);
@@ -262,98 +263,6 @@ impl Default for CallMode {
     }
 }
 
-/// What a security class tells about one connection (`struct rx_securityObjectStats`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SecurityStats {
-    /// Which kind of class.
-    pub kind: SecurityKind,
-    /// 0 clear, 1 auth, 2 crypt.
-    pub level: u8,
-    /// 1 not set up, 2 authenticated, 4 expired, 8 packet checksums.
-    pub flags: u32,
-    /// When the ticket expires, seconds since 1970; 0 for never.
-    pub expires: u32,
-    /// Packets received.
-    pub packets_received: u32,
-    /// Packets sent.
-    pub packets_sent: u32,
-    /// Bytes received, modulo 2^32.
-    pub bytes_received: u32,
-    /// Bytes sent, modulo 2^32.
-    pub bytes_sent: u32,
-}
-
-impl SecurityStats {
-    fn read(r: &mut Reader<'_>) -> Option<Self> {
-        let kind = r.u8();
-        let level = r.u8();
-        r.skip(10);
-        let stats = Self {
-            kind: SecurityKind::from_wire(kind),
-            level,
-            flags: r.u32(),
-            expires: r.u32(),
-            packets_received: r.u32(),
-            packets_sent: r.u32(),
-            bytes_received: r.u32(),
-            bytes_sent: r.u32(),
-        };
-        r.skip(4 * 2 + 8 * 4);
-        (kind != 0).then_some(stats)
-    }
-
-    fn write(stats: Option<&Self>, w: &mut Writer) {
-        let Some(stats) = stats else { return w.zeros(SECURITY_LEN) };
-        w.u8(stats.kind.to_wire());
-        w.u8(stats.level);
-        w.zeros(10);
-        w.u32(stats.flags);
-        w.u32(stats.expires);
-        w.u32(stats.packets_received);
-        w.u32(stats.packets_sent);
-        w.u32(stats.bytes_received);
-        w.u32(stats.bytes_sent);
-        w.zeros(4 * 2 + 8 * 4);
-    }
-}
-
-/// Kinds of security class (`RX_SECTYPE_*`; not the security index).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SecurityKind {
-    /// rxnull.
-    Null,
-    /// rxvab, of historic interest.
-    Vab,
-    /// rxkad.
-    Kad,
-    /// rxgk.
-    Gk,
-    /// A value of a newer server.
-    Unknown(u8),
-}
-
-impl SecurityKind {
-    fn from_wire(value: u8) -> Self {
-        match value {
-            1 => Self::Null,
-            2 => Self::Vab,
-            3 => Self::Kad,
-            4 => Self::Gk,
-            other => Self::Unknown(other),
-        }
-    }
-
-    fn to_wire(self) -> u8 {
-        match self {
-            Self::Null => 1,
-            Self::Vab => 2,
-            Self::Kad => 3,
-            Self::Gk => 4,
-            Self::Unknown(value) => value,
-        }
-    }
-}
-
 /// Connection flag bits that `rxdebug` prints (`RX_CONN_*`).
 pub mod conn_flags {
     /// A new call waits for a free channel.
@@ -388,6 +297,54 @@ pub mod call_flags {
     pub const RECEIVE_DONE: u8 = 32;
     /// The receive queue was cleared before service began.
     pub const CLEARED: u8 = 64;
+}
+
+fn read_security(r: &mut Reader<'_>) -> Option<SecurityStats> {
+    let kind = r.u8();
+    let level = r.u8();
+    r.skip(10);
+    let stats = SecurityStats {
+        kind: security_kind(kind),
+        level,
+        flags: r.u32(),
+        expires: r.u32(),
+        packets_received: r.u32(),
+        packets_sent: r.u32(),
+        bytes_received: r.u32(),
+        bytes_sent: r.u32(),
+    };
+    r.skip(4 * 2 + 8 * 4);
+    (kind != 0).then_some(stats)
+}
+
+fn write_security(stats: Option<&SecurityStats>, w: &mut Writer) {
+    let Some(stats) = stats else { return w.zeros(SECURITY_LEN) };
+    w.u8(match stats.kind {
+        SecurityKind::Null => 1,
+        SecurityKind::Vab => 2,
+        SecurityKind::Kad => 3,
+        SecurityKind::Gk => 4,
+        SecurityKind::Unknown(value) => value,
+    });
+    w.u8(stats.level);
+    w.zeros(10);
+    w.u32(stats.flags);
+    w.u32(stats.expires);
+    w.u32(stats.packets_received);
+    w.u32(stats.packets_sent);
+    w.u32(stats.bytes_received);
+    w.u32(stats.bytes_sent);
+    w.zeros(4 * 2 + 8 * 4);
+}
+
+fn security_kind(value: u8) -> SecurityKind {
+    match value {
+        1 => SecurityKind::Null,
+        2 => SecurityKind::Vab,
+        3 => SecurityKind::Kad,
+        4 => SecurityKind::Gk,
+        other => SecurityKind::Unknown(other),
+    }
 }
 
 const END_CID: u32 = 0xffff_ffff;

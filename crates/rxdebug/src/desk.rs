@@ -7,13 +7,14 @@
 //! in the order of their addresses, one entry for an address that several lanes talk with.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::Range;
+
+use rx::Question;
 
 use super::share::{PAGE, Query, Share, Totals};
 use super::wire::Writer;
 use super::{BAD_TYPE, DebugConn, DebugPeer, DebugRequest, REQUEST_LEN};
-use crate::header::Header;
 
 /// Questions under way and walks, of one lane.
 #[derive(Debug)]
@@ -26,22 +27,11 @@ pub(crate) struct Desk {
     walks: VecDeque<Walk>,
 }
 
-/// Who asked, and how to answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Asker {
-    pub(crate) remote: SocketAddr,
-    pub(crate) local_ip: Option<IpAddr>,
-    /// Of the question.
-    pub(crate) header: Header,
-    /// May be told connection ids and serials.
-    pub(crate) sees_ids: bool,
-}
-
 /// What follows from a question or a share.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Send this payload to the asker.
-    Answer { asker: Asker, payload: Vec<u8> },
+    Answer { asker: Question, payload: Vec<u8> },
     /// Ask these lanes, and give their shares to [`Desk::take`] under this ticket.
     Gather { ticket: u64, lanes: Range<usize>, query: Query },
 }
@@ -50,7 +40,7 @@ pub(crate) enum Step {
 #[derive(Debug)]
 struct Sum {
     ticket: u64,
-    asker: Asker,
+    asker: Question,
     request: DebugRequest,
     /// Lanes that have not answered.
     missing: usize,
@@ -88,7 +78,7 @@ enum Place {
 #[derive(Debug)]
 struct Waiting {
     ticket: u64,
-    asker: Asker,
+    asker: Question,
     index: u32,
     missing: usize,
     peers: BTreeMap<SocketAddr, DebugPeer>,
@@ -108,7 +98,7 @@ impl Desk {
     }
 
     /// Takes a question.
-    pub(crate) fn ask(&mut self, asker: Asker, request: DebugRequest) -> Step {
+    pub(crate) fn ask(&mut self, asker: Question, request: DebugRequest) -> Step {
         match request {
             DebugRequest::Stats | DebugRequest::RxStats => self.sum(asker, request),
             DebugRequest::InterestingConnection(index) => {
@@ -138,7 +128,7 @@ impl Desk {
         walk.take(share, self.lanes, &mut self.tickets)
     }
 
-    fn sum(&mut self, asker: Asker, request: DebugRequest) -> Step {
+    fn sum(&mut self, asker: Question, request: DebugRequest) -> Step {
         if self.sums.len() >= SUMS_MAX {
             self.sums.pop_front();
         }
@@ -166,7 +156,7 @@ impl Desk {
         Some(Step::Answer { asker, payload })
     }
 
-    fn look_up(&mut self, asker: Asker, table: Table, index: u32) -> Step {
+    fn look_up(&mut self, asker: Question, table: Table, index: u32) -> Step {
         let known = self.walks.iter().position(|walk| walk.remote == asker.remote && walk.table == table);
         let known = known.and_then(|at| self.walks.remove(at));
         let mut walk = known
@@ -192,7 +182,7 @@ impl Walk {
 
     /// Answers from the page, or asks for the next one. A question that still waits gives way to this one, which is
     /// mostly the same question again.
-    fn answer_or_gather(&mut self, asker: Asker, index: u32, lanes: usize, tickets: &mut Tickets) -> Step {
+    fn answer_or_gather(&mut self, asker: Question, index: u32, lanes: usize, tickets: &mut Tickets) -> Step {
         self.waiting = None;
         if let Some(entry) = self.page.get((index - self.first) as usize) {
             return Step::Answer { asker, payload: entry.clone() };
