@@ -4,10 +4,10 @@ use std::ffi::CString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::backend::{Descriptor, Fd, Op, Outcome, Watch};
+use crate::backend::operation as op;
+use crate::backend::{Descriptor, Fd, OpFuture, Watch};
 use crate::buffer::Buf;
 use crate::context;
-use crate::op::OpFuture;
 
 pub use crate::backend::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, WatchEvent};
 
@@ -38,19 +38,13 @@ impl Dir {
         if let Some(fd) = context::with(|lane| lane.backend().try_open_at(self.fd(), path, how))? {
             return Ok(File { fd });
         }
-        match OpFuture::submit(Op::OpenAt { dir: self.fd(), path: path.clone(), how }).await {
-            Outcome::Opened(result) => result.map(|fd| File { fd }),
-            other => unreachable!("an open ends as an open, not as {other:?}"),
-        }
+        let opened = OpFuture::submit(op::Open::new(self.fd(), path.clone(), how)).await?;
+        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
     }
 
     /// Attributes of `path` beneath this directory, not following a last symbolic link.
     pub async fn stat_at(&self, path: &CString) -> io::Result<Stat> {
-        match OpFuture::submit(Op::StatAt { dir: self.fd(), path: path.clone() }).await {
-            Outcome::Stat(result) => result,
-            Outcome::Done(Err(error), _) => Err(error),
-            other => unreachable!("a stat ends as a stat, not as {other:?}"),
-        }
+        OpFuture::submit(op::StatAt { dir: self.fd(), path: path.clone() }).await
     }
 
     /// Where the symbolic link `path` beneath this directory points. Links before it are followed.
@@ -58,11 +52,7 @@ impl Dir {
     /// # Errors
     /// `EINVAL` for what is no link; as [`Dir::open`] otherwise, and `EAGAIN` when the silo's helpers are overloaded.
     pub async fn read_link_at(&self, path: &CString) -> io::Result<Vec<u8>> {
-        match OpFuture::submit(Op::ReadLinkAt { dir: self.fd(), path: path.clone() }).await {
-            Outcome::Link(result) => result,
-            Outcome::Done(Err(error), _) => Err(error),
-            other => unreachable!("a link's reading ends as one, not as {other:?}"),
-        }
+        OpFuture::submit(op::ReadLink { dir: self.fd(), path: path.clone() }).await
     }
 
     /// Every entry with its attributes, in the file system's order.
@@ -70,11 +60,7 @@ impl Dir {
     /// # Errors
     /// `EFBIG` when there are more than `max`; `EAGAIN` when the silo's helpers are overloaded.
     pub async fn entries(&self, max: usize) -> io::Result<Vec<DirEntry>> {
-        match OpFuture::submit(Op::ReadDir { dir: self.fd(), max }).await {
-            Outcome::Entries(result) => result,
-            Outcome::Done(Err(error), _) => Err(error),
-            other => unreachable!("a listing ends as a listing, not as {other:?}"),
-        }
+        OpFuture::submit(op::List { dir: self.fd(), max }).await
     }
 
     /// Begins to watch the entries of this directory; events come from [`watch_events`].
@@ -116,11 +102,9 @@ impl File {
                     Ok(n)
                 }
                 Ok(None) => {
-                    let op = Op::ReadAt { file: self.fd(), offset: at, len: len - done, buf };
-                    let Outcome::Done(result, Some(back)) = OpFuture::submit(op).await else {
-                        unreachable!("a read gives its buffer back")
-                    };
-                    buf = back;
+                    let read = op::Read { file: self.fd(), offset: at, len: len - done, buf };
+                    let result;
+                    (result, buf) = OpFuture::submit(read).await;
                     if let Ok(n) = result {
                         context::with(|lane| lane.note_served(self.fd(), at, n));
                     }
@@ -139,10 +123,7 @@ impl File {
 
     /// Brings a range into the page cache without holding up the lane.
     pub async fn warm(&self, offset: u64, len: usize) -> io::Result<()> {
-        match OpFuture::submit(Op::Warm { file: self.fd(), offset, len }).await {
-            Outcome::Done(result, _) => result.map(drop),
-            other => unreachable!("a warm-up moves no result, yet came {other:?}"),
-        }
+        OpFuture::submit(op::Warm { file: self.fd(), offset, len }).await
     }
 
     /// Takes the file for a directory: `ENOTDIR` if it is none.

@@ -25,7 +25,6 @@ mod affinity;
 mod context;
 mod executor;
 mod netlink;
-mod op;
 mod supervise;
 mod timers;
 

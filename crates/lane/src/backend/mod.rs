@@ -14,9 +14,11 @@ use std::os::fd::OwnedFd;
 use std::task::{Context, Poll};
 use std::time::{Instant, SystemTime};
 
-use crate::buffer::{Buf, RecvBuf};
+use crate::buffer::RecvBuf;
 use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
+
+use self::operation::{Op, Opened, Outcome};
 
 pub use self::descriptor::Descriptor;
 pub use self::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, WatchEvent};
@@ -24,12 +26,15 @@ pub use self::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, Wat
 pub mod sim;
 pub mod uring;
 
+pub(crate) mod operation;
+
 mod current;
 mod descriptor;
 mod file;
 mod receive;
 
-pub(crate) use self::current::{Entered, enter, try_with, with};
+pub(crate) use self::current::{Entered, enter};
+pub(crate) use self::operation::OpFuture;
 
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.
 /// It is a plain name; a [`Descriptor`] owns what it names.
@@ -38,10 +43,10 @@ pub struct Fd(pub i32);
 
 /// Names an operation handed to [`Backend::submit`] until its outcome is taken or forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct OpId(pub u64);
+pub(crate) struct OpId(pub u64);
 
 /// What a lane runs on. One instance belongs to one lane and is never shared.
-pub trait Backend {
+pub(crate) trait Backend {
     /// Monotonic time, read once per turn and cached: cheap to ask for every request.
     fn now(&self) -> Instant;
 
@@ -162,8 +167,11 @@ pub trait Backend {
     /// Takes the outcome of an operation. After `Ready` the id is gone.
     fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome>;
 
-    /// Gives up on an operation: it is cancelled if it can be, and its outcome dropped when it comes.
+    /// Gives up on an operation: it is cancelled if it can be, and its outcome abandoned when it comes.
     fn forget(&self, id: OpId);
+
+    /// Makes what an operation opened somebody's.
+    fn own(&self, opened: Opened) -> Descriptor;
 
     /// Begins to watch a directory for changes of its entries and of itself.
     fn watch(&self, dir: Fd) -> io::Result<Watch>;
@@ -194,59 +202,6 @@ pub enum Park {
     No,
     /// Nothing to do before this moment (`None`: before anything happens).
     Until(Option<Instant>),
-}
-
-/// A single operation with one outcome. It owns what the kernel may touch until then.
-#[derive(Debug)]
-#[allow(missing_docs)] // The fields are named for what they are; each variant says the rest.
-pub enum Op {
-    /// Connects a socket from [`Backend::tcp_socket`]. Outcome: `Done`.
-    Connect { socket: Fd, addr: SocketAddr },
-    /// Sends `buf[from..]` on a stream; may send less. Outcome: `Done` with the buffer.
-    Send { socket: Fd, buf: Buf, from: usize, more: bool },
-    /// Waits until the socket can take (`true`) or give (`false`) bytes. Outcome: `Done`.
-    Ready { socket: Fd, writable: bool },
-    /// Reads up to `len` bytes at `offset`, appended to `buf`. Outcome: `Done` with the buffer.
-    ReadAt { file: Fd, offset: u64, len: usize, buf: Buf },
-    /// Brings file pages into the page cache on the lane's node. Outcome: `Done`.
-    Warm { file: Fd, offset: u64, len: usize },
-    /// Opens `path` beneath `dir`. Outcome: `Opened`.
-    OpenAt { dir: Fd, path: CString, how: OpenHow },
-    /// Attributes of `path` beneath `dir`, not following a last symbolic link. Outcome: `Stat`.
-    StatAt { dir: Fd, path: CString },
-    /// Where the symbolic link `path` beneath `dir` points, links before it followed. Outcome: `Link`.
-    ReadLinkAt { dir: Fd, path: CString },
-    /// Every entry of a directory with its attributes, at most `max`. Outcome: `Entries`.
-    ReadDir { dir: Fd, max: usize },
-}
-
-/// What became of an [`Op`]. Descriptors in it are owned at every stage: whoever drops an outcome that nobody wants
-/// closes what it brought. Backends keep outcomes that nobody took yet with an owner of their own, `D`.
-#[derive(Debug)]
-pub enum Outcome<D = Descriptor> {
-    /// Bytes moved (0 where none are), and the buffer the operation owned.
-    Done(io::Result<usize>, Option<Buf>),
-    /// The new descriptor.
-    Opened(io::Result<D>),
-    /// The attributes.
-    Stat(io::Result<Stat>),
-    /// The link's text; `EINVAL` for what is no link.
-    Link(io::Result<Vec<u8>>),
-    /// The entries, without `.` and `..`, in the file system's order.
-    Entries(io::Result<Vec<DirEntry>>),
-}
-
-impl<D> Outcome<D> {
-    /// The same outcome with a descriptor of another owner.
-    pub(crate) fn map_descriptor<E>(self, own: impl FnOnce(D) -> E) -> Outcome<E> {
-        match self {
-            Self::Done(result, buf) => Outcome::Done(result, buf),
-            Self::Opened(result) => Outcome::Opened(result.map(own)),
-            Self::Stat(result) => Outcome::Stat(result),
-            Self::Link(result) => Outcome::Link(result),
-            Self::Entries(result) => Outcome::Entries(result),
-        }
-    }
 }
 
 /// Names a watched directory in [`WatchEvent`]s.

@@ -5,11 +5,11 @@ use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use crate::backend::{Descriptor, Fd, Incoming, ListenOptions, Op, Outcome, SocketKind, SocketOption};
+use crate::backend::operation as op;
+use crate::backend::{Descriptor, Fd, Incoming, ListenOptions, OpFuture, SocketKind, SocketOption};
 use crate::buffer::{Buf, RecvBuf};
 use crate::context;
 use crate::fs::File;
-use crate::op::OpFuture;
 use crate::resident::Resident;
 use crate::socket::control::{CONTROL_BYTES, ControlWriter};
 use crate::socket::ktls::{self, KtlsRefusal};
@@ -68,11 +68,8 @@ impl TcpStream {
     /// Connects to `peer`.
     pub async fn connect(peer: SocketAddr) -> io::Result<Self> {
         let socket = context::with(|lane| lane.backend().tcp_socket(peer))?;
-        match OpFuture::submit(Op::Connect { socket: socket.fd(), addr: peer }).await {
-            Outcome::Done(Ok(_), _) => Ok(Self { fd: socket, peer }),
-            Outcome::Done(Err(error), _) => Err(error),
-            other => unreachable!("a connect moves no result, yet came {other:?}"),
-        }
+        OpFuture::submit(op::Connect::new(socket.fd(), peer)).await?;
+        Ok(Self { fd: socket, peer })
     }
 
     /// Takes over a connection that another lane gave away.
@@ -126,11 +123,9 @@ impl TcpStream {
     pub async fn send(&self, mut buf: Buf, more: bool) -> (io::Result<()>, Buf) {
         let mut sent = 0;
         while sent < buf.len() {
-            let op = Op::Send { socket: self.fd.fd(), buf, from: sent, more };
-            let Outcome::Done(result, Some(back)) = OpFuture::submit(op).await else {
-                unreachable!("a send gives its buffer back")
-            };
-            buf = back;
+            let send = op::Send { socket: self.fd.fd(), buf, from: sent, more };
+            let result;
+            (result, buf) = OpFuture::submit(send).await;
             match result {
                 Ok(n) => sent += n,
                 Err(error) => return (Err(error), buf),
@@ -246,10 +241,7 @@ impl TcpStream {
 
     /// Waits until the socket takes bytes again.
     pub async fn writable(&self) -> io::Result<()> {
-        match OpFuture::submit(Op::Ready { socket: self.fd.fd(), writable: true }).await {
-            Outcome::Done(result, _) => result.map(drop),
-            other => unreachable!("readiness moves no result, yet came {other:?}"),
-        }
+        OpFuture::submit(op::Ready { socket: self.fd.fd() }).await
     }
 
     /// Bytes handed to the socket that the peer has not acknowledged yet: one system call.

@@ -5,11 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-use crate::backend::{
-    Datagram, DatagramBatch, Descriptor, Op, Outcome, SocketKind, SocketOption, UdpOptions,
-};
+use crate::backend::operation as op;
+use crate::backend::{Datagram, DatagramBatch, Descriptor, OpFuture, SocketKind, SocketOption, UdpOptions};
 use crate::context;
-use crate::op::OpFuture;
 use crate::socket::unreachable::Unreachable;
 
 /// A bound UDP socket.
@@ -66,9 +64,6 @@ impl UdpSocket {
 
     /// Waits until the socket takes datagrams again.
     pub async fn writable(&self) -> io::Result<()> {
-        match OpFuture::submit(Op::Ready { socket: self.fd.fd(), writable: true }).await {
-            Outcome::Done(result, _) => result.map(drop),
-            other => unreachable!("readiness moves no result, yet came {other:?}"),
-        }
+        OpFuture::submit(op::Ready { socket: self.fd.fd() }).await
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct State {
 }
 
 /// What a host's kernel keeps for the one process that runs on it.
-pub(super) struct Process {
+pub(crate) struct Process {
     descriptors: Vec<Option<Descriptor>>,
     open: usize,
     pub(super) descriptors_max: usize,
@@ -104,6 +104,7 @@ impl State {
             handled += 1;
             match event {
                 Event::Step(op) => self.step(op),
+                Event::Cancel(op) => self.cancel(op),
                 Event::Net(event) => self.net.handle(event, &mut self.engine),
             }
         }
@@ -173,7 +174,7 @@ impl Process {
         self.open
     }
 
-    pub(super) fn add_file(&mut self, inode: Rc<Inode>) -> io::Result<Fd> {
+    pub(crate) fn add_file(&mut self, inode: Rc<Inode>) -> io::Result<Fd> {
         self.add(Descriptor::File(inode))
     }
 

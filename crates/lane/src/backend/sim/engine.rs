@@ -16,12 +16,14 @@ use super::ops::OpKey;
 pub(super) enum Event {
     /// An operation takes its next step.
     Step(OpKey),
+    /// An operation that was given up is cancelled.
+    Cancel(OpKey),
     /// Something reaches a host.
     Net(NetEvent),
 }
 
 /// What drives a world. Moments are durations since it began.
-pub(super) struct Engine {
+pub(crate) struct Engine {
     now: Duration,
     queue: BTreeMap<(Duration, u64), Event>,
     scheduled: u64,

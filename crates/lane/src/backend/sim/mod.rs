@@ -45,6 +45,8 @@ mod ops;
 mod seeds;
 mod world;
 
+pub(crate) use self::ops::Step;
+
 pub use self::config::{Config, FsConfig, LinkConfig, NetConfig, ReceiveConfig, TcpConfig, UdpConfig};
 pub use self::fs::{Fs, Writer};
 pub use self::host::Host;

@@ -6,15 +6,16 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::core::State;
+use super::core::{Descriptor, Process, State};
 use super::engine::{Engine, Event};
-use super::fs::Inode;
-use super::net::{HostId, SocketId};
-use crate::backend::{Fd, Op, OpId, Outcome};
+use super::fs::{Disk, Inode};
+use super::net::{HostId, Network, SocketId};
+use crate::backend::operation::{Keeper, Op, Opened, Outcome};
+use crate::backend::{Fd, OpId};
 
 /// Names an operation; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct OpKey(pub(super) u64);
+pub(crate) struct OpKey(pub(super) u64);
 
 /// Every host's operations.
 #[derive(Default)]
@@ -34,20 +35,87 @@ struct Pending {
 
 enum Stage {
     Working(Op, Target),
-    Done(Outcome<Fd>),
+    Done(Outcome),
+    /// Between two of these.
+    Moving,
 }
 
 /// What the operation's descriptor named when it was submitted.
 #[derive(Clone)]
-pub(super) enum Target {
+enum Target {
     Socket(SocketId),
     Inode(Rc<Inode>),
     /// Nothing: the outcome is this error.
     Invalid(i32),
 }
 
+/// One look of an operation at the world.
+pub(crate) struct Step<'a> {
+    state: &'a mut State,
+    host: HostId,
+    key: OpKey,
+    target: &'a Target,
+}
+
+/// The world as an operation on a socket sees it.
+pub(crate) struct AtSocket<'a> {
+    pub(crate) net: &'a mut Network,
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) socket: SocketId,
+    /// Whom to let look again.
+    pub(crate) key: OpKey,
+}
+
+/// The world as an operation on a file or directory sees it.
+pub(crate) struct AtFile<'a> {
+    pub(crate) disk: &'a mut Disk,
+    pub(crate) engine: &'a mut Engine,
+    pub(crate) process: &'a mut Process,
+    pub(crate) inode: &'a Rc<Inode>,
+}
+
+impl Step<'_> {
+    /// For an operation on a socket.
+    pub(crate) fn socket(&mut self) -> io::Result<AtSocket<'_>> {
+        let State { net, engine, .. } = &mut *self.state;
+        match self.target {
+            &Target::Socket(socket) => Ok(AtSocket { net, engine, socket, key: self.key }),
+            Target::Inode(_) => Err(errno(libc::EINVAL)),
+            Target::Invalid(number) => Err(errno(*number)),
+        }
+    }
+
+    /// For an operation on a file or directory.
+    pub(crate) fn file(&mut self) -> io::Result<AtFile<'_>> {
+        let State { disks, engine, hosts, .. } = &mut *self.state;
+        let (disk, process) = (&mut disks[self.host.0], &mut hosts[self.host.0]);
+        match self.target {
+            Target::Inode(inode) => {
+                engine.note("file operation", &[self.host.0 as u64, inode.ino()]);
+                Ok(AtFile { disk, engine, process, inode })
+            }
+            Target::Socket(_) => Err(errno(libc::ENOTSOCK)),
+            Target::Invalid(number) => Err(errno(*number)),
+        }
+    }
+
+    /// Sends on a stream, waiting until it takes something.
+    pub(crate) fn send(&mut self, parts: &[IoSlice<'_>], more: bool) -> Poll<io::Result<usize>> {
+        let at = self.socket()?;
+        match at.net.send(at.socket, parts, more, at.engine)? {
+            Some(n) => Poll::Ready(Ok(n)),
+            None => {
+                if at.net.is_writable(at.socket, at.key).is_ok_and(|ready| ready) {
+                    at.engine.after(Duration::ZERO, Event::Step(at.key));
+                }
+                Poll::Pending
+            }
+        }
+    }
+}
+
 impl Ops {
-    pub(super) fn poll(&mut self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome<Fd>> {
+    pub(super) fn poll(&mut self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
         let key = OpKey(id.0);
         let pending = self.pending.get_mut(&key).expect("an operation is polled until it is ready");
         if let Stage::Working(..) = pending.stage {
@@ -56,18 +124,18 @@ impl Ops {
         }
         match self.pending.remove(&key).expect("looked at above").stage {
             Stage::Done(outcome) => Poll::Ready(outcome),
-            Stage::Working(..) => unreachable!("looked at above"),
+            Stage::Working(..) | Stage::Moving => unreachable!("looked at above"),
         }
     }
 
     /// Drops the operations of a host that lost power.
-    pub(super) fn lose_power(&mut self, host: HostId) -> Vec<Outcome<Fd>> {
+    pub(super) fn lose_power(&mut self, host: HostId) -> Vec<Outcome> {
         let lost: Vec<_> = self.pending.iter().filter(|(_, p)| p.host == host).map(|(&key, _)| key).collect();
         let stages = lost.into_iter().filter_map(|key| self.pending.remove(&key)).map(|p| p.stage);
         stages
             .filter_map(|stage| match stage {
                 Stage::Done(outcome) => Some(outcome),
-                Stage::Working(..) => None,
+                Stage::Working(..) | Stage::Moving => None,
             })
             .collect()
     }
@@ -85,30 +153,16 @@ impl Ops {
     fn insert(&mut self, host: HostId, op: Op, target: Target) -> OpKey {
         self.next += 1;
         let key = OpKey(self.next);
-        let what = name(&op);
-        self.pending.insert(
-            key,
-            Pending { host, what, stage: Stage::Working(op, target), waker: None, orphaned: false },
-        );
+        let (what, stage) = (op.name(), Stage::Working(op, target));
+        self.pending.insert(key, Pending { host, what, stage, waker: None, orphaned: false });
         key
-    }
-
-    /// Hands the outcome to who waits for it; gives it back when nobody does.
-    fn finish(&mut self, key: OpKey, outcome: Outcome<Fd>, engine: &mut Engine) -> Option<Outcome<Fd>> {
-        let Some(pending) = self.pending.get_mut(&key).filter(|pending| !pending.orphaned) else {
-            self.pending.remove(&key);
-            return Some(outcome);
-        };
-        pending.stage = Stage::Done(outcome);
-        engine.wake(pending.waker.take());
-        None
     }
 }
 
 impl State {
     /// Starts an operation. Its first step is not taken here: a ring, too, works between two turns.
     pub(super) fn submit(&mut self, host: HostId, op: Op) -> OpId {
-        let target = self.target(host, fd_of(&op));
+        let target = self.target(host, op.descriptor());
         let is_file_work = matches!(target, Target::Inode(_));
         let key = self.ops.insert(host, op, target);
         let delay = match is_file_work {
@@ -119,124 +173,83 @@ impl State {
         OpId(key.0)
     }
 
-    /// Gives an operation up. Its cancellation may come too late: a send may have gone out all the same, and a name
-    /// be opened after nobody wants it any more.
-    pub(super) fn forget(&mut self, id: OpId) -> Option<Outcome<Fd>> {
+    /// Gives an operation up. What it owns stays with the kernel for a while, and its cancellation may come too late: a
+    /// send may have gone out all the same, and a name be opened after nobody wants it any more.
+    pub(super) fn forget(&mut self, id: OpId) {
         let key = OpKey(id.0);
+        let Some(pending) = self.ops.pending.get_mut(&key) else { return };
+        (pending.orphaned, pending.waker) = (true, None);
+        let host = pending.host;
+        if let Stage::Done(_) = pending.stage {
+            let pending = self.ops.pending.remove(&key).expect("looked at above");
+            let Stage::Done(outcome) = pending.stage else { unreachable!("looked at above") };
+            return self.abandon(host, outcome);
+        }
         if self.engine.chance(0.5) {
-            self.step(key);
+            self.engine.after(Duration::ZERO, Event::Step(key));
         }
-        let pending = self.ops.pending.get_mut(&key)?;
-        if let Stage::Working(Op::OpenAt { .. }, _) = pending.stage
-            && self.engine.chance(0.5)
-        {
-            (pending.orphaned, pending.waker) = (true, None);
-            return None;
-        }
-        match self.ops.pending.remove(&key)?.stage {
-            Stage::Done(outcome) => Some(outcome),
-            Stage::Working(..) => None,
-        }
+        self.engine.after(Duration::ZERO, Event::Cancel(key));
     }
 
     /// Takes an operation as far as it goes now.
     pub(super) fn step(&mut self, key: OpKey) {
         let Some(pending) = self.ops.pending.get_mut(&key) else { return };
         let host = pending.host;
-        let aborted = Stage::Done(Outcome::Done(Err(io::Error::from_raw_os_error(libc::EINTR)), None));
-        match std::mem::replace(&mut pending.stage, aborted) {
-            Stage::Working(op, target) => match self.work(host, key, op, target) {
-                Ok(outcome) => {
-                    let unwanted = self.ops.finish(key, outcome, &mut self.engine);
-                    if let Some(Outcome::Opened(Ok(fd))) = unwanted {
-                        // Its number is taken in any case; the lane that gave it up gives it back.
-                        self.close(host, fd);
+        match std::mem::replace(&mut pending.stage, Stage::Moving) {
+            Stage::Working(op, target) => {
+                let mut step = Step { state: self, host, key, target: &target };
+                match op.simulate(&mut step) {
+                    Ok(outcome) => self.finish(key, outcome),
+                    Err(op) => {
+                        let pending = self.ops.pending.get_mut(&key).expect("nothing took it meanwhile");
+                        pending.stage = Stage::Working(op, target);
+                        return;
                     }
                 }
-                Err(working) => {
-                    let pending = self.ops.pending.get_mut(&key).expect("nothing took it meanwhile");
-                    pending.stage = working;
+                if let Target::Inode(inode) = target {
+                    // The descriptor may have been closed meanwhile, and this have been the last hold.
+                    drop(inode);
+                    self.disks[host.0].sweep(&mut self.engine);
                 }
-            },
-            done @ Stage::Done(_) => pending.stage = done,
+            }
+            other => pending.stage = other,
         }
     }
 
-    /// The outcome, or the stage to go on from when there is none yet.
-    fn work(&mut self, host: HostId, key: OpKey, op: Op, target: Target) -> Result<Outcome<Fd>, Stage> {
-        match target {
-            Target::Invalid(errno) => Ok(failed(op, io::Error::from_raw_os_error(errno))),
-            Target::Inode(inode) => {
-                let outcome = self.work_on_file(host, op, &inode);
-                // The descriptor may have been closed meanwhile, and this have been the last hold.
-                drop(inode);
-                self.disks[host.0].sweep(&mut self.engine);
-                Ok(outcome)
-            }
-            Target::Socket(socket) => self.work_on_socket(key, op, socket),
+    /// The cancellation of an operation that was given up has come before its end, if there is none yet.
+    pub(super) fn cancel(&mut self, key: OpKey) {
+        let Some(pending) = self.ops.pending.remove(&key) else { return };
+        if let Stage::Working(op, target) = pending.stage {
+            drop(target);
+            self.disks[pending.host.0].sweep(&mut self.engine);
+            self.abandon(pending.host, op.refuse(errno(libc::ECANCELED)));
         }
     }
 
-    fn work_on_socket(&mut self, key: OpKey, op: Op, socket: SocketId) -> Result<Outcome<Fd>, Stage> {
-        let (net, engine) = (&mut self.net, &mut self.engine);
-        match op {
-            Op::Connect { addr, .. } => match net.connect(socket, addr, key, engine) {
-                Ok(true) => Ok(Outcome::Done(Ok(0), None)),
-                Ok(false) => Err(Stage::Working(op, Target::Socket(socket))),
-                Err(error) => Ok(Outcome::Done(Err(error), None)),
-            },
-            Op::Ready { writable, .. } => match net.is_ready(socket, writable, key) {
-                Ok(true) => Ok(Outcome::Done(Ok(0), None)),
-                Ok(false) => Err(Stage::Working(op, Target::Socket(socket))),
-                Err(error) => Ok(Outcome::Done(Err(error), None)),
-            },
-            Op::Send { buf, from, more, socket: fd } => {
-                let sent = net.send(socket, &[IoSlice::new(&buf[from..])], more, engine);
-                match sent {
-                    Ok(Some(n)) => Ok(Outcome::Done(Ok(n), Some(buf))),
-                    Err(error) => Ok(Outcome::Done(Err(error), Some(buf))),
-                    Ok(None) => {
-                        if net.is_ready(socket, true, key).is_ok_and(|ready| ready) {
-                            engine.after(Duration::ZERO, Event::Step(key));
-                        }
-                        let op = Op::Send { buf, from, more, socket: fd };
-                        Err(Stage::Working(op, Target::Socket(socket)))
-                    }
-                }
-            }
-            other => Ok(failed(other, io::Error::from_raw_os_error(libc::EINVAL))),
+    /// Hands the outcome to who waits for it.
+    fn finish(&mut self, key: OpKey, outcome: Outcome) {
+        let pending = self.ops.pending.get_mut(&key).expect("it was there when it took its step");
+        let host = pending.host;
+        if pending.orphaned {
+            self.ops.pending.remove(&key);
+            return self.abandon(host, outcome);
         }
+        pending.stage = Stage::Done(outcome);
+        self.engine.wake(pending.waker.take());
     }
 
-    fn work_on_file(&mut self, host: HostId, op: Op, inode: &Rc<Inode>) -> Outcome<Fd> {
-        let (disk, engine) = (&mut self.disks[host.0], &mut self.engine);
-        engine.note("file operation", &[host.0 as u64, inode.ino()]);
-        match op {
-            Op::ReadAt { offset, len, mut buf, .. } => {
-                let len = len.min(buf.spare());
-                inode.bring_in(offset, len);
-                let read = disk.read(inode, offset, &mut buf.spare_mut()[..len], engine);
-                if let Ok(n) = read {
-                    buf.grow(n);
-                }
-                Outcome::Done(read, Some(buf))
-            }
-            Op::Warm { offset, len, .. } => {
-                Outcome::Done(disk.warm(inode, offset, len, engine).map(|()| len), None)
-            }
-            Op::OpenAt { path, how, .. } => {
-                let opened = disk.open(inode, path.as_bytes(), how, engine);
-                Outcome::Opened(opened.and_then(|inode| self.hosts[host.0].add_file(inode)))
-            }
-            Op::StatAt { path, .. } => Outcome::Stat(disk.stat_at(inode, path.as_bytes(), engine)),
-            Op::ReadLinkAt { path, .. } => Outcome::Link(disk.read_link_at(inode, path.as_bytes(), engine)),
-            Op::ReadDir { max, .. } => Outcome::Entries(disk.entries(inode, max, engine)),
-            other => failed(other, io::Error::from_raw_os_error(libc::ENOTSOCK)),
-        }
+    /// Ends what was given up and has not come to its end: the world goes.
+    pub(super) fn cancel_given_up(&mut self) {
+        let given_up: Vec<_> =
+            self.ops.pending.iter().filter(|(_, p)| p.orphaned).map(|(&key, _)| key).collect();
+        given_up.into_iter().for_each(|key| self.cancel(key));
+    }
+
+    fn abandon(&mut self, host: HostId, outcome: Outcome) {
+        outcome.abandon(&mut LeftOn { state: self, host });
     }
 
     fn target(&self, host: HostId, fd: Fd) -> Target {
-        use super::core::Descriptor;
         match self.hosts[host.0].descriptor(fd) {
             Some(Descriptor::Socket(socket)) => Target::Socket(*socket),
             Some(Descriptor::File(inode)) => Target::Inode(Rc::clone(inode)),
@@ -245,40 +258,20 @@ impl State {
     }
 }
 
-/// The outcome of the kind `op` has, with its buffer if it has one.
-fn failed(op: Op, error: io::Error) -> Outcome<Fd> {
-    match op {
-        Op::Send { buf, .. } | Op::ReadAt { buf, .. } => Outcome::Done(Err(error), Some(buf)),
-        Op::Connect { .. } | Op::Ready { .. } | Op::Warm { .. } => Outcome::Done(Err(error), None),
-        Op::OpenAt { .. } => Outcome::Opened(Err(error)),
-        Op::StatAt { .. } => Outcome::Stat(Err(error)),
-        Op::ReadLinkAt { .. } => Outcome::Link(Err(error)),
-        Op::ReadDir { .. } => Outcome::Entries(Err(error)),
+/// The host that an operation was given up on.
+struct LeftOn<'a> {
+    state: &'a mut State,
+    host: HostId,
+}
+
+impl Keeper for LeftOn<'_> {
+    fn close(&mut self, opened: Opened) {
+        if let Opened::Simulated(fd) = opened {
+            self.state.close(self.host, fd);
+        }
     }
 }
 
-fn fd_of(op: &Op) -> Fd {
-    match *op {
-        Op::Connect { socket, .. } | Op::Send { socket, .. } | Op::Ready { socket, .. } => socket,
-        Op::ReadAt { file, .. } | Op::Warm { file, .. } => file,
-        Op::OpenAt { dir, .. }
-        | Op::StatAt { dir, .. }
-        | Op::ReadLinkAt { dir, .. }
-        | Op::ReadDir { dir, .. } => dir,
-    }
-}
-
-fn name(op: &Op) -> &'static str {
-    match op {
-        Op::Connect { .. } => "connect",
-        Op::Send { .. } => "send",
-        Op::Ready { writable: true, .. } => "wait for room to send",
-        Op::Ready { writable: false, .. } => "wait for bytes",
-        Op::ReadAt { .. } => "read",
-        Op::Warm { .. } => "warm",
-        Op::OpenAt { .. } => "open",
-        Op::StatAt { .. } => "stat",
-        Op::ReadLinkAt { .. } => "read a link",
-        Op::ReadDir { .. } => "list",
-    }
+fn errno(number: i32) -> io::Error {
+    io::Error::from_raw_os_error(number)
 }

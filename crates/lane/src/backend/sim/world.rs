@@ -11,7 +11,7 @@ use rand::Rng;
 
 use super::backend::SimBackend;
 use super::config::Config;
-use super::core::{Core, Process};
+use super::core::{Core, Process, State};
 use super::fs::Disk;
 use super::host::Host;
 use super::net::{HostId, Net};
@@ -287,6 +287,7 @@ impl Inner {
         for _ in 0..2 {
             self.lanes().iter().for_each(cancel);
         }
+        self.core.with(State::cancel_given_up);
     }
 
     fn remains(&self) -> Remains {

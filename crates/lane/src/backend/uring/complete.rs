@@ -8,10 +8,20 @@ use std::task::Waker;
 use io_uring::{cqueue, opcode};
 
 use super::key::{Key, Kind};
+use super::ops::Ended;
 use super::sockets::{Arrived, CONNECTIONS_UNTAKEN_MAX, Receive, Socket};
-use super::{Uring, setup, submit};
+use super::{Uring, setup};
+use crate::backend::operation::{Keeper, Op, Opened, Outcome};
 use crate::backend::receive::{Kept, datagrams_lent_max};
 use crate::buffer::RecvBuf;
+
+/// What operations leave behind that nobody waited for.
+impl Keeper for &Uring {
+    fn close(&mut self, opened: Opened) {
+        // The kernel closes it.
+        drop(opened);
+    }
+}
 
 impl Uring {
     /// Takes everything the ring has completed, and what helper threads finished.
@@ -23,8 +33,7 @@ impl Uring {
             self.complete(&entry);
         }
         while let Some((key, result)) = self.helped.pop() {
-            let waker = self.ops.borrow_mut().finish(key, result);
-            self.woken.borrow_mut().extend(waker);
+            self.end(key, result);
         }
         self.keep_budget();
         self.feed_starved();
@@ -37,11 +46,11 @@ impl Uring {
         match key.kind {
             Kind::Ignored => {}
             Kind::Accept | Kind::Stream | Kind::Datagrams => self.complete_socket(key, entry),
-            Kind::Op => {
-                let result = setup::result_of(entry);
-                let waker = self.ops.borrow_mut().finish(key, |owned| submit::outcome(self, owned, result));
+            Kind::Op if cqueue::more(entry.flags()) => {
+                let waker = self.ops.borrow_mut().get_mut(key).and_then(|op| op.progress(entry.into(), self));
                 self.woken.borrow_mut().extend(waker);
             }
+            Kind::Op => self.end(key, |op| op.complete(entry.into(), self)),
             Kind::Unpark if !cqueue::more(entry.flags()) => self.arm_unpark(),
             Kind::Unpark => {}
             Kind::Watch => {
@@ -53,6 +62,15 @@ impl Uring {
                     self.arm_watch();
                 }
             }
+        }
+    }
+
+    /// An operation has ended with what `outcome` makes of it.
+    fn end(&self, key: Key, outcome: impl FnOnce(Op) -> Outcome) {
+        let ended = self.ops.borrow_mut().finish(key, outcome);
+        match ended {
+            Ended::Told(waker) => self.woken.borrow_mut().extend(waker),
+            Ended::Unwanted(outcome) => outcome.abandon(&mut &*self),
         }
     }
 

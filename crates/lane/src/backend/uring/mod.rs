@@ -17,15 +17,16 @@ use io_uring::types::{CancelBuilder, Fd as RingFd, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode};
 
 use self::key::Key;
-use self::ops::{Ops, Owned};
+use self::ops::Ops;
 use self::park::Parker;
 use self::sockets::{Arrived, Receive, Sockets};
 use self::starved::Starved;
 use self::watch::Watcher;
+use super::operation::{Answer, Op, Opened, Outcome};
 use super::receive::ReceiveShares;
 use super::{
-    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, Op, OpId, Outcome, Park,
-    SocketKind, SocketOption, UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, SocketKind,
+    SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::buffer::{BufRing, RecvBuf};
@@ -38,7 +39,7 @@ use crate::socket::ktls::{self, KtlsRefusal};
 use crate::socket::unreachable::Unreachable;
 
 mod complete;
-mod files;
+pub(super) mod files;
 mod key;
 mod ops;
 mod park;
@@ -70,7 +71,7 @@ pub(crate) struct Uring {
     starved: RefCell<Starved>,
     parker: Arc<Parker>,
     helpers: HelperPool,
-    helped: Arc<SegQueue<(Key, HelperResult)>>,
+    helped: Arc<SegQueue<(Key, Answer)>>,
     watcher: RefCell<Option<Watching>>,
     message_template: Box<libc::msghdr>,
     unsegmented: RefCell<udp::Unsegmented>,
@@ -80,9 +81,6 @@ pub(crate) struct Uring {
     now: Cell<Instant>,
     woken: RefCell<Vec<Waker>>,
 }
-
-/// What a helper thread made of an operation.
-type HelperResult = Box<dyn FnOnce(Owned) -> Outcome<OwnedFd> + Send>;
 
 struct Watching {
     watcher: Watcher,
@@ -441,19 +439,26 @@ impl Backend for Uring {
     }
 
     fn submit(&self, op: Op) -> OpId {
-        submit::submit(self, op)
+        self.start(op)
     }
 
     fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let polled = self.ops.borrow_mut().poll(id, cx);
-        polled.map(|outcome| outcome.map_descriptor(|fd| self.register_file(fd)))
+        self.ops.borrow_mut().poll(id, cx)
     }
 
     fn forget(&self, id: OpId) {
-        let in_flight = self.ops.borrow_mut().forget(id);
-        if let Some(key) = in_flight {
+        let forgotten = self.ops.borrow_mut().forget(id);
+        match forgotten {
             // Does nothing to operations on helper threads; those end by themselves.
-            self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED);
+            Err(key) => self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED),
+            Ok(outcome) => outcome.into_iter().for_each(|outcome| outcome.abandon(&mut &*self)),
+        }
+    }
+
+    fn own(&self, opened: Opened) -> Descriptor {
+        match opened {
+            Opened::Kernel(fd) => self.register_file(fd),
+            Opened::Simulated(_) => unreachable!("no simulated operation runs on a ring"),
         }
     }
 

@@ -1,15 +1,12 @@
-//! Single operations in flight: what they own, who waits, and what became of them.
+//! Operations in flight: what they own, who waits, and what became of them.
 
-use std::ffi::CString;
-use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
 
 use slab::Slab;
 
 use super::key::{GENERATION_MASK, Key, Kind};
-use crate::backend::{OpId, Outcome};
-use crate::buffer::Buf;
+use crate::backend::OpId;
+use crate::backend::operation::{Op, Outcome};
 
 /// Operations by slot.
 #[derive(Default)]
@@ -21,49 +18,43 @@ pub(super) struct Ops {
 struct Slot {
     generation: u32,
     state: State,
-    owned: Owned,
 }
 
 enum State {
-    Waiting(Option<Waker>),
-    /// What was opened is closed if nobody takes it.
-    Finished(Outcome<OwnedFd>),
+    /// With the kernel or a helper thread.
+    Working(Op, Option<Waker>),
+    Finished(Outcome),
     /// Nobody wants the outcome; the slot stays until the kernel is done with what it owns.
-    Orphaned,
+    Orphaned(Op),
+    /// Between two of these.
+    Moving,
 }
 
-/// Memory the kernel reads or writes until the operation completes.
-pub(super) enum Owned {
-    /// Nothing: the operation runs on a helper thread or needs no memory.
-    Nothing,
-    /// Bytes being sent.
-    Sent(Buf),
-    /// A buffer being read into, after its length.
-    Filled(Buf),
-    /// A path and how to open it.
-    Open(Box<(CString, io_uring::types::OpenHow)>),
-    /// A socket address.
-    Address(Box<socket2::SockAddr>),
+/// Whom the end of an operation concerns.
+pub(super) enum Ended {
+    /// Who waits for it, if anybody does yet.
+    Told(Option<Waker>),
+    /// Nobody: here is the outcome.
+    Unwanted(Outcome),
 }
 
 impl Ops {
-    pub(super) fn insert(&mut self, owned: Owned) -> Key {
+    /// Gives an operation a slot; it stays there until it has ended.
+    pub(super) fn insert(&mut self, op: Op) -> (Key, &mut Op) {
         self.generation = (self.generation + 1) & GENERATION_MASK;
-        let slot = Slot { generation: self.generation, state: State::Waiting(None), owned };
-        let index = u32::try_from(self.slots.insert(slot)).expect("fewer than 2^32 operations in flight");
-        Key { kind: Kind::Op, generation: self.generation, index }
+        let entry = self.slots.vacant_entry();
+        let index = u32::try_from(entry.key()).expect("fewer than 2^32 operations in flight");
+        let key = Key { kind: Kind::Op, generation: self.generation, index };
+        let slot = Slot { generation: self.generation, state: State::Working(op, None) };
+        let State::Working(op, _) = &mut entry.insert(slot).state else { unreachable!("just made") };
+        (key, op)
     }
 
-    /// The memory of an operation, at an address that does not move while it is in flight.
-    pub(super) fn owned_mut(&mut self, key: Key) -> &mut Owned {
-        &mut self.slots[key.index as usize].owned
-    }
-
-    pub(super) fn poll(&mut self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome<OwnedFd>> {
+    pub(super) fn poll(&mut self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome> {
         let key = Key::unpack(id.0);
         let slot = &mut self.slots[key.index as usize];
         assert_eq!(slot.generation, key.generation, "an operation's outcome is taken once");
-        if let State::Waiting(waker) = &mut slot.state {
+        if let State::Working(_, waker) = &mut slot.state {
             match waker {
                 Some(waker) => waker.clone_from(cx.waker()),
                 None => *waker = Some(cx.waker().clone()),
@@ -72,53 +63,58 @@ impl Ops {
         }
         match self.slots.remove(key.index as usize).state {
             State::Finished(outcome) => Poll::Ready(outcome),
-            State::Waiting(_) | State::Orphaned => unreachable!("checked above; orphans have no id holders"),
+            _ => unreachable!("checked above; orphans have no id holders"),
         }
     }
 
-    /// Ends an operation with what `outcome` makes of the memory it owned. Returns whom to wake.
-    pub(super) fn finish(
-        &mut self,
-        key: Key,
-        outcome: impl FnOnce(Owned) -> Outcome<OwnedFd>,
-    ) -> Option<Waker> {
-        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
-        let owned = std::mem::replace(&mut slot.owned, Owned::Nothing);
-        let outcome = outcome(owned);
-        match std::mem::replace(&mut slot.state, State::Orphaned) {
-            State::Waiting(waker) => {
-                slot.state = State::Finished(outcome);
-                waker
+    /// The operation that a completion which is not the last is for.
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Op> {
+        match &mut self.slot(key)?.state {
+            State::Working(op, _) | State::Orphaned(op) => Some(op),
+            State::Finished(_) | State::Moving => None,
+        }
+    }
+
+    /// Ends an operation with what `outcome` makes of it.
+    pub(super) fn finish(&mut self, key: Key, outcome: impl FnOnce(Op) -> Outcome) -> Ended {
+        let Some(slot) = self.slot(key) else { return Ended::Told(None) };
+        match std::mem::replace(&mut slot.state, State::Moving) {
+            State::Working(op, waker) => {
+                slot.state = State::Finished(outcome(op));
+                Ended::Told(waker)
             }
-            State::Orphaned => {
+            State::Orphaned(op) => {
                 self.slots.remove(key.index as usize);
-                drop(outcome);
-                None
+                Ended::Unwanted(outcome(op))
             }
-            State::Finished(_) => unreachable!("an operation completes once"),
+            State::Finished(_) | State::Moving => unreachable!("an operation ends once"),
         }
     }
 
-    /// Nobody wants the outcome any more. True when the operation is still in flight.
-    pub(super) fn forget(&mut self, id: OpId) -> Option<Key> {
+    /// Nobody wants the outcome any more: here it is if there is one. Otherwise the key, for the operation is still in
+    /// flight.
+    pub(super) fn forget(&mut self, id: OpId) -> Result<Option<Outcome>, Key> {
         let key = Key::unpack(id.0);
-        let slot = self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)?;
-        if let State::Waiting(_) = slot.state {
-            slot.state = State::Orphaned;
-            return Some(key);
+        let Some(slot) = self.slot(key) else { return Ok(None) };
+        match std::mem::replace(&mut slot.state, State::Moving) {
+            State::Working(op, _) | State::Orphaned(op) => {
+                slot.state = State::Orphaned(op);
+                Err(key)
+            }
+            State::Finished(outcome) => {
+                self.slots.remove(key.index as usize);
+                Ok(Some(outcome))
+            }
+            State::Moving => unreachable!("nothing moves between two calls"),
         }
-        self.slots.remove(key.index as usize);
-        None
     }
 
     /// Operations whose memory the kernel may still touch.
     pub(super) fn in_flight(&self) -> usize {
         self.slots.iter().filter(|(_, slot)| !matches!(slot.state, State::Finished(_))).count()
     }
-}
 
-impl Owned {
-    pub(super) fn address(addr: SocketAddr) -> Self {
-        Self::Address(Box::new(addr.into()))
+    fn slot(&mut self, key: Key) -> Option<&mut Slot> {
+        self.slots.get_mut(key.index as usize).filter(|slot| slot.generation == key.generation)
     }
 }

@@ -1,7 +1,6 @@
-//! From operations to submission queue entries, and back from results to outcomes.
+//! How operations and receives begin.
 
 use std::io;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,92 +9,37 @@ use std::task::Context;
 use io_uring::types::Fd as RingFd;
 use io_uring::{opcode, squeue};
 
+use super::Uring;
 use super::key::{Key, Kind};
-use super::ops::Owned;
 use super::sockets::{Arrived, Receive, Socket};
-use super::{HelperResult, Uring, files};
-use crate::backend::{Fd, Op, OpId, Outcome};
+use crate::backend::operation::{Job, Op, Start};
+use crate::backend::{Fd, OpId, Unpark};
 use crate::buffer::BufRing;
-
-/// Starts an operation on the ring, or on a helper thread when the ring has none or runs it badly.
-pub(super) fn submit(uring: &Uring, op: Op) -> OpId {
-    let key = match op {
-        Op::Connect { socket, addr } => uring.submit_with(Owned::address(addr), |owned| {
-            let Owned::Address(addr) = owned else { unreachable!("just made") };
-            opcode::Connect::new(RingFd(socket.0), addr.as_ptr().cast(), addr.len()).build()
-        }),
-        Op::Send { socket, buf, from, more } => {
-            let wait_all = uring.sockets.borrow_mut().wait_all(socket.0);
-            uring.submit_with(Owned::Sent(buf), |owned| {
-                let Owned::Sent(buf) = owned else { unreachable!("just made") };
-                let bytes = &buf[from..];
-                let len = u32::try_from(bytes.len()).expect("buffers are far below 4 GiB");
-                let flags = libc::MSG_NOSIGNAL | wait_all | if more { libc::MSG_MORE } else { 0 };
-                opcode::Send::new(RingFd(socket.0), bytes.as_ptr(), len).flags(flags).build()
-            })
-        }
-        Op::Ready { socket, writable } => uring.submit_with(Owned::Nothing, |_| {
-            let events = if writable { libc::POLLOUT } else { libc::POLLIN };
-            opcode::PollAdd::new(RingFd(socket.0), u32::from(events.cast_unsigned())).build()
-        }),
-        Op::ReadAt { file, offset, len, buf } => uring.submit_with(Owned::Filled(buf), |owned| {
-            let Owned::Filled(buf) = owned else { unreachable!("just made") };
-            let room = buf.spare_mut();
-            let len = u32::try_from(len.min(room.len())).expect("buffers are far below 4 GiB");
-            opcode::Read::new(RingFd(file.0), room.as_mut_ptr(), len).offset(offset).build()
-        }),
-        Op::OpenAt { dir, path, how } => {
-            let (flags, resolve) = files::open_rules(how);
-            let how = io_uring::types::OpenHow::new().flags(flags.bits().into()).resolve(resolve.bits());
-            uring.submit_with(Owned::Open(Box::new((path, how))), |owned| {
-                let Owned::Open(open) = owned else { unreachable!("just made") };
-                opcode::OpenAt2::new(RingFd(dir.0), open.0.as_ptr(), &raw const open.1).build()
-            })
-        }
-        Op::Warm { file, offset, len } => uring.submit_to_helper(file, move |file| {
-            let result = files::warm(file.as_fd(), offset, len).map(|()| len);
-            Box::new(move |_| Outcome::Done(result, None))
-        }),
-        Op::StatAt { dir, path } => uring.submit_to_helper(dir, move |dir| {
-            let result = files::stat_at(dir.as_fd(), &path);
-            Box::new(move |_| Outcome::Stat(result))
-        }),
-        Op::ReadLinkAt { dir, path } => uring.submit_to_helper(dir, move |dir| {
-            let result = files::read_link_at(dir.as_fd(), &path);
-            Box::new(move |_| Outcome::Link(result))
-        }),
-        Op::ReadDir { dir, max } => uring.submit_to_helper(dir, move |dir| {
-            let result = files::read_dir(dir.as_fd(), max);
-            Box::new(move |_| Outcome::Entries(result))
-        }),
-    };
-    OpId(key.pack())
-}
-
-/// What a finished ring operation means.
-pub(super) fn outcome(uring: &Uring, owned: Owned, result: io::Result<u32>) -> Outcome<OwnedFd> {
-    match owned {
-        Owned::Open(_) => Outcome::Opened(result.and_then(|fd| {
-            // SAFETY: the kernel made this descriptor for us and nobody else knows it.
-            let fd = unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) };
-            files::settle(fd)
-        })),
-        Owned::Sent(buf) => {
-            uring.counters.bytes_out.add(result.as_ref().map_or(0, |n| u64::from(*n)));
-            Outcome::Done(result.map(|n| n as usize), Some(buf))
-        }
-        Owned::Filled(mut buf) => {
-            let result = result.map(|n| n as usize);
-            if let Ok(n) = result {
-                buf.grow(n);
-            }
-            Outcome::Done(result, Some(buf))
-        }
-        Owned::Nothing | Owned::Address(_) => Outcome::Done(result.map(|n| n as usize), None),
-    }
-}
+use crate::counters::LaneCounters;
 
 impl Uring {
+    /// Starts an operation on the ring, or on a helper thread.
+    pub(super) fn start(&self, op: Op) -> OpId {
+        let mut ops = self.ops.borrow_mut();
+        let (key, op) = ops.insert(op);
+        let start = op.prepare(self);
+        drop(ops);
+        match start {
+            Start::Ring(entry) => self.push(&entry, key),
+            Start::Helper(file, job) => self.submit_to_helper(key, file, job),
+        }
+        OpId(key.pack())
+    }
+
+    pub(crate) fn counters(&self) -> &LaneCounters {
+        &self.counters
+    }
+
+    /// Flags that make a send wait until all is sent.
+    pub(crate) fn wait_all(&self, socket: Fd) -> libc::c_int {
+        self.sockets.borrow_mut().wait_all(socket.0)
+    }
+
     /// Queues an entry; the kernel sees it at the next turn, or now if the queue is full.
     pub(super) fn push(&self, entry: &squeue::Entry, key: Key) {
         let entry = entry.clone().user_data(key.pack());
@@ -182,53 +126,37 @@ impl Uring {
         Ok(Rc::clone(slot.insert(ring)))
     }
 
-    fn submit_with(&self, owned: Owned, entry: impl FnOnce(&mut Owned) -> squeue::Entry) -> Key {
-        let mut ops = self.ops.borrow_mut();
-        let key = ops.insert(owned);
-        let entry = entry(ops.owned_mut(key));
-        drop(ops);
-        self.push(&entry, key);
-        key
-    }
-
     /// Runs `job` on the silo's helpers with a descriptor of its own: the lane may close its one meanwhile.
-    pub(super) fn submit_to_helper(
-        &self,
-        fd: Fd,
-        job: impl FnOnce(OwnedFd) -> HelperResult + Send + 'static,
-    ) -> Key {
-        let key = self.ops.borrow_mut().insert(Owned::Nothing);
+    pub(super) fn submit_to_helper(&self, key: Key, file: Fd, job: Job) {
         self.counters.helper_jobs.increment();
         self.count_syscall();
-        let refused =
-            |error: io::Error| -> HelperResult { Box::new(move |_| Outcome::Done(Err(error), None)) };
-        let own = match self.borrow_fd(fd).try_clone_to_owned() {
+        let own = match self.borrow_fd(file).try_clone_to_owned() {
             Ok(own) => own,
-            Err(error) => {
-                self.helped.push((key, refused(error)));
-                crate::backend::Unpark::unpark(&*self.parker);
-                return key;
-            }
+            Err(error) => return self.refuse(key, error),
         };
         let (helped, parker) = (Arc::clone(&self.helped), Arc::clone(&self.parker));
         let counters = Arc::clone(&self.counters);
         let submitted = self.helpers.submit(Box::new(move || {
-            let result = catch_unwind(AssertUnwindSafe(|| job(own)));
-            let result = result.unwrap_or_else(|_| {
-                Box::new(move |_| {
+            let answer = catch_unwind(AssertUnwindSafe(|| job(own)));
+            let answer = answer.unwrap_or_else(|_| {
+                Box::new(move |op| {
                     // On the lane again: the counter is its own.
                     counters.helper_panics.increment();
-                    Outcome::Done(Err(io::Error::other("the helper's job panicked")), None)
+                    op.refuse(io::Error::other("the helper's job panicked"))
                 })
             });
-            helped.push((key, result));
-            crate::backend::Unpark::unpark(&*parker);
+            helped.push((key, answer));
+            parker.unpark();
         }));
         if submitted.is_err() {
             self.counters.helper_refused.increment();
-            self.helped.push((key, refused(io::Error::from_raw_os_error(libc::EAGAIN))));
-            crate::backend::Unpark::unpark(&*self.parker);
+            self.refuse(key, io::Error::from_raw_os_error(libc::EAGAIN));
         }
-        key
+    }
+
+    /// Ends an operation that was not begun, at the next turn as any other.
+    fn refuse(&self, key: Key, error: io::Error) {
+        self.helped.push((key, Box::new(move |op| op.refuse(error))));
+        self.parker.unpark();
     }
 }

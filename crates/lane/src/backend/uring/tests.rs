@@ -1,6 +1,7 @@
 //! What cannot be brought about from outside: jobs that panic, operations the kernel does not let go of.
 
 use super::*;
+use crate::backend::operation::{Read, StatAt};
 use crate::buffer::{BufClass, BufferCounts, BufferPool};
 
 fn uring(patience: Duration) -> Uring {
@@ -26,14 +27,16 @@ fn outcome(uring: &Uring, id: OpId) -> Outcome {
 fn a_job_that_panics_fails_its_operation_and_no_other() {
     let uring = uring(Duration::from_secs(5));
     let root = uring.open_root(Path::new("/")).unwrap();
-    let key = uring.submit_to_helper(root.fd(), |_| panic!("expected by the test"));
-    let Outcome::Done(Err(error), None) = outcome(&uring, OpId(key.pack())) else {
+    let stat = StatAt { dir: root.fd(), path: c"etc".to_owned() };
+    let (key, _) = uring.ops.borrow_mut().insert(stat.into());
+    uring.submit_to_helper(key, root.fd(), Box::new(|_| panic!("expected by the test")));
+    let Outcome::StatAt(Err(error)) = outcome(&uring, OpId(key.pack())) else {
         panic!("a job that panics is an error")
     };
     assert_eq!(error.to_string(), "the helper's job panicked");
     assert_eq!(uring.counters.helper_panics.get(), 1);
-    let key = uring.submit(Op::StatAt { dir: root.fd(), path: c"etc".to_owned() });
-    assert!(matches!(outcome(&uring, key), Outcome::Stat(Ok(_))));
+    let key = uring.submit(StatAt { dir: root.fd(), path: c"etc".to_owned() }.into());
+    assert!(matches!(outcome(&uring, key), Outcome::StatAt(Ok(_))));
 }
 
 #[test]
@@ -42,7 +45,7 @@ fn memory_that_the_kernel_keeps_is_never_used_again() {
     let pool = BufferPool::new(BufferCounts { small: 1, large: 0 }).unwrap();
     let buf = pool.try_get(BufClass::Small).unwrap();
     // As if a disk never answered: nothing will complete it.
-    uring.ops.borrow_mut().insert(Owned::Filled(buf));
+    uring.ops.borrow_mut().insert(Read { file: Fd(0), offset: 0, len: 1, buf }.into());
     let (streams, counters) = (Rc::downgrade(&uring.streams), Arc::clone(&uring.counters));
     drop(uring);
     assert!(pool.try_get(BufClass::Small).is_none(), "the kernel may write into it");

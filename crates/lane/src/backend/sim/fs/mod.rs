@@ -25,7 +25,7 @@ mod watch;
 pub use self::handle::{Fs, Writer};
 
 /// One host's file system.
-pub(super) struct Disk {
+pub(crate) struct Disk {
     pub(super) config: FsConfig,
     pub(super) watches: Watches,
     root: Rc<Inode>,
@@ -38,7 +38,7 @@ pub(super) struct Disk {
 }
 
 /// A file, directory or link. Lives as long as a name or an open descriptor holds it.
-pub(super) struct Inode {
+pub(crate) struct Inode {
     ino: u64,
     dev: u64,
     node: Node,

@@ -13,7 +13,7 @@ use crate::backend::sim::engine::Engine;
 
 impl Disk {
     /// Reads if the page cache has it: `None` is a miss.
-    pub(in crate::backend::sim) fn try_read(
+    pub(crate) fn try_read(
         &self,
         inode: &Inode,
         offset: u64,
@@ -28,7 +28,7 @@ impl Disk {
     }
 
     /// Reads; gives less than asked for at the end of the file, and at random.
-    pub(in crate::backend::sim) fn read(
+    pub(crate) fn read(
         &self,
         inode: &Inode,
         offset: u64,
@@ -47,7 +47,7 @@ impl Disk {
     }
 
     /// A copy of up to `len` bytes for a socket.
-    pub(in crate::backend::sim) fn read_for_socket(
+    pub(crate) fn read_for_socket(
         &self,
         inode: &Inode,
         offset: u64,
@@ -67,13 +67,7 @@ impl Disk {
     }
 
     /// Brings pages in. They may be gone again by the next read.
-    pub(in crate::backend::sim) fn warm(
-        &self,
-        inode: &Inode,
-        offset: u64,
-        len: usize,
-        engine: &mut Engine,
-    ) -> io::Result<()> {
+    pub(crate) fn warm(&self, inode: &Inode, offset: u64, len: usize, engine: &mut Engine) -> io::Result<()> {
         inode.content()?;
         self.may_fail(self.config.read_error, engine)?;
         inode.bring_in(offset, len);
@@ -81,7 +75,7 @@ impl Disk {
     }
 
     /// How many of `len` bytes from `offset` on are in memory, all from the first.
-    pub(in crate::backend::sim) fn resident(
+    pub(crate) fn resident(
         &self,
         inode: &Inode,
         offset: u64,
@@ -97,7 +91,7 @@ impl Disk {
     }
 
     /// Opens from the name cache: `None` is a miss.
-    pub(in crate::backend::sim) fn try_open(
+    pub(crate) fn try_open(
         &self,
         dir: &Rc<Inode>,
         path: &[u8],
@@ -111,7 +105,7 @@ impl Disk {
     }
 
     /// Opens `path` beneath `dir`.
-    pub(in crate::backend::sim) fn open(
+    pub(crate) fn open(
         &self,
         dir: &Rc<Inode>,
         path: &[u8],
@@ -132,7 +126,7 @@ impl Disk {
     }
 
     /// Opens the directory a volume exports, from the root of the tree.
-    pub(in crate::backend::sim) fn open_root(&self, path: &[u8]) -> io::Result<Rc<Inode>> {
+    pub(crate) fn open_root(&self, path: &[u8]) -> io::Result<Rc<Inode>> {
         let rules = Rules { follow: true, keep_last: false, absolute: true };
         let inode = resolve(&self.root, path, rules)?;
         inode.directory()?;
@@ -141,12 +135,12 @@ impl Disk {
     }
 
     /// The path of the same inode without links.
-    pub(in crate::backend::sim) fn canonical(&self, path: &[u8]) -> io::Result<Vec<u8>> {
+    pub(crate) fn canonical(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         canonical(&self.root, path)
     }
 
     /// Where the link `path` beneath `dir` points.
-    pub(in crate::backend::sim) fn read_link_at(
+    pub(crate) fn read_link_at(
         &self,
         dir: &Rc<Inode>,
         path: &[u8],
@@ -161,24 +155,14 @@ impl Disk {
     }
 
     /// Attributes of `path` beneath `dir`, not following a link at its end.
-    pub(in crate::backend::sim) fn stat_at(
-        &self,
-        dir: &Rc<Inode>,
-        path: &[u8],
-        engine: &mut Engine,
-    ) -> io::Result<Stat> {
+    pub(crate) fn stat_at(&self, dir: &Rc<Inode>, path: &[u8], engine: &mut Engine) -> io::Result<Stat> {
         self.may_fail(self.config.name_error, engine)?;
         let rules = Rules { follow: true, keep_last: true, absolute: false };
         resolve(dir, path, rules).map(|inode| inode.stat())
     }
 
     /// Every entry, in an order nobody may rely on; `EFBIG` when there are more than `max`.
-    pub(in crate::backend::sim) fn entries(
-        &self,
-        dir: &Inode,
-        max: usize,
-        engine: &mut Engine,
-    ) -> io::Result<Vec<DirEntry>> {
+    pub(crate) fn entries(&self, dir: &Inode, max: usize, engine: &mut Engine) -> io::Result<Vec<DirEntry>> {
         self.may_fail(self.config.name_error, engine)?;
         let entries = dir.directory()?.borrow();
         if entries.len() > max {
@@ -209,7 +193,7 @@ impl Inode {
     }
 
     /// Brings a range into memory; says whether some of it was not there.
-    pub(in crate::backend::sim) fn bring_in(&self, offset: u64, len: usize) -> bool {
+    pub(crate) fn bring_in(&self, offset: u64, len: usize) -> bool {
         let pages = offset / PAGE..(offset + len as u64).div_ceil(PAGE);
         let mut cold = self.cold.borrow_mut();
         let before = cold.len();

@@ -29,7 +29,6 @@ impl Network {
             backlog: options.backlog as usize,
             queue: Default::default(),
             waker: None,
-            waiting: Vec::new(),
         };
         self.sockets.insert(id, Socket::Listener(listener));
         Ok(id)
@@ -78,7 +77,7 @@ impl Network {
     }
 
     /// Starts to connect, or looks how far it has come: `Ok(false)` is "not yet", and `op` is told when.
-    pub(in crate::backend::sim) fn connect(
+    pub(crate) fn connect(
         &mut self,
         socket: SocketId,
         to: SocketAddr,
@@ -164,7 +163,6 @@ impl Network {
         }
         listener.queue.push_back(conn);
         engine.wake(listener.waker.take());
-        engine.wake_ops(&mut listener.waiting);
         let c = self.conns.get_mut(&conn).expect("seen above");
         c.ends[Side::Server as usize].detached = false;
         c.consent(engine.now() + delay);

@@ -37,13 +37,13 @@ pub use self::stats::NetStats;
 
 /// Which host of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(in crate::backend::sim) struct HostId(pub(in crate::backend::sim) usize);
+pub(crate) struct HostId(pub(in crate::backend::sim) usize);
 
 pub(in crate::backend::sim) type ConnId = u64;
-pub(in crate::backend::sim) type SocketId = u64;
+pub(crate) type SocketId = u64;
 
 /// Every host's part of the network.
-pub(in crate::backend::sim) struct Network {
+pub(crate) struct Network {
     pub(in crate::backend::sim) config: NetConfig,
     pub(in crate::backend::sim) stats: NetStats,
     links: Links,
@@ -79,7 +79,6 @@ struct Listener {
     backlog: usize,
     queue: std::collections::VecDeque<ConnId>,
     waker: Option<Waker>,
-    waiting: Vec<OpKey>,
 }
 
 /// Something that reaches a host, or that a host's own timers bring about.
@@ -169,17 +168,16 @@ impl Network {
         self.try_with_conn(conn, engine, |c, around| c.send(side, parts, more, around))?
     }
 
-    /// Whether an operation may go on: the socket takes or gives something. If not, the operation is told when.
-    pub(super) fn is_ready(&mut self, socket: SocketId, writable: bool, op: OpKey) -> io::Result<bool> {
+    /// Whether the socket takes something, or would tell an error. If not, the operation is told when.
+    pub(crate) fn is_writable(&mut self, socket: SocketId, op: OpKey) -> io::Result<bool> {
         let (ready, waiting) = match self.sockets.get_mut(&socket).ok_or_else(canceled)? {
             Socket::Stream(stream) => {
                 let (id, side) = stream.conn.ok_or_else(not_connected)?;
                 let conn = self.conns.get_mut(&id).ok_or_else(not_connected)?;
-                let ready = if writable { conn.is_writable(side) } else { conn.is_readable(side) };
-                (ready, &mut conn.ends[side as usize].waiting)
+                (conn.is_writable(side), &mut conn.ends[side as usize].waiting)
             }
-            Socket::Listener(listener) => (!writable && !listener.queue.is_empty(), &mut listener.waiting),
-            Socket::Udp(udp) => (udp.is_ready(writable), &mut udp.waiting),
+            Socket::Listener(_) => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            Socket::Udp(udp) => (udp.is_writable(), &mut udp.waiting),
         };
         if !ready {
             waiting.push(op);
@@ -261,9 +259,8 @@ impl Network {
                 self.drop_untaken(&mut receive);
                 self.with_conn(conn, engine, |c, around| c.detach(side, reset_on_close, around));
             }
-            Some(Socket::Listener(mut listener)) => {
+            Some(Socket::Listener(listener)) => {
                 self.ports.unbind(listener.host, ports::Protocol::Tcp, listener.addr, id);
-                engine.wake_ops(&mut listener.waiting);
                 for conn in listener.queue {
                     self.with_conn(conn, engine, |c, around| c.detach(Side::Server, true, around));
                 }

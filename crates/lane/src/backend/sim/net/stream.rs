@@ -195,12 +195,6 @@ impl Conn {
         end.broken || flow.fin_wanted || flow.room() * 3 >= flow.send_buffer
     }
 
-    /// Whether a receive would give bytes, an end or an error.
-    pub(super) fn is_readable(&self, side: Side) -> bool {
-        let (end, flow) = (&self.ends[side as usize], &self.flows[side.other() as usize]);
-        end.broken || end.read_shut || flow.eof || !flow.inbox.is_empty()
-    }
-
     /// Takes the next bytes, at most `most`, out of the socket's buffer.
     ///
     /// # Panics

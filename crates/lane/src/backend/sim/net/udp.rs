@@ -286,8 +286,8 @@ impl UdpSocket {
         self.unreachable.get_or_insert_default();
     }
 
-    pub(super) fn is_ready(&self, writable: bool) -> bool {
-        if writable { !self.full } else { !self.queue.is_empty() || self.error.is_some() }
+    pub(super) fn is_writable(&self) -> bool {
+        !self.full
     }
 }
 

@@ -1,0 +1,61 @@
+//! Lists a directory (getdents64(2), and fstatat(2) for each entry).
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::task::Poll;
+
+use rustix::fs::{self as sys, AtFlags};
+
+use super::{Operation, Start};
+use crate::backend::sim::Step;
+use crate::backend::uring::{Uring, files};
+use crate::backend::{DirEntry, Fd};
+
+/// Every entry of `dir` with its attributes; `EFBIG` when there are more than `max`.
+pub(crate) struct List {
+    pub(crate) dir: Fd,
+    pub(crate) max: usize,
+}
+
+impl Operation for List {
+    const NAME: &'static str = "list";
+    /// Without `.` and `..`, in the file system's order.
+    type Value = Vec<DirEntry>;
+    type Output = io::Result<Vec<DirEntry>>;
+
+    fn descriptor(&self) -> Fd {
+        self.dir
+    }
+
+    fn prepare(&mut self, _: &Uring) -> Start {
+        let max = self.max;
+        Start::on_helper::<Self>(self.dir, move |dir| list(dir, max))
+    }
+
+    fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Vec<DirEntry>>> {
+        let at = step.file()?;
+        Poll::Ready(at.disk.entries(at.inode, self.max, at.engine))
+    }
+
+    fn finish(self, result: io::Result<Vec<DirEntry>>) -> io::Result<Vec<DirEntry>> {
+        result
+    }
+}
+
+fn list(dir: BorrowedFd<'_>, max: usize) -> io::Result<Vec<DirEntry>> {
+    let mut entries = Vec::new();
+    // A description of its own: the position of a shared one would be shared too.
+    for entry in sys::Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
+        }
+        if entries.len() == max {
+            return Err(io::Error::from_raw_os_error(libc::EFBIG));
+        }
+        let stat = sys::statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok();
+        entries.push(DirEntry { name: name.to_vec(), stat: stat.as_ref().map(files::convert) });
+    }
+    Ok(entries)
+}

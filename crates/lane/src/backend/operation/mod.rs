@@ -1,0 +1,181 @@
+//! Operations: what a lane asks for once and hears of later. Each is one file, which says all there is to say of it:
+//!
+//! - what it works on and owns: the memory that the kernel may touch until it is done;
+//! - *prepare*: its entry in the submission queue, or the call that a helper thread makes in its stead;
+//! - *complete*: what the kernel's answer means, at once or in two steps ([`Operation::progress`]);
+//! - *abandon*: what becomes of its outcome when its future was dropped first;
+//! - *simulate*: the same in a simulated world, as strict as the kernel.
+//!
+//! A new operation is its file, and its name in the two lists below. What a socket does for as long as it is open,
+//! accepting and receiving, is no operation: see `uring/standing.rs`.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::task::{Poll, Waker};
+
+use io_uring::{cqueue, squeue};
+
+use super::Fd;
+use super::sim::Step;
+use super::uring::Uring;
+
+#[macro_use]
+mod registry;
+
+mod connect;
+mod future;
+mod list;
+mod open;
+mod read;
+mod read_link;
+mod ready;
+mod send;
+mod stat;
+mod warm;
+
+pub(crate) use self::future::OpFuture;
+
+operations! {
+    connect::Connect,
+    list::List,
+    open::Open,
+    read::Read,
+    read_link::ReadLink,
+    ready::Ready,
+    send::Send,
+    stat::StatAt,
+    warm::Warm,
+}
+
+/// One kind of operation. A value of it is one operation in flight, and owns what the kernel may touch until it is
+/// done. It may move in memory meanwhile: what the kernel reads by address lies in buffers or in boxes.
+pub(crate) trait Operation: Registered {
+    /// What it is called in reports.
+    const NAME: &'static str;
+
+    /// What it brings when it succeeds.
+    type Value: 'static;
+
+    /// What the caller gets, in any case: what it gave, and the value or the error.
+    type Output: 'static;
+
+    /// What it works on.
+    fn descriptor(&self) -> Fd;
+
+    /// Its entry for the ring, or whatever else begins it.
+    fn prepare(&mut self, ring: &Uring) -> Start;
+
+    /// The kernel is done with a part, and will tell of the rest. Says whom to wake.
+    fn progress(&mut self, completion: Completion, ring: &Uring) -> Option<Waker> {
+        let _ = (completion, ring);
+        unreachable!("{} completes once", Self::NAME)
+    }
+
+    /// The kernel is done: what its last answer means. Not asked where a helper thread makes the call.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn complete(&mut self, completion: Completion, ring: &Uring) -> io::Result<Self::Value> {
+        let _ = (completion, ring);
+        unreachable!("{} is no operation of the ring", Self::NAME)
+    }
+
+    /// Takes it as far as it goes now in a simulated world. Where it has to wait, it has told whom it waits for.
+    fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Self::Value>>;
+
+    /// Gives back what it owned, with its result.
+    fn finish(self, result: io::Result<Self::Value>) -> Self::Output;
+
+    /// Nobody takes the output: what it brought goes where it belongs. Memory is free by being dropped.
+    fn abandon(output: Self::Output, keeper: &mut dyn Keeper) {
+        let _ = keeper;
+        drop(output);
+    }
+}
+
+/// How an operation begins.
+pub(crate) enum Start {
+    /// On the ring. All that the entry points to is the operation's, and does not move with it.
+    Ring(squeue::Entry),
+    /// On a helper thread, with a descriptor of its own of the file that the lane may close meanwhile.
+    Helper(Fd, Job),
+}
+
+/// A call for a helper thread.
+pub(crate) type Job = Box<dyn FnOnce(OwnedFd) -> Answer + std::marker::Send>;
+
+/// What a helper thread made of an operation, told on its lane.
+pub(crate) type Answer = Box<dyn FnOnce(Op) -> Outcome + std::marker::Send>;
+
+/// The kernel's answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Completion {
+    result: i32,
+}
+
+/// A descriptor that an operation brought and nobody owns yet.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    /// The kernel's.
+    Kernel(OwnedFd),
+    /// A simulated host's.
+    Simulated(Fd),
+}
+
+/// What outlives operations: it takes what they leave behind.
+pub(crate) trait Keeper {
+    /// Closes what nobody owns.
+    fn close(&mut self, opened: Opened);
+}
+
+impl Start {
+    /// Has a helper thread make a call.
+    pub(crate) fn on_helper<O>(
+        file: Fd,
+        call: impl FnOnce(BorrowedFd<'_>) -> io::Result<O::Value> + std::marker::Send + 'static,
+    ) -> Self
+    where
+        O: Operation<Value: std::marker::Send>,
+    {
+        use std::os::fd::AsFd;
+        Self::Helper(
+            file,
+            Box::new(move |file| {
+                let result = call(file.as_fd());
+                Box::new(move |op| O::outcome(O::of(op).finish(result)))
+            }),
+        )
+    }
+}
+
+impl Completion {
+    /// As the call it stands for would have returned it.
+    pub(crate) fn result(self) -> io::Result<u32> {
+        u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(self.result.wrapping_neg()))
+    }
+
+    /// Bytes moved.
+    pub(crate) fn bytes(self) -> io::Result<usize> {
+        self.result().map(|n| n as usize)
+    }
+}
+
+impl From<&cqueue::Entry> for Completion {
+    fn from(entry: &cqueue::Entry) -> Self {
+        Self { result: entry.result() }
+    }
+}
+
+/// The kinds of operations by name: what the macro below makes of the list.
+pub(crate) trait Registered: Sized + Into<Op> {
+    /// The operation of this kind that `op` is.
+    fn of(op: Op) -> Self;
+
+    fn outcome(output: <Self as Operation>::Output) -> Outcome
+    where
+        Self: Operation;
+
+    fn output(outcome: Outcome) -> <Self as Operation>::Output
+    where
+        Self: Operation;
+}

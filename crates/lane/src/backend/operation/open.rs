@@ -1,0 +1,67 @@
+//! Opens a name beneath a directory (openat2(2)).
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::task::Poll;
+
+use io_uring::opcode;
+use io_uring::types::{Fd as RingFd, OpenHow as RingHow};
+
+use super::{Completion, Keeper, Opened, Operation, Start};
+use crate::backend::sim::Step;
+use crate::backend::uring::{Uring, files};
+use crate::backend::{Fd, OpenHow};
+
+/// Opens `path` beneath `dir`.
+pub(crate) struct Open {
+    dir: Fd,
+    how: OpenHow,
+    /// What the kernel reads: the path, and how.
+    read: Box<(CString, RingHow)>,
+}
+
+impl Open {
+    pub(crate) fn new(dir: Fd, path: CString, how: OpenHow) -> Self {
+        let (flags, resolve) = files::open_rules(how);
+        let ring_how = RingHow::new().flags(flags.bits().into()).resolve(resolve.bits());
+        Self { dir, how, read: Box::new((path, ring_how)) }
+    }
+}
+
+impl Operation for Open {
+    const NAME: &'static str = "open";
+    type Value = Opened;
+    type Output = io::Result<Opened>;
+
+    fn descriptor(&self) -> Fd {
+        self.dir
+    }
+
+    fn prepare(&mut self, _: &Uring) -> Start {
+        let (path, how) = (self.read.0.as_ptr(), &raw const self.read.1);
+        Start::Ring(opcode::OpenAt2::new(RingFd(self.dir.0), path, how).build())
+    }
+
+    fn complete(&mut self, completion: Completion, _: &Uring) -> io::Result<Opened> {
+        let fd = completion.result()?.cast_signed();
+        // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+        files::settle(unsafe { OwnedFd::from_raw_fd(fd) }).map(Opened::Kernel)
+    }
+
+    fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Opened>> {
+        let at = step.file()?;
+        let inode = at.disk.open(at.inode, self.read.0.as_bytes(), self.how, at.engine)?;
+        Poll::Ready(at.process.add_file(inode).map(Opened::Simulated))
+    }
+
+    fn finish(self, result: io::Result<Opened>) -> io::Result<Opened> {
+        result
+    }
+
+    fn abandon(output: io::Result<Opened>, keeper: &mut dyn Keeper) {
+        if let Ok(opened) = output {
+            keeper.close(opened);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One type for all operations and one for all that they bring, without an allocation for either.
+
+/// Makes [`super::Op`] and [`super::Outcome`] of a list of operations.
+macro_rules! operations {
+    ($($file:ident :: $name:ident),* $(,)?) => {
+        $(pub(crate) use self::$file::$name;)*
+
+        /// An operation in flight.
+        pub(crate) enum Op {
+            $($name($name),)*
+        }
+
+        /// What became of an operation.
+        pub(crate) enum Outcome {
+            $($name(<$name as Operation>::Output),)*
+        }
+
+        impl Op {
+            pub(crate) fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name(_) => $name::NAME,)*
+                }
+            }
+
+            pub(crate) fn descriptor(&self) -> Fd {
+                match self {
+                    $(Self::$name(op) => op.descriptor(),)*
+                }
+            }
+
+            pub(crate) fn prepare(&mut self, ring: &Uring) -> Start {
+                match self {
+                    $(Self::$name(op) => op.prepare(ring),)*
+                }
+            }
+
+            pub(crate) fn progress(&mut self, completion: Completion, ring: &Uring) -> Option<Waker> {
+                match self {
+                    $(Self::$name(op) => op.progress(completion, ring),)*
+                }
+            }
+
+            pub(crate) fn complete(self, completion: Completion, ring: &Uring) -> Outcome {
+                match self {
+                    $(Self::$name(mut op) => {
+                        let result = op.complete(completion, ring);
+                        Outcome::$name(op.finish(result))
+                    })*
+                }
+            }
+
+            /// Ends it without having been begun, or given up.
+            pub(crate) fn refuse(self, error: io::Error) -> Outcome {
+                match self {
+                    $(Self::$name(op) => Outcome::$name(op.finish(Err(error))),)*
+                }
+            }
+
+            /// Its outcome, or itself when it has to wait.
+            pub(crate) fn simulate(self, step: &mut Step<'_>) -> Result<Outcome, Self> {
+                match self {
+                    $(Self::$name(mut op) => match op.simulate(step) {
+                        Poll::Ready(result) => Ok(Outcome::$name(op.finish(result))),
+                        Poll::Pending => Err(Self::$name(op)),
+                    })*
+                }
+            }
+        }
+
+        impl Outcome {
+            /// Nobody takes it.
+            pub(crate) fn abandon(self, keeper: &mut dyn Keeper) {
+                match self {
+                    $(Self::$name(output) => $name::abandon(output, keeper),)*
+                }
+            }
+        }
+
+        $(
+            impl From<$name> for Op {
+                fn from(op: $name) -> Self {
+                    Self::$name(op)
+                }
+            }
+
+            impl Registered for $name {
+                fn of(op: Op) -> Self {
+                    let Op::$name(op) = op else { unreachable!("an operation stays what it is") };
+                    op
+                }
+
+                fn outcome(output: <Self as Operation>::Output) -> Outcome {
+                    Outcome::$name(output)
+                }
+
+                fn output(outcome: Outcome) -> <Self as Operation>::Output {
+                    let Outcome::$name(output) = outcome else {
+                        unreachable!("an operation ends as what it is")
+                    };
+                    output
+                }
+            }
+        )*
+    };
+}
