@@ -120,6 +120,7 @@ impl Call {
                     Poll::Ready(Ok(count))
                 }
                 Err(ReadError::End) => Poll::Ready(Ok(0)),
+                Err(ReadError::Held) => Poll::Ready(Err(CallError::Held)),
                 Err(ReadError::Blocked) => {
                     *self.cell.reader.borrow_mut() = Some(cx.waker().clone());
                     Poll::Pending
@@ -195,6 +196,7 @@ impl Call {
             match outcome {
                 Ok(value) => Poll::Ready(Ok(value)),
                 Err(WriteError::Finished) => Poll::Ready(Err(CallError::Ended)),
+                Err(WriteError::Lent) => Poll::Ready(Err(CallError::Lent)),
                 Err(WriteError::Security(code)) => Poll::Ready(Err(CallError::Aborted(code))),
                 Err(WriteError::Blocked) => {
                     *self.cell.writer.borrow_mut() = Some(cx.waker().clone());
@@ -280,7 +282,7 @@ impl Reserved<'_> {
         shared.kick();
         outcome.map_err(|error| match error {
             WriteError::Security(code) => CallError::Aborted(code),
-            WriteError::Blocked | WriteError::Finished => CallError::Ended,
+            WriteError::Blocked | WriteError::Finished | WriteError::Lent => CallError::Ended,
         })
     }
 }

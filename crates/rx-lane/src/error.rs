@@ -25,6 +25,15 @@ pub enum CallError {
     /// It has ended well, or its writing half has: nothing more can be written.
     #[error("the call has ended")]
     Ended,
+    /// The peer's stream ended before all that was asked for had come.
+    #[error("the peer's stream ended early")]
+    Short,
+    /// All that may come is held by its reader: let go of some first.
+    #[error("the reader holds the whole window")]
+    Held,
+    /// Rooms of it are lent out: commit or drop them first.
+    #[error("payload rooms of the call are lent out")]
+    Lent,
     /// Its connection has no numbers left for calls: open another.
     #[error("the connection's call numbers are used up")]
     UsedUp,

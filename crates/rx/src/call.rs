@@ -4,8 +4,10 @@
 //! do to it is in `call/input.rs`, what it sends in `call/output.rs`.
 
 mod ack_policy;
+mod held;
 mod input;
 mod output;
+mod rooms;
 
 use std::time::Instant;
 
@@ -13,13 +15,16 @@ use crate::congestion::Pacer;
 use crate::connection::{Core, SendLimit};
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
-use crate::packet::{Account, LentBuffer, Packet, PacketPool};
+use crate::packet::{Account, Packet, PacketPool};
 use crate::receive::ReceiveWindow;
 use crate::recovery::Recovery;
 use crate::security::PacketContext;
 use crate::shared::Shared;
 use crate::source::may_take_more;
 use crate::window::SendWindow;
+
+pub use held::ReadBatch;
+pub use rooms::WriteBatch;
 
 pub(crate) use ack_policy::AckPolicy;
 pub(crate) use input::DataOutcome;
@@ -47,10 +52,14 @@ pub(crate) struct Call {
     filling: Option<Filling>,
     /// The application has written its last byte.
     pub(crate) finished_writing: bool,
+    /// The application has rooms in hand.
+    rooms_lent: bool,
     write_refused: bool,
     pub(crate) rx: ReceiveWindow,
     pub(crate) acks: AckPolicy,
     readable_told: bool,
+    /// The application has looked for bytes, found none and waits.
+    reader_waits: bool,
     /// Header serial of the latest ACK applied.
     newest_ack: Option<u32>,
     /// DATA packets sent since one asked for an ACK.
@@ -86,31 +95,6 @@ struct Filling {
     capacity: usize,
 }
 
-/// Payload buffers of consecutive packets, lent out to be filled outside the endpoint, for instance by a read
-/// from a file straight into them. Give it back with `CallMut::commit_batch`; it counts as in use till then.
-#[derive(Debug, Default)]
-#[must_use = "buffers that do not come back are leaked"]
-pub struct WriteBatch {
-    pub(crate) buffers: Vec<LentBuffer>,
-}
-
-impl WriteBatch {
-    /// The payload rooms, in order, each to be filled whole before the next is begun.
-    pub fn rooms(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.buffers.iter_mut().map(LentBuffer::room)
-    }
-
-    /// Bytes of room in all.
-    pub fn len(&self) -> usize {
-        self.buffers.iter().map(|buffer| buffer.end - buffer.start).sum()
-    }
-
-    /// Whether there is no room at all.
-    pub fn is_empty(&self) -> bool {
-        self.buffers.is_empty()
-    }
-}
-
 /// Why a call takes no bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
@@ -120,6 +104,9 @@ pub enum WriteError {
     /// The writing half was finished.
     #[error("the call's writing half is finished")]
     Finished,
+    /// Rooms of the call are lent out: what comes behind them waits until they are back.
+    #[error("payload rooms of the call are lent out")]
+    Lent,
     /// The security class refused a packet; the call is aborted with this code.
     #[error("security class refused a packet with code {0}")]
     Security(i32),
@@ -149,10 +136,12 @@ impl Call {
             edge,
             filling: None,
             finished_writing: false,
+            rooms_lent: false,
             write_refused: false,
             rx: ReceiveWindow::new(window),
             acks: AckPolicy::new(large),
             readable_told: false,
+            reader_waits: false,
             newest_ack: None,
             since_request: 0,
             window_limited: false,
@@ -201,63 +190,9 @@ impl Call {
         }
     }
 
-    /// Lends whole packets' rooms for about `len` bytes, at least one packet.
-    pub(crate) fn lend(
-        &mut self,
-        len: usize,
-        core: &mut Core,
-        shared: &mut Shared,
-        limit: SendLimit,
-    ) -> Result<WriteBatch, WriteError> {
-        self.refuse_if_finished()?;
-        if self.filling.is_some() {
-            self.queue_filling(core, shared, false)?;
-        }
-        let header_room = core.security.header_room();
-        let mut batch = WriteBatch::default();
-        let mut granted = 0;
-        while granted < len {
-            let ahead = batch.buffers.len() as u32;
-            let filling = match self.start_packet(core, shared, limit.held.saturating_sub(ahead)) {
-                Ok(filling) => filling,
-                Err(error) if batch.buffers.is_empty() => return Err(error),
-                Err(_) => break,
-            };
-            let end = header_room + filling.capacity.min(len - granted);
-            granted += end - header_room;
-            batch.buffers.push(shared.pool.lend(filling.packet, header_room, end));
-        }
-        Ok(batch)
-    }
-
-    /// Takes a lent batch back with its first `filled` bytes written; rooms beyond are freed.
-    pub(crate) fn commit_batch(
-        &mut self,
-        batch: WriteBatch,
-        mut filled: usize,
-        core: &mut Core,
-        shared: &mut Shared,
-    ) -> Result<(), WriteError> {
-        let mut outcome = self.refuse_if_finished();
-        for lent in batch.buffers {
-            let room = lent.end - lent.start;
-            let packet = shared.pool.restore(lent);
-            let used = room.min(filled);
-            filled -= used;
-            if used == 0 || outcome.is_err() {
-                shared.pool.free(packet);
-                continue;
-            }
-            if self.filling.is_some() {
-                outcome = self.queue_filling(core, shared, false);
-            }
-            self.filling = Some(Filling { packet, used, capacity: room });
-        }
-        outcome
-    }
-
     /// Queues the packet being filled, as the last one if the writing half is finished with it.
     pub(crate) fn flush(&mut self, core: &mut Core, shared: &mut Shared) -> Result<(), WriteError> {
+        self.refuse_if_finished()?;
         if self.filling.as_ref().is_some_and(|filling| filling.used > 0) {
             self.queue_filling(core, shared, false)?;
         }
@@ -285,7 +220,10 @@ impl Call {
     }
 
     fn refuse_if_finished(&self) -> Result<(), WriteError> {
-        if self.finished_writing { Err(WriteError::Finished) } else { Ok(()) }
+        if self.finished_writing {
+            return Err(WriteError::Finished);
+        }
+        if self.rooms_lent { Err(WriteError::Lent) } else { Ok(()) }
     }
 
     fn refuse_write(&mut self, shared: &mut Shared) -> WriteError {
@@ -385,6 +323,7 @@ impl Call {
         }
         if self.rx.is_readable() || self.rx.is_complete() {
             self.readable_told = true;
+            self.reader_waits = false;
             shared.events.push_back(Event::Readable(self.handle));
         }
     }
@@ -395,17 +334,23 @@ impl Call {
         if !self.rx.is_readable() {
             self.readable_told = false;
         }
+        self.on_room(now, core, shared);
+        missing == 0
+    }
+
+    /// The reader has used up packets: the window may widen, and the peer is told.
+    fn on_room(&mut self, now: Instant, core: &Core, shared: &mut Shared) {
         if self.acks.on_receipt && !shared.is_pool_short() {
             self.rx.grow_window(shared.config.receive_window);
         }
         let peer = &shared.peers[core.peer];
         self.acks.on_consumed(now, &self.rx, self.side, peer.modern, &shared.config);
-        missing == 0
     }
 
     /// The reader found nothing: tell it when there is something again.
     pub(crate) fn blocked_reading(&mut self) {
         self.readable_told = self.rx.is_complete();
+        self.reader_waits = true;
     }
 
     pub(crate) fn packets_held(&self) -> u32 {

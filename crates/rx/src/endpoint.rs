@@ -481,7 +481,8 @@ impl Endpoint {
                 found.is_some_and(|connection| connection.core.handle() == call.connection)
             });
             if let Some(oldest) = now.checked_sub(PEER_IDLE_MAX) {
-                self.shared.peers.retain_since(oldest);
+                let pool = &self.shared.pool;
+                self.shared.peers.retain_since(oldest, |account| pool.held_by(account) > 0);
             }
         }
     }
@@ -510,7 +511,9 @@ impl Endpoint {
             self.shared.stats.mtu_probes_lost += 1;
         }
         let peers_max = self.connections.len() + PEERS_SPARE;
-        self.shared.peers.drop_if_idle(core.peer, peers_max);
+        // A reader or a transmit may still have buffers that are charged to the peer's host.
+        let holds = self.shared.pool.held_by(peer.account) > 0;
+        self.shared.peers.drop_if_idle(core.peer, peers_max, holds);
         self.shared.stats.connections_reaped += 1;
         // A flood leaves wake-ups of evicted connections behind; they must not outgrow the living.
         if self.shared.timer_count() > TIMERS_PER_CONNECTION * self.connections.len() + TIMERS_SLACK {

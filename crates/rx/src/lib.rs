@@ -34,7 +34,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-pub use call::{WriteBatch, WriteError};
+pub use call::{ReadBatch, WriteBatch, WriteError};
 pub use config::{EndpointConfig, Limits};
 pub use endpoint::{
     Arrival, CallMut, CallView, ConnectError, ConnectionView, Endpoint, OpenError, Question, ReadError,

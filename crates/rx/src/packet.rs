@@ -16,7 +16,7 @@ pub struct Packet(u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRef(u32);
 
-/// Buffer taken out of its slot while the application fills it; see [`PacketPool::lend`].
+/// Buffer taken out of its slot while the application has it in hand; see [`PacketPool::lend`].
 #[derive(Debug)]
 pub(crate) struct LentBuffer {
     pub(crate) packet: Packet,
@@ -26,8 +26,13 @@ pub(crate) struct LentBuffer {
 }
 
 impl LentBuffer {
+    /// The payload bytes lent.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
     /// The payload room to fill.
-    pub(crate) fn room(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 }
@@ -241,7 +246,7 @@ impl PacketPool {
         }
     }
 
-    /// Takes the buffer out of the pool's reach so that the application can fill payload bytes
+    /// Takes the buffer out of the pool's reach so that the application can fill or read payload bytes
     /// `start..end` while the pool goes on. It stays counted as in use. End with [`PacketPool::restore`].
     pub(crate) fn lend(&mut self, packet: Packet, start: usize, end: usize) -> LentBuffer {
         let bytes = std::mem::take(&mut self.slots[packet.0 as usize].bytes);
@@ -371,7 +376,7 @@ mod tests {
         let mut pool = PacketPool::new(2, 8);
         let packet = pool.alloc().expect("free");
         let mut lent = pool.lend(packet, 2, 6);
-        lent.room().copy_from_slice(b"data");
+        lent.bytes_mut().copy_from_slice(b"data");
         assert_eq!(pool.in_use(), 1);
         let packet = pool.restore(lent);
         assert_eq!(&pool.payload_room(&packet)[2..6], b"data");

@@ -278,10 +278,12 @@ impl Peers {
         self.by_address.get(&address).copied()
     }
 
-    pub(crate) fn retain_since(&mut self, oldest_idle: Instant) {
+    /// Forgets peers that have had no connection since `oldest_idle` and whose host `holds` nothing: its account is
+    /// given to another then.
+    pub(crate) fn retain_since(&mut self, oldest_idle: Instant, holds: impl Fn(Account) -> bool) {
         let Self { slab, by_address, sources } = self;
         slab.retain(|_, peer| {
-            let keep = peer.connections > 0 || peer.idle_since >= oldest_idle;
+            let keep = peer.connections > 0 || peer.idle_since >= oldest_idle || holds(peer.account);
             if !keep {
                 by_address.remove(&peer.address);
                 sources.leave(peer.account);
@@ -291,9 +293,13 @@ impl Peers {
     }
 
     /// Forgets a peer without connections at once, if it has proved nothing or there are more than `max` peers:
-    /// clients that come and go must not leave more behind than those who stay.
-    pub(crate) fn drop_if_idle(&mut self, index: usize, max: usize) {
+    /// clients that come and go must not leave more behind than those who stay. The last one of a host that `holds`
+    /// something stays.
+    pub(crate) fn drop_if_idle(&mut self, index: usize, max: usize, holds: bool) {
         let peer = &self.slab[index];
+        if holds && self.sources.is_last_peer(peer.account) {
+            return;
+        }
         if peer.connections == 0 && (peer.proved_at.is_none() || self.slab.len() > max) {
             let peer = self.slab.remove(index);
             self.by_address.remove(&peer.address);

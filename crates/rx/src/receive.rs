@@ -48,8 +48,12 @@ pub(crate) struct ReceiveWindow {
     window: u32,
     /// Received runs `start..end` above `next`, ascending, never touching.
     runs: VecDeque<(u32, u32)>,
-    /// Packets held.
+    /// Packets held, those lent to the reader among them.
     held: u32,
+    /// Packets from `base` on that the reader is past, while it holds some of them: their places stay in the window.
+    taken: u32,
+    /// Of these, the ones whose buffers the reader holds.
+    lent: u32,
     /// `base` when the window last grew.
     grown_at: u32,
 }
@@ -65,6 +69,8 @@ impl ReceiveWindow {
             window,
             runs: VecDeque::new(),
             held: 0,
+            taken: 0,
+            lent: 0,
             grown_at: 1,
         }
     }
@@ -154,15 +160,15 @@ impl ReceiveWindow {
     /// The unread bytes next in order, with the buffer they lie in. Empty packets are skipped.
     pub(crate) fn front(&mut self, pool: &mut PacketPool) -> Option<&Chunk> {
         self.drop_used(pool);
-        if self.base == self.next {
+        if self.base + self.taken == self.next {
             return None;
         }
-        self.slots.front().and_then(Option::as_ref)
+        self.slots.get(self.taken as usize).and_then(Option::as_ref)
     }
 
     /// Unread chunks in order.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
-        self.slots.iter().take((self.next - self.base) as usize).flatten()
+        self.slots.iter().take((self.next - self.base) as usize).skip(self.taken as usize).flatten()
     }
 
     /// Every packet held, with its sequence number.
@@ -181,13 +187,13 @@ impl ReceiveWindow {
     pub(crate) fn consume(&mut self, mut count: usize, pool: &mut PacketPool) -> usize {
         while count > 0 {
             self.drop_used(pool);
-            if self.base == self.next {
+            if self.base + self.taken == self.next {
                 break;
             }
-            let Some(Some(chunk)) = self.slots.front_mut() else { break };
-            let taken = count.min((chunk.end - chunk.start) as usize);
-            chunk.start += taken as u32;
-            count -= taken;
+            let Some(Some(chunk)) = self.slots.get_mut(self.taken as usize) else { break };
+            let used = count.min((chunk.end - chunk.start) as usize);
+            chunk.start += used as u32;
+            count -= used;
         }
         self.drop_used(pool);
         count
@@ -195,6 +201,9 @@ impl ReceiveWindow {
 
     /// Frees the packets at the front that hold no unread byte.
     pub(crate) fn drop_used(&mut self, pool: &mut PacketPool) {
+        if self.taken > 0 {
+            return self.drop_used_behind_taken(pool);
+        }
         while self.base < self.next {
             match self.slots.front_mut() {
                 Some(Some(chunk)) if chunk.start < chunk.end => return,
@@ -206,6 +215,51 @@ impl ReceiveWindow {
             }
             self.base += 1;
         }
+    }
+
+    /// The same where the reader holds packets before them: the window moves once it gives those back.
+    #[cold]
+    fn drop_used_behind_taken(&mut self, pool: &mut PacketPool) {
+        while self.base + self.taken < self.next {
+            match self.slots.get_mut(self.taken as usize) {
+                Some(Some(chunk)) if chunk.start < chunk.end => return,
+                Some(slot) => {
+                    if let Some(chunk) = slot.take() {
+                        self.held -= 1;
+                        pool.free(chunk.packet);
+                    }
+                }
+                None => return,
+            }
+            self.taken += 1;
+        }
+    }
+
+    /// Takes the next unread packet out of the window for the reader to hold, if all its bytes are within `max`. Its
+    /// place stays taken until [`release`](Self::release).
+    pub(crate) fn take(&mut self, max: usize, pool: &mut PacketPool) -> Option<Chunk> {
+        let fits = self.front(pool).is_some_and(|chunk| (chunk.end - chunk.start) as usize <= max);
+        let chunk = self.slots.get_mut(self.taken as usize).filter(|_| fits)?.take()?;
+        self.taken += 1;
+        self.lent += 1;
+        Some(chunk)
+    }
+
+    /// The reader has given back `count` packets that it held, whichever.
+    pub(crate) fn release(&mut self, count: u32) {
+        assert!(count <= self.lent, "a reader gives back what it holds");
+        self.lent -= count;
+        self.held -= count;
+        // With none held any more the window moves past those read meanwhile as well.
+        let freed = if self.lent == 0 { self.taken } else { count };
+        self.taken -= freed;
+        self.base += freed;
+        self.slots.drain(..freed as usize);
+    }
+
+    /// Packets that the reader holds.
+    pub(crate) fn lent(&self) -> u32 {
+        self.lent
     }
 
     /// Packets held ahead of a gap.
@@ -227,12 +281,12 @@ impl ReceiveWindow {
         dropped
     }
 
-    /// Unread packets in order.
+    /// Packets in order that are unread, or held by the reader.
     pub(crate) fn in_order(&self) -> u32 {
         self.next - self.base
     }
 
-    /// Frees every packet.
+    /// Frees every packet but those that the reader holds.
     pub(crate) fn clear(&mut self, pool: &mut PacketPool) {
         for chunk in self.slots.drain(..).flatten() {
             pool.free(chunk.packet);
@@ -248,7 +302,7 @@ impl ReceiveWindow {
 
     /// Whether every byte up to the last packet's has been read.
     pub(crate) fn is_consumed(&self) -> bool {
-        self.is_complete() && self.base == self.next
+        self.is_complete() && self.base + self.taken == self.next
     }
 
     pub(crate) fn has_gap(&self) -> bool {

@@ -42,6 +42,11 @@ impl Sources {
         }
     }
 
+    /// Whether a host has one peer and no more.
+    pub(crate) fn is_last_peer(&self, account: Account) -> bool {
+        self.slab[index(account)].peers == 1
+    }
+
     pub(crate) fn add_connection(&mut self, account: Account) {
         self.slab[index(account)].connections += 1;
     }

@@ -349,7 +349,9 @@ impl Call {
 
     /// Whether the next move is the peer's: the idle limit does not punish a slow application on our side.
     fn waits_for_peer(&self) -> bool {
-        let peer_sends = !self.rx.is_complete() && !self.rx.is_readable();
+        // Nor one whose reader is busy with packets that it holds.
+        let reads = self.rx.lent() == 0 || self.reader_waits;
+        let peer_sends = !self.rx.is_complete() && !self.rx.is_readable() && reads;
         match self.side {
             Side::Client => self.finished_writing && peer_sends || self.tx.outstanding() > 0,
             Side::Server => {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use crate::call::{Call, WriteBatch, WriteError};
+use crate::call::{Call, ReadBatch, WriteBatch, WriteError};
 use crate::connection::Connection;
 use crate::event::{CallHandle, Side};
 use crate::header::HEADER_LEN;
@@ -28,6 +28,9 @@ pub enum ReadError {
     /// The peer's stream is read to its end.
     #[error("end of the peer's stream")]
     End,
+    /// The reader holds the whole window: nothing more can come before some of it is released.
+    #[error("the reader holds the whole window")]
+    Held,
 }
 
 impl<'e> CallMut<'e> {
@@ -75,8 +78,9 @@ impl<'e> CallMut<'e> {
     }
 
     /// Lends the payload rooms of as many packets as `len` bytes need, or as there is room for: a file can be
-    /// read straight into them. End with [`commit_batch`](Self::commit_batch), or, if the call has ended in
-    /// the meantime, with [`Endpoint::discard_batch`](super::Endpoint::discard_batch).
+    /// read straight into them. The first goes on where the last write ended. Nothing else can be written until
+    /// [`commit_batch`](Self::commit_batch), or, if the call has ended in the meantime,
+    /// [`Endpoint::discard_batch`](super::Endpoint::discard_batch) takes them back.
     pub fn lend_batch(&mut self, len: usize) -> Result<WriteBatch, WriteError> {
         let limit = self.connection.channels[self.channel].send_limit(&self.shared.config);
         let Connection { core, channels, .. } = &mut *self.connection;
@@ -84,7 +88,7 @@ impl<'e> CallMut<'e> {
         call.lend(len, core, self.shared, limit)
     }
 
-    /// Takes a batch back with its first `filled` bytes written. No other batch or write may come between.
+    /// Takes a batch of this call back with its first `filled` bytes written; 0 gives it up.
     pub fn commit_batch(&mut self, batch: WriteBatch, filled: usize) -> Result<(), WriteError> {
         self.with(|call, connection, shared| call.commit_batch(batch, filled, connection, shared))
     }
@@ -119,12 +123,25 @@ impl<'e> CallMut<'e> {
         let Some(call) = &mut self.connection.channels[self.channel].call else { return Err(ReadError::End) };
         let consumed = call.rx.is_consumed();
         let Some(chunk) = call.rx.front(&mut self.shared.pool) else {
-            call.blocked_reading();
-            return Err(if consumed || call.rx.is_consumed() { ReadError::End } else { ReadError::Blocked });
+            return Err(call.nothing_to_read(consumed));
         };
         let range = HEADER_LEN + chunk.start as usize..HEADER_LEN + chunk.end as usize;
         let buffer = self.shared.pool.buffer(&chunk.packet);
         Ok(&buffer[range])
+    }
+
+    /// Takes up to `max` unread bytes out of the window, in their packets, to be held for a while: their places in the
+    /// window stay taken until [`Endpoint::release`](super::Endpoint::release). They count as read, so for a client the
+    /// call ends with the last of them.
+    pub fn hold(&mut self, max: usize) -> Result<ReadBatch, ReadError> {
+        self.read()?;
+        let Connection { core, channels, .. } = &mut *self.connection;
+        let Some(call) = &mut channels[self.channel].call else { return Err(ReadError::End) };
+        let batch = call.hold(max, self.now, core, self.shared);
+        channels[self.channel].receive_window = call.rx.window();
+        self.shared.mark_ready(&mut self.connection.core);
+        self.connection.settle(self.channel, self.shared);
+        Ok(batch)
     }
 
     /// Up to `max` unread slices in order, to be written out together.
@@ -187,12 +204,40 @@ impl<'e> CallMut<'e> {
     }
 }
 
+impl Call {
+    /// Why there is nothing to read, where the last byte may have been one of those just dropped.
+    fn nothing_to_read(&mut self, consumed: bool) -> ReadError {
+        self.blocked_reading();
+        if consumed || self.rx.is_consumed() {
+            return ReadError::End;
+        }
+        let shut = self.rx.lent() > 0 && self.rx.next() == self.rx.edge();
+        if shut { ReadError::Held } else { ReadError::Blocked }
+    }
+}
+
 impl super::Endpoint {
     /// Takes back a batch whose call has ended, and frees it.
     pub fn discard_batch(&mut self, batch: WriteBatch) {
-        for lent in batch.buffers {
+        for lent in batch.into_buffers() {
             let packet = self.shared.pool.restore(lent);
             self.shared.pool.free(packet);
+        }
+    }
+
+    /// Takes back what the reader of `call` has held; the window moves on, if the call is still there.
+    pub fn release(&mut self, now: Instant, call: CallHandle, batch: ReadBatch) {
+        let packets = batch.packets() as u32;
+        for lent in batch.into_buffers() {
+            let packet = self.shared.pool.restore(lent);
+            self.shared.pool.free(packet);
+        }
+        if let Some(call) = self.call(now, call) {
+            let Connection { core, channels, .. } = &mut *call.connection;
+            if let Some(live) = &mut channels[call.channel].call {
+                live.release(packets, now, core, call.shared);
+            }
+            call.shared.mark_ready(core);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Pairs of endpoints joined by a network in memory with a clock of its own.
 
+mod holding;
 mod hooks;
 mod hostile;
 mod loss;
@@ -342,7 +343,7 @@ pub(super) fn pump_reads(
                 transfer.sent_end = true;
                 return;
             }
-            Err(ReadError::Blocked) => return,
+            Err(ReadError::Blocked | ReadError::Held) => return,
         }
     }
 }

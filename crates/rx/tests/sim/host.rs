@@ -312,7 +312,7 @@ impl Server {
                     transfer.take_request(bytes);
                     open.consume(count);
                 }
-                Err(ReadError::Blocked) => return,
+                Err(ReadError::Blocked | ReadError::Held) => return,
                 Err(ReadError::End) => break,
             }
         }

@@ -1,0 +1,88 @@
+//! Received packets that the reader holds, for a write to a file that takes its time: their places in the receive window
+//! stay taken, so a slow disk is a closed window to the peer.
+
+use std::time::Instant;
+
+use super::Call;
+use crate::connection::Core;
+use crate::packet::{LentBuffer, PacketPool};
+use crate::shared::Shared;
+
+/// Bytes received in order, in the packets' own buffers. Give it back with `Endpoint::release`; the buffers count as in
+/// use, and their places in the call's window as taken, till then.
+#[derive(Debug, Default)]
+#[must_use = "buffers that do not come back are leaked"]
+pub struct ReadBatch {
+    packets: Vec<LentBuffer>,
+    /// The first part of a packet of which no more was asked for: a copy.
+    tail: Box<[u8]>,
+    len: usize,
+}
+
+impl ReadBatch {
+    /// The bytes, in order, in as many pieces as packets.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        let tail = Some(&*self.tail).filter(|tail| !tail.is_empty());
+        self.packets.iter().map(LentBuffer::bytes).chain(tail)
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is not a byte.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Packet buffers in it.
+    pub fn packets(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub(crate) fn into_buffers(self) -> impl Iterator<Item = LentBuffer> {
+        self.packets.into_iter()
+    }
+}
+
+impl Call {
+    /// Takes up to `max` unread bytes, in their packets.
+    pub(crate) fn hold(&mut self, max: usize, now: Instant, core: &Core, shared: &mut Shared) -> ReadBatch {
+        let mut batch = ReadBatch::default();
+        while batch.len < max
+            && batch.packets.len() < HELD_PACKETS_MAX
+            && let Some(chunk) = self.rx.take(max - batch.len, &mut shared.pool)
+        {
+            batch.len += (chunk.end - chunk.start) as usize;
+            let lent = shared.pool.lend(chunk.packet, chunk.start as usize, chunk.end as usize);
+            batch.packets.push(lent);
+        }
+        if batch.len < max && batch.packets.len() < HELD_PACKETS_MAX {
+            batch.tail = self.copy_front(max - batch.len, &mut shared.pool);
+            batch.len += batch.tail.len();
+        }
+        // Frees what the copy has used up, and sees to it that the reader is told of more.
+        self.consume(batch.tail.len(), now, core, shared);
+        batch
+    }
+
+    /// The first `max` bytes of a packet that has more.
+    fn copy_front(&mut self, max: usize, pool: &mut PacketPool) -> Box<[u8]> {
+        let Some(chunk) = self.rx.front(pool) else { return Box::default() };
+        let (start, len) = (chunk.start as usize, ((chunk.end - chunk.start) as usize).min(max));
+        let from = crate::header::HEADER_LEN + start;
+        pool.buffer(&chunk.packet)[from..from + len].into()
+    }
+
+    /// The reader has given back so many packets.
+    pub(crate) fn release(&mut self, packets: u32, now: Instant, core: &Core, shared: &mut Shared) {
+        self.rx.release(packets);
+        self.rx.drop_used(&mut shared.pool);
+        self.progress_at = now;
+        self.on_room(now, core, shared);
+    }
+}
+
+/// Packets in one batch: what one vectored write takes (IOV_MAX is 1,024), with room for what a service puts before.
+const HELD_PACKETS_MAX: usize = 1000;
