@@ -81,6 +81,7 @@ rx_counters! {
         connections_rebound: "Connections whose client moved to another address.",
         moves_asked: "Questions to addresses that a client may have moved to.",
         strays as refused [reason = "stray"]: "Packets refused or dropped.",
+        calls_refused as refused [reason = "draining"]: "Packets refused or dropped.",
         cookies_sent as cookies [step = "sent"]: "Newcomers asked to answer before anything is kept of them.",
         cookies_returned as cookies [step = "returned"]: "Newcomers asked to answer before anything is kept of them.",
         cookies_refused as cookies [step = "refused"]: "Newcomers asked to answer before anything is kept of them.",

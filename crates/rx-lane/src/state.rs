@@ -190,7 +190,7 @@ impl State {
 
     fn notify(&mut self, event: Event) {
         match event {
-            Event::NewCall { .. } => {}
+            Event::NewCall { .. } | Event::ConnectionEnded { .. } => {}
             Event::Readable(call) => wake(self.cell(call).map(|cell| &cell.reader)),
             Event::Writable(call) => wake(self.cell(call).map(|cell| &cell.writer)),
             Event::Finished(call) => self.end(call, CallEnd::Finished),

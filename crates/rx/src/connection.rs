@@ -61,6 +61,8 @@ pub(crate) struct Core {
     pub(crate) proof: Proof,
     pub(crate) limits: Limits,
     pub(crate) error: Option<i32>,
+    /// A call of it has been delivered: the application may keep something for it.
+    pub(crate) delivered: bool,
     /// The network says that the peer cannot be reached.
     doubt: Option<unreachable::Doubt>,
     pub(crate) active_at: Instant,
@@ -251,6 +253,7 @@ impl Connection {
                 proof,
                 limits: shared.config.limits(identity.side),
                 error: None,
+                delivered: false,
                 doubt: None,
                 active_at: now,
                 queued: false,

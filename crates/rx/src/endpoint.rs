@@ -14,6 +14,7 @@
 mod call_mut;
 mod demux;
 mod directory;
+mod drain;
 mod introspect;
 mod moves;
 mod newcomer;
@@ -35,7 +36,7 @@ use rand::{Rng, SeedableRng};
 use crate::config::{EndpointConfig, Limits};
 use crate::connection::{Connection, Control, Identity};
 use crate::cookie::{Cookies, Holder};
-use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
+use crate::event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS, HEADER_LEN};
 use crate::packet::PacketRef;
 use crate::peer::TokenBucket;
@@ -100,11 +101,14 @@ pub struct Service {
     /// A handler goes on when its call has died, and learns of it when it next reads or writes. Otherwise it is
     /// dropped where it waits, as nobody will get its reply; what must be done in any case belongs in a task of its own.
     pub outlives_calls: bool,
+    /// Abort code of a call whose handler has panicked: one that its clients take as an error of this call alone. (EIO, 5:
+    /// AFS clients hand it on to whoever asked, and take a negative code for a server that is gone.)
+    pub panic_code: i32,
 }
 
 impl Default for Service {
     fn default() -> Self {
-        Self { upgrade_to: None, busy_code: crate::abort::RESTARTING, outlives_calls: false }
+        Self { upgrade_to: None, busy_code: crate::abort::RESTARTING, outlives_calls: false, panic_code: EIO }
     }
 }
 
@@ -304,7 +308,7 @@ impl Endpoint {
         for channel in 0..CHANNELS {
             connection.kill_call(channel, DeadReason::Replaced, &mut self.shared);
         }
-        self.remove(now, handle.index);
+        self.remove(now, handle.index, ConnectionEnd::Closed);
     }
 
     /// Changes how long the calls of a connection may take, those under way too. False if it is gone.
@@ -467,7 +471,7 @@ impl Endpoint {
             }
             core.armed = None;
             if !connection.has_calls() && connection.reap_at(&self.shared) <= now {
-                self.remove(now, index);
+                self.remove(now, index, ConnectionEnd::Idle);
                 continue;
             }
             connection.on_timer(now, &mut self.shared);
@@ -487,11 +491,14 @@ impl Endpoint {
         }
     }
 
-    /// Removes a connection with all it holds, without events.
-    fn remove(&mut self, now: Instant, index: u32) {
+    /// Removes a connection with all it holds.
+    fn remove(&mut self, now: Instant, index: u32, end: ConnectionEnd) {
         let Some(mut connection) = self.connections.try_remove(index as usize) else { return };
         connection.clear(&mut self.shared);
         let core = &connection.core;
+        if core.delivered && core.error.is_none() {
+            self.shared.events.push_back(Event::ConnectionEnded { connection: core.handle(), end });
+        }
         let key = ConnectionKey::of(core);
         self.by_key.remove(&key);
         if core.side == Side::Server
@@ -535,6 +542,8 @@ impl Endpoint {
     }
 }
 
+/// errno of an input or output error.
+const EIO: i32 = 5;
 /// Sources whose answers, and aborts where they have no connection, are limited apart from each other.
 const ABORT_BUCKETS: usize = 256;
 /// VERSION and DEBUG answers a second, together.

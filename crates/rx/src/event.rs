@@ -55,6 +55,19 @@ pub enum DeadReason {
     Replaced,
 }
 
+/// Why a connection that a client opened is no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConnectionEnd {
+    /// It had no call for the time that one is kept.
+    Idle,
+    /// It had no call, and gave way when connections were short.
+    Displaced,
+    /// It was closed here.
+    Closed,
+    /// It failed, or was aborted by one of both sides, with this code.
+    Aborted(i32),
+}
+
 /// Something the application should know. A call's last event is `Finished`, `Aborted` or `Dead`; all of its
 /// packets are free by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +102,15 @@ pub enum Event {
     },
     /// A client connection has a channel free again after `open_call` was refused.
     ChannelFree(ConnectionHandle),
-    /// The connection failed with this code; each of its calls has its own event.
+    /// A connection that a client opened, and that has had calls, is removed; each of its calls has had its own event.
+    /// Not told of one that has failed, see [`ConnectionAborted`](Self::ConnectionAborted).
+    ConnectionEnded {
+        /// The connection.
+        connection: ConnectionHandle,
+        /// Why.
+        end: ConnectionEnd,
+    },
+    /// The connection failed with this code, and takes no more calls; each of its calls has its own event.
     ConnectionAborted {
         /// The connection.
         connection: ConnectionHandle,

@@ -40,7 +40,7 @@ pub use endpoint::{
     Arrival, CallMut, CallView, ConnectError, ConnectionView, Endpoint, OpenError, Question, ReadError,
     Roster, Route, Service,
 };
-pub use event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
+pub use event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
 pub use packet::PacketPool;
 pub use peer::{Peer, PeerCounters, TokenBucket};
 pub use source::{AddressRange, may_take_more, source_of};

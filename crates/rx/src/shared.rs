@@ -33,6 +33,8 @@ pub(crate) struct Shared {
     /// Buffers that received packets leave for ACKs and the like.
     pub(crate) reserved_from_readers: usize,
     pub(crate) scratch: Vec<u8>,
+    /// Calls of clients are not taken any more, but answered with this abort code.
+    pub(crate) refuses: Option<i32>,
     /// Connections whose security class checks a RESPONSE.
     pub(crate) checks: Checks,
     /// Connections held back for want of credit at their address.
@@ -61,6 +63,7 @@ impl Shared {
             ready: VecDeque::new(),
             timers: BinaryHeap::new(),
             waiting_for_packets: VecDeque::new(),
+            refuses: None,
             checks: Checks::default(),
             waiting_for_credit: Vec::new(),
             credit_round: 1,

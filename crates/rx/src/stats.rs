@@ -94,6 +94,8 @@ counters! {
         moves_asked,
         /// Dropped: packets with a connection's ids from another address, whose sender nothing tells.
         strays,
+        /// Calls refused because the endpoint takes none any more.
+        calls_refused,
         /// PINGs to newcomers of whom nothing is kept until they answer.
         cookies_sent,
         /// Their answers: addresses proved.

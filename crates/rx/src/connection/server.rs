@@ -145,6 +145,10 @@ impl Connection {
             self.queue_control(Control::Busy { channel: index as u8, call: header.call }, shared);
             return false;
         }
+        if let Some(code) = shared.refuses {
+            self.refuse_call(now, header, code, shared);
+            return false;
+        }
         let handle = CallHandle { connection: self.core.handle(), channel: index as u8, number: header.call };
         let window = self.channels[index].receive_window;
         let call = Call::new(handle, Side::Server, window, &self.core, shared, now);
@@ -154,6 +158,19 @@ impl Connection {
         channel.call = Some(Box::new(call));
         shared.stats.calls_accepted += 1;
         true
+    }
+
+    /// Says no to a call that is about to begin, and to each packet of it that still comes.
+    fn refuse_call(&mut self, now: Instant, header: &Header, code: i32, shared: &mut Shared) {
+        shared.stats.calls_refused += 1;
+        let channel = &mut self.channels[header.channel()];
+        channel.number = header.call;
+        channel.aborted = Some(code);
+        channel.done = None;
+        if self.may_abort(now, shared) {
+            let channel = header.channel() as u8;
+            self.queue_control(Control::Abort { channel, call: header.call, code }, shared);
+        }
     }
 
     /// The peer still works on a call that has ended, perhaps with an abort that it has not heard.
@@ -296,6 +313,7 @@ impl Connection {
         for channel in &mut self.channels {
             let Some(call) = channel.call.as_mut().filter(|call| call.may_deliver()) else { continue };
             call.delivery = Delivery::Delivered;
+            self.core.delivered = true;
             shared.events.push_back(Event::NewCall { call: call.handle, service: self.core.service });
             call.tell_readable(shared);
         }

@@ -25,7 +25,7 @@ use crate::abort;
 use crate::ack::{self, Ack, AckFields, AckReason, Trailer};
 use crate::connection::{AMPLIFICATION_MAX, Identity, NEW_CALL_SEQ_MAX};
 use crate::cookie::Holder;
-use crate::event::Side;
+use crate::event::{ConnectionEnd, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
 
 impl Endpoint {
@@ -39,6 +39,11 @@ impl Endpoint {
         key: ConnectionKey,
         len: usize,
     ) -> Option<u32> {
+        if let Some(code) = self.shared.refuses {
+            self.shared.stats.calls_refused += 1;
+            self.abort_loose(now, remote, local_ip, header, code, len);
+            return None;
+        }
         let Some(service) = self.services.get(&header.service).copied() else {
             self.shared.stats.unknown_services += 1;
             self.abort_loose(now, remote, local_ip, header, abort::INVALID_OPERATION, len);
@@ -113,7 +118,7 @@ impl Endpoint {
             self.unproved.pop_front();
             if waits {
                 self.shared.stats.connections_evicted += 1;
-                self.remove(now, handle.index);
+                self.remove(now, handle.index, ConnectionEnd::Displaced);
             }
         }
         if proved {

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use super::Endpoint;
-use crate::event::Side;
+use crate::event::{ConnectionEnd, Side};
 use crate::packet::Account;
 use crate::source::may_take_more;
 
@@ -51,7 +51,7 @@ impl Endpoint {
         oldest.select_nth_unstable(count - 1);
         for &(_, index) in &oldest[..count] {
             self.shared.stats.connections_displaced += 1;
-            self.remove(now, index);
+            self.remove(now, index, ConnectionEnd::Displaced);
         }
         true
     }

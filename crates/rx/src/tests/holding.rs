@@ -153,8 +153,8 @@ fn stock_sender_hears_no_hard_ack_of_what_is_held() {
         }
         pair.settle();
         pair.run_for(Duration::from_millis(200));
-        let acks = pair.trace.iter().filter(|wire| wire.header().kind == PacketType::Ack);
-        Ack::parse(acks.last().expect("an ACK").payload()).expect("valid").first
+        let mut acks = pair.trace.iter().filter(|wire| wire.header().kind == PacketType::Ack);
+        Ack::parse(acks.next_back().expect("an ACK").payload()).expect("valid").first
     };
     hard_acks(&mut pair, 2..9);
     let batch = hold(&mut pair, served, usize::MAX).expect("bytes");

@@ -1,5 +1,6 @@
 //! Pairs of endpoints joined by a network in memory with a clock of its own.
 
+mod draining;
 mod holding;
 mod hooks;
 mod hostile;

@@ -225,7 +225,7 @@ impl Client {
             Event::Aborted { call, code } => self.fail(call, &format!("aborted with {code}")),
             Event::Dead { call, reason } => self.fail(call, &format!("dead: {reason:?}")),
             Event::ChannelFree(_) => self.begin_due(now, endpoint),
-            Event::NewCall { .. } | Event::ConnectionAborted { .. } => {
+            Event::NewCall { .. } | Event::ConnectionAborted { .. } | Event::ConnectionEnded { .. } => {
                 self.failures.push(format!("unexpected {event:?}"));
             }
         }
@@ -291,6 +291,7 @@ impl Server {
             }
             Event::Aborted { call, code } => self.fail(call, &format!("aborted with {code}")),
             Event::Dead { call, reason } => self.fail(call, &format!("dead: {reason:?}")),
+            Event::ConnectionEnded { .. } => {}
             Event::ChannelFree(_) | Event::ConnectionAborted { .. } => {
                 self.failures.push(format!("unexpected {event:?}"));
             }
