@@ -9,6 +9,7 @@ use crate::buffer::BufferPool;
 use crate::counters::LaneCounters;
 use crate::executor::{self, Executor};
 use crate::memory::LaneMemory;
+use crate::mesh::{Member, Mesh};
 use crate::timers::Timers;
 
 /// Which lane of the process, from 0.
@@ -18,6 +19,12 @@ pub struct LaneId(pub u16);
 /// Which silo of the process, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiloId(pub u16);
+
+impl From<LaneId> for Member {
+    fn from(lane: LaneId) -> Self {
+        Self::from(usize::from(lane.0))
+    }
+}
 
 /// Everything one lane owns.
 pub struct Lane {
@@ -29,6 +36,7 @@ pub struct Lane {
     pub(crate) buffers: BufferPool,
     pub(crate) counters: Arc<LaneCounters>,
     pub(crate) memory: Arc<LaneMemory>,
+    pub(crate) mesh: Mesh,
     /// The task that ends the lane.
     pub(crate) failure: Cell<Option<&'static str>>,
 }
@@ -57,6 +65,11 @@ impl Lane {
     /// Where its memory lies; other threads ask.
     pub fn memory(&self) -> &Arc<LaneMemory> {
         &self.memory
+    }
+
+    /// The mesh of its process, of which it is the member of its number.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
     }
 
     /// Tells who watches the lane's memory, if anybody does, what part of a file was just served.

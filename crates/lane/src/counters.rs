@@ -154,6 +154,12 @@ counter_block! {
         gauge buffers_small_in_use: "Small buffers lent.",
         gauge buffers_large_in_use: "Large buffers lent.",
         count mail_full: "Messages to other lanes refused because the mailbox was full.",
+        count mail_sent: "Messages and calls sent to other lanes.",
+        count mail_received: "Messages and calls of other lanes taken.",
+        count mail_refused_full as mail_refused [reason = "full"]: "Messages and calls that another lane did not take.",
+        count mail_refused_gone as mail_refused [reason = "gone"]: "Messages and calls that another lane did not take.",
+        count mail_lost: "Messages and calls of other lanes dropped unread because their port was closed.",
+        count wakes: "Times the lane woke another that waited in the kernel.",
     }
 }
 

@@ -16,7 +16,7 @@ use async_task::{Runnable, ScheduleInfo, WithInfo};
 use crossbeam_queue::SegQueue;
 use slab::Slab;
 
-use crate::backend::Unpark;
+use crate::backend::{self, Unpark};
 
 /// A spawned task. Dropping it cancels the task; [`Task::detach`] lets it run on.
 pub type Task<T> = async_task::Task<T>;
@@ -98,10 +98,13 @@ impl Executor {
     /// Runs tasks that are ready now, at most `budget` of them; those they wake run in the same round while
     /// the budget lasts. Then those who gave way before have their time. Returns how many ran.
     pub(crate) fn run(&self, budget: usize, clock: impl Fn() -> Instant) -> usize {
+        // First, and each round: those that other threads woke must not wait until nobody here is ready.
+        while let Some(runnable) = self.shared.remote.pop() {
+            self.local.borrow_mut().push_back(runnable);
+        }
         let mut ran = 0;
         while ran < budget {
-            let next = self.local.borrow_mut().pop_front().or_else(|| self.shared.remote.pop());
-            let Some(runnable) = next else { break };
+            let Some(runnable) = self.local.borrow_mut().pop_front() else { break };
             self.run_one(runnable);
             ran += 1;
         }
@@ -182,8 +185,11 @@ impl Executor {
         });
         if let Some(runnable) = runnable {
             shared.remote.push(runnable);
-            if let Some(unparker) = shared.unparker.get() {
-                unparker.unpark();
+            if shared.unparker.get().is_some_and(|unparker| unparker.unpark()) {
+                backend::try_with(|backend| {
+                    backend.counters().wakes.increment();
+                    backend.counters().syscalls.increment();
+                });
             }
         }
     }

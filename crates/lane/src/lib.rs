@@ -13,6 +13,7 @@ pub mod helper;
 pub mod layout;
 pub mod mailbox;
 pub mod memory;
+pub mod mesh;
 pub mod net;
 pub mod probe;
 pub mod resident;

@@ -14,6 +14,7 @@ use crate::executor::Executor;
 use crate::helper::HelperPool;
 use crate::layout::{LaneSpec, Layout, SiloLayout};
 use crate::memory::{self, LaneMemory};
+use crate::mesh::Mesh;
 
 /// Sizes of what every lane makes at start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +28,7 @@ pub struct RuntimeOptions {
 /// The running lanes. [`Runtime::join`] waits for their main futures.
 pub struct Runtime {
     lanes: Vec<RunningLane>,
+    mesh: Mesh,
 }
 
 /// What the rest of the process may know of a running lane.
@@ -88,12 +90,14 @@ impl Runtime {
         F: Future<Output = ()> + 'static,
     {
         // Every lane waits for the word to go, so that a failed start leaves no half-running server behind.
+        let mesh = Mesh::new(layout.lane_count(), OUTSIDERS_MAX);
         let mut starting = Vec::new();
         for silo in &layout.silos {
             let helpers = start_helpers(silo)?;
             for &spec in &silo.lanes {
                 let local = silo.node.is_some();
-                starting.push(start_lane(spec, local, options, helpers.clone(), main.clone())?);
+                let beside = Beside { helpers: helpers.clone(), mesh: mesh.clone() };
+                starting.push(start_lane(spec, local, options, beside, main.clone())?);
             }
         }
         let mut lanes = Vec::new();
@@ -101,21 +105,22 @@ impl Runtime {
             let info = starting.ready.recv().map_err(|_| thread_died(starting.lane))??;
             lanes.push((RunningLane { info, thread: starting.thread }, starting.go));
         }
-        Ok(Self {
-            lanes: lanes
-                .into_iter()
-                .map(|(lane, go)| {
-                    // A lane that is gone already shows at `join`.
-                    let _ = go.send(());
-                    lane
-                })
-                .collect(),
-        })
+        let lanes = lanes.into_iter().map(|(lane, go)| {
+            // A lane that is gone already shows at `join`.
+            let _ = go.send(());
+            lane
+        });
+        Ok(Self { lanes: lanes.collect(), mesh })
     }
 
     /// The lanes, in the order of their ids.
     pub fn lanes(&self) -> impl Iterator<Item = &LaneInfo> {
         self.lanes.iter().map(|lane| &lane.info)
+    }
+
+    /// The mesh of its lanes, for threads beside them.
+    pub fn mesh(&self) -> &Mesh {
+        &self.mesh
     }
 
     /// Waits until every lane's main future has ended.
@@ -138,8 +143,15 @@ pub fn run_here<T: 'static>(
 ) -> Result<T, StartError> {
     let helpers = HelperPool::start("helper", &[], 1, false, HELPER_QUEUE_MAX)
         .map_err(|source| StartError::Lane { lane: 0, what: "start a helper thread", source })?;
-    let lane = make_lane(LaneId(0), SiloId(0), options, helpers)?;
+    let beside = Beside { helpers, mesh: Mesh::new(1, OUTSIDERS_MAX) };
+    let lane = make_lane(LaneId(0), SiloId(0), options, beside)?;
     Ok(run(&lane, main))
+}
+
+/// What a lane shares with others.
+struct Beside {
+    helpers: HelperPool,
+    mesh: Mesh,
 }
 
 struct StartingLane {
@@ -166,7 +178,7 @@ fn start_lane<F>(
     spec: LaneSpec,
     local_memory: bool,
     options: RuntimeOptions,
-    helpers: HelperPool,
+    beside: Beside,
     main: impl Fn(LaneSpec) -> F + Send + 'static,
 ) -> Result<StartingLane, StartError>
 where
@@ -180,7 +192,7 @@ where
             let _ = memory::allocate_where_running();
         }
         let lane = match affinity::pin_to(&[spec.cpu]) {
-            Ok(()) => make_lane(lane_id(spec), silo_id(spec), options, helpers),
+            Ok(()) => make_lane(lane_id(spec), silo_id(spec), options, beside),
             Err(source) => Err(StartError::Lane { lane: spec.id, what: "run on its CPU", source }),
         };
         match lane {
@@ -217,18 +229,18 @@ fn make_lane(
     id: LaneId,
     silo: SiloId,
     options: RuntimeOptions,
-    helpers: HelperPool,
+    beside: Beside,
 ) -> Result<Rc<Lane>, StartError> {
     let counters = Arc::new(LaneCounters::default());
     let memory = Arc::new(LaneMemory::default());
-    let backend = Uring::new(options.ring, helpers, Arc::clone(&counters), Arc::clone(&memory))?;
+    let backend = Uring::new(options.ring, beside.helpers, Arc::clone(&counters), Arc::clone(&memory))?;
     let buffers = BufferPool::new(options.buffers).map_err(|source| StartError::Lane {
         lane: id.0.into(),
         what: "map its buffers",
         source,
     })?;
     buffers.addresses().into_iter().for_each(|pool| memory.add_pool(pool));
-    Ok(Lane::new(id, silo, Box::new(backend), buffers, counters, memory))
+    Ok(Lane::new(id, silo, Box::new(backend), buffers, counters, memory, beside.mesh))
 }
 
 /// The loop of a lane: run what is ready, then let the kernel have a turn.
@@ -269,12 +281,13 @@ impl Lane {
         buffers: BufferPool,
         counters: Arc<LaneCounters>,
         memory: Arc<LaneMemory>,
+        mesh: Mesh,
     ) -> Rc<Self> {
         let executor = Executor::new();
         executor.set_unparker(backend.unparker());
         let backend = Rc::from(backend);
         let (timers, failure) = Default::default();
-        Rc::new(Self { id, silo, backend, executor, timers, buffers, counters, memory, failure })
+        Rc::new(Self { id, silo, backend, executor, timers, buffers, counters, memory, mesh, failure })
     }
 
     /// Runs ready tasks, at most a round's worth, and brings the gauges up to date.
@@ -311,6 +324,9 @@ fn thread_died(lane: usize) -> StartError {
 
 /// Tasks run between two looks at the kernel: completions must not wait behind a long queue of tasks.
 const TASKS_PER_ROUND: usize = 256;
+
+/// Threads beside the lanes that may take part in their mesh.
+const OUTSIDERS_MAX: usize = 8;
 
 /// Calls waiting for a silo's helpers; beyond it callers get `EAGAIN`.
 const HELPER_QUEUE_MAX: usize = 4096;

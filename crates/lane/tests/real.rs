@@ -10,7 +10,7 @@ use lane::backend::uring::RingOptions;
 use lane::backend::{DatagramBatch, ListenOptions, UdpOptions};
 use lane::buffer::BufClass;
 use lane::fs::{Dir, OpenHow, WatchEvent};
-use lane::mailbox::mailbox;
+use lane::mesh::{Exchange, Limits, Mail, Member};
 use lane::net::tcp::SentFile;
 use lane::net::{TcpListener, TcpStream, UdpSocket};
 use lane::runtime::{RuntimeOptions, run_here};
@@ -214,14 +214,17 @@ fn a_change_in_a_watched_directory_is_told() {
 
 #[test]
 fn a_message_from_another_thread_ends_a_park() {
-    let (mut sender, mut receiver) = mailbox(4);
+    let exchange = Exchange::<u32>::new(2, Limits { messages: 4, calls: 4 });
+    let mut port = exchange.open(Member::from(0)).unwrap();
+    let sender = exchange.sender(Member::from(1));
     let thread = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(50));
-        sender.send(42).unwrap();
+        sender.cast(Member::from(0), 42).unwrap();
     });
     let began = Instant::now();
     run(async move {
-        assert_eq!(time::timeout(Duration::from_secs(10), receiver.recv()).await, Ok(Some(42)));
+        let mail = time::timeout(Duration::from_secs(10), port.recv()).await;
+        assert!(matches!(mail, Ok(Some(Mail::Cast(_, 42)))), "{mail:?}");
     });
     assert!(began.elapsed() < Duration::from_secs(5));
     thread.join().unwrap();

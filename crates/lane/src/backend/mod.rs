@@ -11,10 +11,11 @@ use std::ffi::CString;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Instant, SystemTime};
 
 use crate::buffer::RecvBuf;
+use crate::counters::LaneCounters;
 use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
 
@@ -33,7 +34,7 @@ mod descriptor;
 mod file;
 mod receive;
 
-pub(crate) use self::current::{Entered, enter};
+pub(crate) use self::current::{Entered, enter, try_with};
 pub(crate) use self::operation::OpFuture;
 
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.
@@ -187,12 +188,26 @@ pub(crate) trait Backend {
 
     /// Wakes the lane from another thread while it is parked in [`Backend::turn`].
     fn unparker(&self) -> std::sync::Arc<dyn Unpark>;
+
+    /// What the lane counts.
+    fn counters(&self) -> &LaneCounters;
+
+    /// What carries word from this lane to others, where that takes time: simulated backends only.
+    fn slow_bells(&self) -> Option<&dyn SlowBells> {
+        None
+    }
+}
+
+/// Carries word between simulated lanes.
+pub trait SlowBells {
+    /// Rings after a while, which the seed decides, and then calls the waker that ringing gives.
+    fn later(&self, ring: Box<dyn FnOnce() -> Option<Waker>>);
 }
 
 /// Wakes a parked lane from any thread.
 pub trait Unpark: Send + Sync {
-    /// Makes the lane's current or next park end. Cheap when the lane is not parked.
-    fn unpark(&self);
+    /// Makes the lane's current or next park end. Cheap when the lane is not parked; says whether it was.
+    fn unpark(&self) -> bool;
 }
 
 /// How long [`Backend::turn`] may wait.

@@ -4,6 +4,7 @@
 mod faults;
 mod fs;
 mod ktls;
+mod mesh;
 mod parity;
 mod supervise;
 mod tcp;

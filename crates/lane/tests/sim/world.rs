@@ -235,22 +235,3 @@ fn seeds_stop_at_the_first_that_fails() {
     assert!(failed.is_err());
     assert_eq!(last.get(), 3);
 }
-
-#[test]
-fn lanes_of_one_host_send_each_other_messages() {
-    let world = World::new(1, Config::default());
-    let host = world.host("10.0.0.1");
-    let second = host.add_lane();
-    let (mut to_second, mut at_second) = lane::mailbox::mailbox(4);
-    let (mut to_first, mut at_first) = lane::mailbox::mailbox(4);
-    host.spawn_on(second, async move {
-        while let Some(number) = at_second.recv().await {
-            to_first.send((number, lane::current().id().0)).unwrap();
-        }
-    });
-    let answer = world.block_on(&host, async move {
-        to_second.send(5).unwrap();
-        at_first.recv().await
-    });
-    assert_eq!(answer, Some((5, 1)));
-}

@@ -8,16 +8,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::{Instant, SystemTime};
 
 use super::core::{Closed, Core, State, wall_clock};
+use super::engine::{Bell, Event};
 use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::backend::operation::{Op, Opened, Outcome};
 use crate::backend::{
-    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, SocketKind,
-    SocketOption, UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, SlowBells,
+    SocketKind, SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -348,13 +349,33 @@ impl Backend for SimBackend {
     fn unparker(&self) -> Arc<dyn Unpark> {
         Arc::new(NeverParked)
     }
+
+    fn counters(&self) -> &LaneCounters {
+        &self.counters
+    }
+
+    fn slow_bells(&self) -> Option<&dyn SlowBells> {
+        Some(self)
+    }
 }
 
 /// Simulated lanes do not park: the world looks at each of them before it moves its clock.
 struct NeverParked;
 
 impl Unpark for NeverParked {
-    fn unpark(&self) {}
+    fn unpark(&self) -> bool {
+        false
+    }
+}
+
+impl SlowBells for SimBackend {
+    fn later(&self, ring: Box<dyn FnOnce() -> Option<Waker>>) {
+        self.with(|state| {
+            let delay = state.mesh.delay.clone();
+            let delay = state.engine.between(delay);
+            state.engine.after(delay, Event::Bell(Bell(ring)));
+        });
+    }
 }
 
 /// What sendfile moves at most before a socket's own limits apply: bounds the copy made here.

@@ -16,6 +16,8 @@ pub struct Config {
     pub net: NetConfig,
     /// The file system of each host.
     pub fs: FsConfig,
+    /// Between the lanes of a host.
+    pub mesh: MeshConfig,
     /// Send and read buffers of each lane.
     pub buffers: BufferCounts,
     /// Descriptors a host may have open; beyond it `EMFILE`.
@@ -129,6 +131,13 @@ pub struct FsConfig {
     pub timestamp_step: Duration,
 }
 
+/// Mail between the lanes of one host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeshConfig {
+    /// How long it takes a lane to hear of mail: a lane that is busy, or whose CPU is.
+    pub delay: Range<Duration>,
+}
+
 impl Config {
     /// No chance at all: fixed delays, whole segments, warm caches. For tests that count packets or time.
     pub fn clean() -> Self {
@@ -143,6 +152,7 @@ impl Config {
         config.fs.cold_open = 0.0;
         config.fs.short_read = 0.0;
         config.fs.delay = Duration::from_micros(100)..Duration::from_micros(100);
+        config.mesh.delay = Duration::from_micros(5)..Duration::from_micros(5);
         config
     }
 
@@ -166,6 +176,7 @@ impl Config {
         config.fs.cold_open = 0.5;
         config.fs.short_read = 0.5;
         config.fs.slow = 0.05;
+        config.mesh.delay = Duration::ZERO..Duration::from_millis(5);
         config
     }
 }
@@ -175,10 +186,17 @@ impl Default for Config {
         Self {
             net: NetConfig::default(),
             fs: FsConfig::default(),
+            mesh: MeshConfig::default(),
             buffers: BufferCounts { small: 64, large: 16 },
             descriptors_max: 1024,
             time_limit: Duration::from_secs(24 * 3600),
         }
+    }
+}
+
+impl Default for MeshConfig {
+    fn default() -> Self {
+        Self { delay: Duration::ZERO..Duration::from_micros(50) }
     }
 }
 

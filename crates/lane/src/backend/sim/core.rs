@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::config::Config;
+use super::config::{Config, MeshConfig};
 use super::engine::{Engine, Event};
 use super::fs::{Disk, Inode};
 use super::net::{HostId, Network, SocketId};
@@ -26,6 +26,7 @@ pub(super) struct State {
     pub(super) disks: Vec<Disk>,
     pub(super) hosts: Vec<Process>,
     pub(super) ops: Ops,
+    pub(super) mesh: MeshConfig,
 }
 
 /// What a host's kernel keeps for the one process that runs on it.
@@ -55,6 +56,7 @@ impl Core {
             disks: Vec::new(),
             hosts: Vec::new(),
             ops: Ops::default(),
+            mesh: config.mesh.clone(),
         };
         Rc::new(Self { state: RefCell::new(state), epoch: Instant::now() })
     }
@@ -63,9 +65,10 @@ impl Core {
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.borrow_mut();
         let result = act(&mut state);
-        let woken = state.engine.take_woken();
+        let (woken, bells) = (state.engine.take_woken(), state.engine.take_bells());
         drop(state);
         woken.into_iter().for_each(std::task::Waker::wake);
+        bells.into_iter().filter_map(|bell| bell.0()).for_each(std::task::Waker::wake);
         result
     }
 
@@ -106,6 +109,7 @@ impl State {
                 Event::Step(op) => self.step(op),
                 Event::Cancel(op) => self.cancel(op),
                 Event::Net(event) => self.net.handle(event, &mut self.engine),
+                Event::Bell(bell) => self.engine.ring(bell),
             }
         }
         handled

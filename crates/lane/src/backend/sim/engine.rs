@@ -20,6 +20,17 @@ pub(super) enum Event {
     Cancel(OpKey),
     /// Something reaches a host.
     Net(NetEvent),
+    /// Word of one lane reaches another.
+    Bell(Bell),
+}
+
+/// Rings, and gives the waker to call.
+pub(super) struct Bell(pub(super) Box<dyn FnOnce() -> Option<Waker>>);
+
+impl std::fmt::Debug for Bell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Bell")
+    }
 }
 
 /// What drives a world. Moments are durations since it began.
@@ -32,6 +43,7 @@ pub(crate) struct Engine {
     traced: u64,
     print_trace: bool,
     woken: Vec<Waker>,
+    bells: Vec<Bell>,
     rounds_at_this_moment: u32,
 }
 
@@ -46,6 +58,7 @@ impl Engine {
             traced: 0,
             print_trace: std::env::var_os("LANE_SIM_TRACE").is_some(),
             woken: Vec::new(),
+            bells: Vec::new(),
             rounds_at_this_moment: 0,
         }
     }
@@ -134,6 +147,16 @@ impl Engine {
 
     pub(super) fn take_woken(&mut self) -> Vec<Waker> {
         std::mem::take(&mut self.woken)
+    }
+
+    /// Rings once nothing of the world is borrowed: what is dropped on the way may belong to it.
+    pub(super) fn ring(&mut self, bell: Bell) {
+        self.note("bell", &[]);
+        self.bells.push(bell);
+    }
+
+    pub(super) fn take_bells(&mut self) -> Vec<Bell> {
+        std::mem::take(&mut self.bells)
     }
 
     /// Adds to the trace: what happened, and the numbers that tell it from its like.

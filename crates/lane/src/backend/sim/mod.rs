@@ -47,7 +47,9 @@ mod world;
 
 pub(crate) use self::ops::Step;
 
-pub use self::config::{Config, FsConfig, LinkConfig, NetConfig, ReceiveConfig, TcpConfig, UdpConfig};
+pub use self::config::{
+    Config, FsConfig, LinkConfig, MeshConfig, NetConfig, ReceiveConfig, TcpConfig, UdpConfig,
+};
 pub use self::fs::{Fs, Writer};
 pub use self::host::Host;
 pub use self::net::{KernelTls, Net, NetStats, RecordLayer, Steered};

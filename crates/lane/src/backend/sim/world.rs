@@ -19,6 +19,7 @@ use super::seeds;
 use crate::buffer::{BufClass, BufferPool};
 use crate::context::{self, Lane, LaneId, SiloId};
 use crate::counters::LaneCounters;
+use crate::mesh::Mesh;
 
 /// Hosts, a network between them, and a clock. All that happens follows from the seed and from what the test
 /// does. Dropping the world ends all its tasks, and fails the test if one of them left a descriptor open.
@@ -38,6 +39,8 @@ pub(super) struct Inner {
 struct HostLanes {
     addr: IpAddr,
     lanes: Vec<Rc<Lane>>,
+    /// Of the process, which ends when the power goes.
+    mesh: Mesh,
 }
 
 /// What a world still held when its tasks were gone: all zero, or something leaked.
@@ -166,8 +169,12 @@ impl Inner {
     }
 
     pub(super) fn add_lane(self: &Rc<Self>, host: HostId) -> usize {
-        let number = self.hosts.borrow()[host.0].lanes.len();
-        let lane = self.make_lane(host, number);
+        let (number, mesh) = {
+            let host = &self.hosts.borrow()[host.0];
+            (host.lanes.len(), host.mesh.clone())
+        };
+        assert!(number < LANES_MAX, "a simulated host has at most {LANES_MAX} lanes");
+        let lane = self.make_lane(host, number, mesh);
         self.hosts.borrow_mut()[host.0].lanes.push(lane);
         number
     }
@@ -191,9 +198,12 @@ impl Inner {
 
     pub(super) fn restart(&self, host: HostId) {
         let count = self.hosts.borrow()[host.0].lanes.len();
-        let lanes = (0..count).map(|number| self.make_lane(host, number)).collect();
-        let before = std::mem::replace(&mut self.hosts.borrow_mut()[host.0].lanes, lanes);
-        before.iter().for_each(cancel);
+        let mesh = Mesh::new(LANES_MAX, OUTSIDERS_MAX);
+        let lanes = (0..count).map(|number| self.make_lane(host, number, mesh.clone())).collect();
+        let addr = self.hosts.borrow()[host.0].addr;
+        let started = HostLanes { addr, lanes, mesh };
+        let before = std::mem::replace(&mut self.hosts.borrow_mut()[host.0], started);
+        before.lanes.iter().for_each(cancel);
         self.core.with(|state| {
             state.engine.note("power back", &[host.0 as u64]);
             state.net.regain_power(host);
@@ -207,18 +217,19 @@ impl Inner {
             state.disks.push(Disk::new(id.0, self.config.fs.clone()));
             state.net.add_address(id, ip);
         });
-        let lane = self.make_lane(id, 0);
-        self.hosts.borrow_mut().push(HostLanes { addr: ip, lanes: vec![lane] });
+        let mesh = Mesh::new(LANES_MAX, OUTSIDERS_MAX);
+        let lane = self.make_lane(id, 0, mesh.clone());
+        self.hosts.borrow_mut().push(HostLanes { addr: ip, lanes: vec![lane], mesh });
         id
     }
 
-    fn make_lane(&self, host: HostId, number: usize) -> Rc<Lane> {
+    fn make_lane(&self, host: HostId, number: usize, mesh: Mesh) -> Rc<Lane> {
         let lane = self.lanes_made.replace(self.lanes_made.get() + 1);
         let counters = Arc::new(LaneCounters::default());
         let backend = SimBackend::new(Rc::clone(&self.core), host, lane, Arc::clone(&counters));
         let buffers = BufferPool::new(self.config.buffers).expect("a test machine has memory for a lane");
         let id = LaneId(u16::try_from(number).expect("hosts have few lanes"));
-        Lane::new(id, SiloId(0), Box::new(backend), buffers, counters, Arc::default())
+        Lane::new(id, SiloId(0), Box::new(backend), buffers, counters, Arc::default(), mesh)
     }
 
     /// Gives every lane that has ready tasks a round, in an order the dice choose, then lets happen what is
@@ -333,5 +344,9 @@ fn cancel(lane: &Rc<Lane>) {
     lane.executor.cancel_all();
 }
 
+/// Lanes of one host.
+const LANES_MAX: usize = 64;
+/// Members of a host's mesh beside its lanes.
+const OUTSIDERS_MAX: usize = 8;
 /// Rounds at one moment after which nobody believes that time will pass.
 const ROUNDS_WITHOUT_TIME_MAX: u32 = 1_000_000;

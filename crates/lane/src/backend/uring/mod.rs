@@ -510,6 +510,10 @@ impl Backend for Uring {
     fn unparker(&self) -> Arc<dyn Unpark> {
         Arc::clone(&self.parker) as Arc<dyn Unpark>
     }
+
+    fn counters(&self) -> &LaneCounters {
+        &self.counters
+    }
 }
 
 impl Uring {

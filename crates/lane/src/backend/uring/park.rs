@@ -43,11 +43,13 @@ impl Parker {
 }
 
 impl Unpark for Parker {
-    fn unpark(&self) {
+    fn unpark(&self) -> bool {
         self.pending.store(true, Ordering::SeqCst);
-        if self.parked.swap(false, Ordering::SeqCst) {
+        let was_parked = self.parked.swap(false, Ordering::SeqCst);
+        if was_parked {
             // The counter cannot overflow in practice and an unread one still wakes; nothing else can fail.
             let _ = rustix::io::write(self.event.as_fd(), &1u64.to_ne_bytes());
         }
+        was_parked
     }
 }

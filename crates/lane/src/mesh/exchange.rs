@@ -1,0 +1,308 @@
+//! What the members of one protocol share: for each that has its port open a bell, and a box for what each other one
+//! sends it.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use crossbeam_queue::SegQueue;
+use futures_util::task::AtomicWaker;
+
+use super::calls::Ticket;
+use super::members::{Member, place};
+use super::port::Port;
+use super::sender::Sender;
+use crate::backend::{self, SlowBells};
+
+/// The typed mail of one protocol among up to a fixed number of members: `M` is what they send, `R` what calls are
+/// answered with. Clones are handles to the same one.
+pub struct Exchange<M, R: Send + 'static = ()> {
+    shared: Arc<Shared<M, R>>,
+}
+
+/// What one member may have under way to one other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Messages that wait to be taken, calls among them.
+    pub messages: usize,
+    /// Calls that wait for their answer, taken or not.
+    pub calls: usize,
+}
+
+/// The member has its port open already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("member {} has its port open already", .0.index())]
+pub struct AlreadyOpen(pub Member);
+
+pub(super) struct Shared<M, R: Send + 'static> {
+    pub(super) limits: Limits,
+    ends: Box<[OnceLock<End<M, R>>]>,
+}
+
+/// Where one member's mail arrives. Once made, it stays: a member that opens its port anew gets the same one.
+pub(super) struct End<M, R: Send + 'static> {
+    state: AtomicU8,
+    pub(super) bell: Bell,
+    /// By sender; made when it first sends.
+    boxes: Box<[LazyPair<M, R>]>,
+}
+
+/// Tells one member's task that there is something to take.
+pub(super) struct Bell {
+    /// Its waker has been called since it last looked.
+    rung: AtomicBool,
+    /// Somebody rang without a message.
+    called: AtomicBool,
+    /// Who sent since it last looked.
+    from: Box<[AtomicU64]>,
+    waker: AtomicWaker,
+}
+
+type LazyPair<M, R> = OnceLock<Box<Pair<M, R>>>;
+
+/// From one member to another.
+pub(super) struct Pair<M, R: Send + 'static> {
+    letters: SegQueue<Letter<M, R>>,
+    pub(super) counts: Arc<Counts>,
+}
+
+#[derive(Default)]
+pub(super) struct Counts {
+    /// Letters in the box, and those about to be put there.
+    letters: AtomicUsize,
+    /// Calls without an answer.
+    pub(super) calls: AtomicUsize,
+}
+
+pub(super) struct Letter<M, R: Send + 'static> {
+    pub(super) message: M,
+    pub(super) ticket: Option<Ticket<R>>,
+}
+
+/// Why a letter was not put into its box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoRoom {
+    Full,
+    Gone,
+}
+
+impl<M: Send + 'static, R: Send + 'static> Exchange<M, R> {
+    /// An exchange of its own for members 0 to `members - 1`, for those that find each other without a
+    /// [`Mesh`](super::Mesh).
+    pub fn new(members: usize, limits: Limits) -> Self {
+        let ends = (0..members).map(|_| OnceLock::new()).collect();
+        Self { shared: Arc::new(Shared { limits, ends }) }
+    }
+
+    /// Members there may be.
+    pub fn members(&self) -> usize {
+        self.shared.ends.len()
+    }
+
+    /// Opens a member's port: from now on it gets mail. What others sent before was refused.
+    ///
+    /// # Errors
+    /// [`AlreadyOpen`].
+    ///
+    /// # Panics
+    /// When there is no such member.
+    pub fn open(&self, member: Member) -> Result<Port<M, R>, AlreadyOpen> {
+        let members = self.members();
+        let end = self.shared.ends[member.index()].get_or_init(|| End {
+            state: AtomicU8::new(CLOSED),
+            bell: Bell {
+                rung: AtomicBool::new(false),
+                called: AtomicBool::new(false),
+                from: (0..members.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
+                waker: AtomicWaker::new(),
+            },
+            boxes: (0..members).map(|_| OnceLock::new()).collect(),
+        });
+        if end.state.compare_exchange(CLOSED, OPEN, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+            return Err(AlreadyOpen(member));
+        }
+        Ok(Port::new(Arc::clone(&self.shared), member))
+    }
+
+    /// By which a member sends, whether it has a port or not.
+    ///
+    /// # Panics
+    /// When there is no such member.
+    pub fn sender(&self, member: Member) -> Sender<M, R> {
+        assert!(member.index() < self.members(), "{member:?} is none of {} members", self.members());
+        Sender::new(Arc::clone(&self.shared), member)
+    }
+}
+
+impl<M, R: Send + 'static> Shared<M, R> {
+    /// Where a member's mail arrives, if it ever opened its port.
+    pub(super) fn end(&self, member: Member) -> Option<&End<M, R>> {
+        self.ends.get(member.index())?.get()
+    }
+
+    pub(super) fn is_open(&self, member: Member) -> bool {
+        self.end(member).is_some_and(End::is_open)
+    }
+
+    pub(super) fn members(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+impl<M, R: Send + 'static> End<M, R> {
+    fn is_open(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == OPEN
+    }
+
+    /// The box for what `from` sends.
+    pub(super) fn pair(&self, from: Member) -> &Pair<M, R> {
+        self.boxes[from.index()].get_or_init(|| {
+            let (letters, counts) = Default::default();
+            Box::new(Pair { letters, counts })
+        })
+    }
+
+    /// Puts a letter into its box; whoever does then rings the bell.
+    pub(super) fn put(
+        &self,
+        from: Member,
+        letter: Letter<M, R>,
+        max: usize,
+    ) -> Result<(), (NoRoom, Letter<M, R>)> {
+        let pair = self.pair(from);
+        // Announced before the look at the state: who closes waits for what is announced, or is seen here.
+        let refused = match pair.counts.letters.fetch_add(1, Ordering::SeqCst) >= max {
+            true => Some(NoRoom::Full),
+            false => (!self.is_open()).then_some(NoRoom::Gone),
+        };
+        if let Some(why) = refused {
+            pair.counts.letters.fetch_sub(1, Ordering::SeqCst);
+            let why = if self.is_open() { why } else { NoRoom::Gone };
+            return Err((why, letter));
+        }
+        pair.letters.push(letter);
+        Ok(())
+    }
+
+    /// The oldest letter of `from`.
+    pub(super) fn take(&self, from: Member) -> Option<Letter<M, R>> {
+        let pair = self.boxes[from.index()].get()?;
+        let letter = pair.letters.pop()?;
+        pair.counts.letters.fetch_sub(1, Ordering::SeqCst);
+        Some(letter)
+    }
+
+    /// Refuses what is sent from now on.
+    pub(super) fn close(&self) {
+        // One that was dropped stays closed.
+        let _ = self.state.compare_exchange(OPEN, CLOSING, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        !self.is_open()
+    }
+
+    /// Who has something in its box or is about to.
+    pub(super) fn unread(&self) -> impl Iterator<Item = Member> {
+        let has = |pair: &LazyPair<M, R>| {
+            pair.get().is_some_and(|pair| pair.counts.letters.load(Ordering::SeqCst) > 0)
+        };
+        self.boxes.iter().enumerate().filter(move |(_, pair)| has(pair)).map(|(from, _)| Member::from(from))
+    }
+
+    /// Closes at once, drops what is unread and says how much that was. Calls among it end unanswered.
+    pub(super) fn abandon(&self) -> usize {
+        self.close();
+        let mut lost = 0;
+        for pair in self.boxes.iter().filter_map(OnceLock::get) {
+            loop {
+                while let Some(letter) = pair.letters.pop() {
+                    pair.counts.letters.fetch_sub(1, Ordering::SeqCst);
+                    lost += 1;
+                    drop(letter);
+                }
+                if pair.counts.letters.load(Ordering::SeqCst) == 0 {
+                    break;
+                }
+                // Its sender is between its announcement and the next few instructions.
+                std::thread::yield_now();
+            }
+        }
+        drop(self.bell.waker.take());
+        self.bell.called.store(false, Ordering::SeqCst);
+        self.state.store(CLOSED, Ordering::SeqCst);
+        lost
+    }
+}
+
+impl Bell {
+    /// Word of a message of `from`. Gives the waker to call, if there is one.
+    pub(super) fn message_from(&self, from: Member) -> Option<Waker> {
+        let (word, bit) = place(from.index());
+        self.from[word].fetch_or(bit, Ordering::SeqCst);
+        self.ring()
+    }
+
+    /// Word without a message.
+    pub(super) fn call(&self) -> Option<Waker> {
+        if self.called.swap(true, Ordering::SeqCst) { None } else { self.ring() }
+    }
+
+    /// Has `waker` called at the next word. Whoever says so looks once more before it waits.
+    pub(super) fn listen(&self, waker: &Waker) {
+        self.waker.register(waker);
+        self.rung.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether somebody rang without a message since this was last asked.
+    pub(super) fn take_called(&self) -> bool {
+        self.called.load(Ordering::SeqCst) && self.called.swap(false, Ordering::SeqCst)
+    }
+
+    /// Who sent since this was last asked, word by word of their set.
+    pub(super) fn take_senders(&self) -> impl Iterator<Item = (usize, u64)> {
+        let taken = |word: &AtomicU64| match word.load(Ordering::SeqCst) {
+            0 => 0,
+            _ => word.swap(0, Ordering::SeqCst),
+        };
+        self.from.iter().map(taken).enumerate().filter(|&(_, bits)| bits != 0)
+    }
+
+    fn ring(&self) -> Option<Waker> {
+        // The first since it listened wakes it; the others find it told.
+        if self.rung.swap(true, Ordering::SeqCst) { None } else { self.waker.take() }
+    }
+}
+
+/// Does `ring`, which gives a waker to call: now, or on a simulated lane a while later, as `later` puts it.
+pub(super) fn tell(ring: impl FnOnce() -> Option<Waker>, later: impl FnOnce(&dyn SlowBells)) {
+    let is_slow = backend::try_with(|backend| backend.slow_bells().map(later)).flatten().is_some();
+    if !is_slow && let Some(waker) = ring() {
+        waker.wake();
+    }
+}
+
+/// As [`tell`], where what rings owns all it needs.
+pub(super) fn tell_owned(ring: impl FnOnce() -> Option<Waker> + 'static) {
+    let ring = std::cell::Cell::new(Some(ring));
+    let own = || ring.take().expect("one of two takes it");
+    tell(|| own()(), |bells| bells.later(Box::new(own())));
+}
+
+impl<M, R: Send + 'static> Clone for Exchange<M, R> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<M, R: Send + 'static> std::fmt::Debug for Exchange<M, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Exchange").field("members", &self.shared.ends.len()).finish_non_exhaustive()
+    }
+}
+
+const OPEN: u8 = 0;
+/// Takes nothing new; what is there is still read.
+const CLOSING: u8 = 1;
+/// Nobody reads.
+const CLOSED: u8 = 2;

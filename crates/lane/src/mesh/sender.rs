@@ -1,0 +1,190 @@
+//! The sending side: messages, calls, and both to many.
+
+use std::sync::Arc;
+
+use super::calls::{Call, Gather, Unanswered, open_call};
+use super::exchange::{Letter, NoRoom, Shared, tell};
+use super::members::{Member, Members};
+use crate::backend;
+
+/// By which one member sends to the others, and to itself. Clones may be used by any of its tasks.
+pub struct Sender<M, R: Send + 'static = ()> {
+    shared: Arc<Shared<M, R>>,
+    me: Member,
+}
+
+/// A message that was not sent, given back.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused<M> {
+    /// As many of this pair are under way as may be: messages not taken, or calls not answered.
+    #[error("the other lane has as much of this one's mail as it may")]
+    Full(M),
+    /// Its port is closed, or was never open.
+    #[error("the other lane takes no mail")]
+    Gone(M),
+}
+
+/// What became of a call that has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// [`Refused::Full`].
+    #[error("the other lane has as much of this one's mail as it may")]
+    Full,
+    /// [`Refused::Gone`].
+    #[error("the other lane takes no mail")]
+    Gone,
+    /// [`Unanswered`].
+    #[error("the other lane did not answer")]
+    Unanswered,
+}
+
+impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
+    pub(super) fn new(shared: Arc<Shared<M, R>>, me: Member) -> Self {
+        Self { shared, me }
+    }
+
+    /// Who sends.
+    pub fn member(&self) -> Member {
+        self.me
+    }
+
+    /// Members there may be.
+    pub fn members(&self) -> usize {
+        self.shared.members()
+    }
+
+    /// Whether a member takes mail now.
+    pub fn is_open(&self, to: Member) -> bool {
+        self.shared.is_open(to)
+    }
+
+    /// Everybody else who takes mail now.
+    pub fn others(&self) -> Members {
+        let all = (0..self.members()).map(Member::from);
+        all.filter(|&member| member != self.me && self.is_open(member)).collect()
+    }
+
+    /// Sends a message, at once or not at all. It is taken or, when the other's port closes before, dropped.
+    ///
+    /// # Errors
+    /// [`Refused`] with the message.
+    pub fn cast(&self, to: Member, message: M) -> Result<(), Refused<M>> {
+        self.send(to, Letter { message, ticket: None })
+    }
+
+    /// Sends a message that asks for an answer. See the module for who may wait for it.
+    ///
+    /// # Errors
+    /// [`Refused`] with the message, also when as many calls to `to` as may be are unanswered.
+    pub fn call(&self, to: Member, message: M) -> Result<Call<R>, Refused<M>> {
+        let Some(end) = self.shared.end(to) else { return Err(self.refuse(NoRoom::Gone, message)) };
+        let Some((ticket, call)) = open_call(&end.pair(self.me).counts, self.shared.limits.calls) else {
+            let why = if self.is_open(to) { NoRoom::Full } else { NoRoom::Gone };
+            return Err(self.refuse(why, message));
+        };
+        self.send(to, Letter { message, ticket: Some(ticket) })?;
+        Ok(call)
+    }
+
+    /// Sends a message to all of `to`; gives those that it did not go to.
+    pub fn cast_all(&self, to: &Members, message: &M) -> Members
+    where
+        M: Clone,
+    {
+        to.iter().filter(|&member| self.cast(member, message.clone()).is_err()).collect()
+    }
+
+    /// Calls all of `to` and waits for every answer, or to learn that there is none.
+    pub fn broadcast(&self, to: &Members, message: &M) -> Gather<R>
+    where
+        M: Clone,
+    {
+        Gather::new(to.iter().map(|member| {
+            let call = self.call(member, message.clone());
+            (member, call.map_err(CallError::from))
+        }))
+    }
+
+    /// Rings another's bell, for which there is always room; `false` when it takes no mail. It gets
+    /// [`Mail::Rung`](super::Mail::Rung) once, however often it was rung before it looked.
+    pub fn ring(&self, to: Member) -> bool {
+        let Some(end) = self.shared.end(to).filter(|_| self.is_open(to)) else { return false };
+        tell(
+            || end.bell.call(),
+            |bells| {
+                let shared = Arc::clone(&self.shared);
+                bells.later(Box::new(move || shared.end(to)?.bell.call()));
+            },
+        );
+        true
+    }
+
+    /// Rings the bells of all of `to`; gives those that take no mail.
+    pub fn ring_all(&self, to: &Members) -> Members {
+        to.iter().filter(|&member| !self.ring(member)).collect()
+    }
+
+    fn send(&self, to: Member, letter: Letter<M, R>) -> Result<(), Refused<M>> {
+        let Some(end) = self.shared.end(to) else { return Err(self.refuse(NoRoom::Gone, letter.message)) };
+        if let Err((why, letter)) = end.put(self.me, letter, self.shared.limits.messages) {
+            return Err(self.refuse(why, letter.message));
+        }
+        backend::try_with(|backend| backend.counters().mail_sent.increment());
+        let me = self.me;
+        tell(
+            || end.bell.message_from(me),
+            |bells| {
+                let shared = Arc::clone(&self.shared);
+                bells.later(Box::new(move || shared.end(to)?.bell.message_from(me)));
+            },
+        );
+        Ok(())
+    }
+
+    fn refuse(&self, why: NoRoom, message: M) -> Refused<M> {
+        backend::try_with(|backend| match why {
+            NoRoom::Full => backend.counters().mail_refused_full.increment(),
+            NoRoom::Gone => backend.counters().mail_refused_gone.increment(),
+        });
+        match why {
+            NoRoom::Full => Refused::Full(message),
+            NoRoom::Gone => Refused::Gone(message),
+        }
+    }
+}
+
+impl<M> Refused<M> {
+    /// The message.
+    pub fn into_message(self) -> M {
+        match self {
+            Self::Full(message) | Self::Gone(message) => message,
+        }
+    }
+}
+
+impl<M> From<Refused<M>> for CallError {
+    fn from(refused: Refused<M>) -> Self {
+        match refused {
+            Refused::Full(_) => Self::Full,
+            Refused::Gone(_) => Self::Gone,
+        }
+    }
+}
+
+impl From<Unanswered> for CallError {
+    fn from(Unanswered: Unanswered) -> Self {
+        Self::Unanswered
+    }
+}
+
+impl<M, R: Send + 'static> Clone for Sender<M, R> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), me: self.me }
+    }
+}
+
+impl<M, R: Send + 'static> std::fmt::Debug for Sender<M, R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("member", &self.me).finish_non_exhaustive()
+    }
+}
