@@ -2,13 +2,13 @@
 //! that the kernel steered by its first packet, a lane that has just come back) go to the lane that owns their
 //! connection; so do questions about the whole process and their answers.
 //!
-//! No lane ever waits for another: a full mailbox drops the packets, which Rx treats as loss in the network.
+//! No lane ever waits for another: a full box drops the packets, which Rx treats as loss in the network.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use lane::mailbox::{self, Full, Receiver, Sender};
+use lane::mesh::{self, Exchange, Limits, Member, Port, Refused, Sender};
 use lane::socket::reuseport::Steering;
 use lane::socket::unreachable::Unreachable;
 
@@ -44,19 +44,18 @@ pub(super) enum Undelivered {
     Gone(Mail),
 }
 
-/// One lane's ends of the mailboxes between the lanes that share an address.
+/// One lane's part in the exchange of the lanes that share an address.
 #[derive(Debug)]
 pub struct Links {
     lane: usize,
     roster: Arc<Roster>,
-    /// By lane; none to itself.
-    senders: Vec<Option<Sender<Mail>>>,
-    receivers: Vec<Receiver<Mail>>,
+    /// `None` where there is no other lane.
+    ends: Option<(Sender<Mail>, Port<Mail>)>,
 }
 
 impl Links {
-    /// The links among all lanes of a listener group, in the order of the lanes. `capacity` bounds each mailbox, in
-    /// runs of packets.
+    /// The links among all lanes of a listener group, in the order of the lanes. `capacity` bounds what waits from
+    /// each lane to each other, in runs of packets.
     ///
     /// Where the group has several silos, a client's connection is owned by a lane of the silo that its packets
     /// reach.
@@ -73,26 +72,20 @@ impl Links {
     /// Links of a lane that shares its address with nobody.
     pub fn alone() -> Self {
         let roster = Arc::new(Roster::one_silo(1));
-        Self { lane: 0, roster, senders: vec![None], receivers: Vec::new() }
+        Self { lane: 0, roster, ends: None }
     }
 
     fn among(roster: Roster, capacity: usize) -> Vec<Self> {
         let (lanes, roster) = (roster.lanes(), Arc::new(roster));
-        let none =
-            |lane| Self { lane, roster: Arc::clone(&roster), senders: Vec::new(), receivers: Vec::new() };
-        let mut links: Vec<Self> = (0..lanes).map(none).collect();
-        for from in 0..lanes {
-            for to in 0..lanes {
-                if from == to {
-                    links[from].senders.push(None);
-                    continue;
-                }
-                let (sender, receiver) = mailbox::mailbox(capacity);
-                links[from].senders.push(Some(sender));
-                links[to].receivers.push(receiver);
-            }
-        }
-        links
+        let exchange = Exchange::new(lanes, Limits { messages: capacity, calls: 0 });
+        let link = |lane| {
+            let ends = (lanes > 1).then(|| {
+                let port = exchange.open(Member::from(lane)).expect("each is opened once");
+                (port.sender(), port)
+            });
+            Self { lane, roster: Arc::clone(&roster), ends }
+        };
+        (0..lanes).map(link).collect()
     }
 
     /// Which of the lanes this is.
@@ -102,7 +95,7 @@ impl Links {
 
     /// Lanes that share the address.
     pub fn lanes(&self) -> usize {
-        self.senders.len()
+        self.roster.lanes()
     }
 
     pub(super) fn roster(&self) -> &Arc<Roster> {
@@ -111,20 +104,22 @@ impl Links {
 
     /// Sends mail to another lane, at once or not at all.
     pub(super) fn send(&mut self, to: usize, mail: Mail) -> Result<(), Undelivered> {
-        let Some(sender) = self.senders.get_mut(to).and_then(Option::as_mut) else {
+        let Some((sender, _)) = self.ends.as_ref().filter(|_| to != self.lane && to < self.lanes()) else {
             return Err(Undelivered::Gone(mail));
         };
-        sender.send(mail).map_err(|Full(mail)| {
-            if self.roster.is_present(to) { Undelivered::Full(mail) } else { Undelivered::Gone(mail) }
+        sender.cast(Member::from(to), mail).map_err(|refused| match refused {
+            Refused::Full(mail) if self.roster.is_present(to) => Undelivered::Full(mail),
+            Refused::Full(mail) | Refused::Gone(mail) => Undelivered::Gone(mail),
         })
     }
 
     /// Takes what other lanes sent, at most `max` pieces; registers for more when there is none.
     pub(super) fn poll_recv(&mut self, cx: &mut Context<'_>, out: &mut Vec<Mail>, max: usize) -> Poll<()> {
-        for receiver in &mut self.receivers {
-            while out.len() < max
-                && let Poll::Ready(Some(mail)) = receiver.poll_recv(cx)
-            {
+        let Some((_, port)) = &mut self.ends else { return Poll::Pending };
+        while out.len() < max
+            && let Poll::Ready(Some(taken)) = port.poll_recv(cx)
+        {
+            if let mesh::Mail::Cast(_, mail) = taken {
                 out.push(mail);
             }
         }
