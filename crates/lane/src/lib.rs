@@ -15,6 +15,7 @@ pub mod mailbox;
 pub mod memory;
 pub mod mesh;
 pub mod net;
+pub mod offload;
 pub mod probe;
 pub mod resident;
 pub mod runtime;

@@ -167,3 +167,32 @@ fn a_thread_that_is_no_lane_calls_lanes_and_hears_from_them() {
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(30))
 }
+
+/// Blocking work on real helpers: a client that blocks one of two threads does not keep another client waiting.
+#[test]
+fn work_that_blocks_is_done_beside_the_lane_and_a_slow_client_blocks_only_itself() {
+    use lane::offload::{Client, OffloadError, offload};
+    let Some(mut layout) = two_lanes() else { return };
+    layout.silos.iter_mut().for_each(|silo| silo.helper_threads = 2);
+    let runtime = Runtime::start(&layout, RuntimeOptions::default(), |_| async {
+        let lane_thread = std::thread::current().id();
+        let (slow, quick) = (Some(Client::of(&"slow")), Some(Client::of(&"quick")));
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let first = spawn(offload(slow, move || wait.recv().is_ok()));
+        let second = spawn(offload(slow, || true));
+        for n in 0..20 {
+            let (sum, thread) = offload(quick, move || (n + 1, std::thread::current().id())).await.unwrap();
+            assert_eq!(sum, n + 1);
+            assert_ne!(thread, lane_thread);
+        }
+        assert!(!first.is_finished());
+        assert_eq!(
+            offload(quick, || panic!("expected by the test")).await,
+            Err::<(), _>(OffloadError::Panicked)
+        );
+        release.send(()).unwrap();
+        assert_eq!((first.await, second.await), (Ok(true), Ok(true)));
+    })
+    .unwrap();
+    runtime.join().unwrap();
+}

@@ -16,6 +16,8 @@ use std::time::{Instant, SystemTime};
 
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
+use crate::helper::Job;
+use crate::helper::queue::Client;
 use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
 
@@ -188,6 +190,9 @@ pub(crate) trait Backend {
 
     /// Wakes the lane from another thread while it is parked in [`Backend::turn`].
     fn unparker(&self) -> std::sync::Arc<dyn Unpark>;
+
+    /// Queues blocking work for the silo's helpers; gives it back when there is no room for this client's.
+    fn offload(&self, client: Option<Client>, job: Job) -> Result<(), Job>;
 
     /// What the lane counts.
     fn counters(&self) -> &LaneCounters;

@@ -5,6 +5,7 @@ mod faults;
 mod fs;
 mod ktls;
 mod mesh;
+mod offload;
 mod parity;
 mod supervise;
 mod tcp;

@@ -22,6 +22,8 @@ use crate::backend::{
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
+use crate::helper::Job;
+use crate::helper::queue::Client;
 use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
 
@@ -348,6 +350,11 @@ impl Backend for SimBackend {
 
     fn unparker(&self) -> Arc<dyn Unpark> {
         Arc::new(NeverParked)
+    }
+
+    fn offload(&self, client: Option<Client>, job: Job) -> Result<(), Job> {
+        let gave_way = self.with(|state| state.offload(self.host, client, job));
+        gave_way.map(drop)
     }
 
     fn counters(&self) -> &LaneCounters {

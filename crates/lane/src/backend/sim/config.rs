@@ -16,6 +16,8 @@ pub struct Config {
     pub net: NetConfig,
     /// The file system of each host.
     pub fs: FsConfig,
+    /// Beside the lanes of a host.
+    pub helpers: HelperConfig,
     /// Between the lanes of a host.
     pub mesh: MeshConfig,
     /// Send and read buffers of each lane.
@@ -131,6 +133,17 @@ pub struct FsConfig {
     pub timestamp_step: Duration,
 }
 
+/// The helper threads of one host, which do what lanes [offload](crate::offload).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HelperConfig {
+    /// How many.
+    pub threads: usize,
+    /// Jobs that wait for one of them.
+    pub queue_max: usize,
+    /// How long a job takes, whatever it does.
+    pub delay: Range<Duration>,
+}
+
 /// Mail between the lanes of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshConfig {
@@ -153,6 +166,7 @@ impl Config {
         config.fs.short_read = 0.0;
         config.fs.delay = Duration::from_micros(100)..Duration::from_micros(100);
         config.mesh.delay = Duration::from_micros(5)..Duration::from_micros(5);
+        config.helpers.delay = Duration::from_micros(100)..Duration::from_micros(100);
         config
     }
 
@@ -186,11 +200,19 @@ impl Default for Config {
         Self {
             net: NetConfig::default(),
             fs: FsConfig::default(),
+            helpers: HelperConfig::default(),
             mesh: MeshConfig::default(),
             buffers: BufferCounts { small: 64, large: 16 },
             descriptors_max: 1024,
             time_limit: Duration::from_secs(24 * 3600),
         }
+    }
+}
+
+impl Default for HelperConfig {
+    fn default() -> Self {
+        let delay = Duration::from_micros(20)..Duration::from_millis(2);
+        Self { threads: 2, queue_max: 256, delay }
     }
 }
 

@@ -6,9 +6,10 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::config::{Config, MeshConfig};
+use super::config::{Config, HelperConfig, MeshConfig};
 use super::engine::{Engine, Event};
 use super::fs::{Disk, Inode};
+use super::helpers::Helpers;
 use super::net::{HostId, Network, SocketId};
 use super::ops::Ops;
 use crate::backend::Fd;
@@ -27,6 +28,7 @@ pub(super) struct State {
     pub(super) hosts: Vec<Process>,
     pub(super) ops: Ops,
     pub(super) mesh: MeshConfig,
+    pub(super) helpers: HelperConfig,
 }
 
 /// What a host's kernel keeps for the one process that runs on it.
@@ -34,6 +36,7 @@ pub(crate) struct Process {
     descriptors: Vec<Option<Descriptor>>,
     open: usize,
     pub(super) descriptors_max: usize,
+    pub(super) helpers: Helpers,
 }
 
 /// What a descriptor that is closed was.
@@ -57,6 +60,7 @@ impl Core {
             hosts: Vec::new(),
             ops: Ops::default(),
             mesh: config.mesh.clone(),
+            helpers: config.helpers.clone(),
         };
         Rc::new(Self { state: RefCell::new(state), epoch: Instant::now() })
     }
@@ -110,6 +114,7 @@ impl State {
                 Event::Cancel(op) => self.cancel(op),
                 Event::Net(event) => self.net.handle(event, &mut self.engine),
                 Event::Bell(bell) => self.engine.ring(bell),
+                Event::Helped(host, client, job) => self.helped(host, client, job),
             }
         }
         handled
@@ -161,8 +166,8 @@ impl State {
 }
 
 impl Process {
-    pub(super) fn new(descriptors_max: usize) -> Self {
-        Self { descriptors: Vec::new(), open: 0, descriptors_max }
+    pub(super) fn new(descriptors_max: usize, helpers: &HelperConfig) -> Self {
+        Self { descriptors: Vec::new(), open: 0, descriptors_max, helpers: Helpers::new(helpers) }
     }
 
     pub(super) fn descriptor(&self, fd: Fd) -> Option<&Descriptor> {

@@ -8,8 +8,9 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::net::NetEvent;
+use super::net::{HostId, NetEvent};
 use super::ops::OpKey;
+use crate::helper::queue::Client;
 
 /// Something that happens at a moment to come.
 #[derive(Debug)]
@@ -22,6 +23,8 @@ pub(super) enum Event {
     Net(NetEvent),
     /// Word of one lane reaches another.
     Bell(Bell),
+    /// A helper thread of a host is done with its job.
+    Helped(HostId, Option<Client>, Bell),
 }
 
 /// Rings, and gives the waker to call.

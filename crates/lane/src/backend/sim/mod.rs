@@ -39,6 +39,7 @@ mod config;
 mod core;
 mod engine;
 mod fs;
+mod helpers;
 mod host;
 mod net;
 mod ops;
@@ -48,7 +49,7 @@ mod world;
 pub(crate) use self::ops::Step;
 
 pub use self::config::{
-    Config, FsConfig, LinkConfig, MeshConfig, NetConfig, ReceiveConfig, TcpConfig, UdpConfig,
+    Config, FsConfig, HelperConfig, LinkConfig, MeshConfig, NetConfig, ReceiveConfig, TcpConfig, UdpConfig,
 };
 pub use self::fs::{Fs, Writer};
 pub use self::host::Host;

@@ -213,7 +213,7 @@ impl Inner {
     fn add_host(&self, ip: IpAddr) -> HostId {
         let id = HostId(self.hosts.borrow().len());
         self.core.with(|state| {
-            state.hosts.push(Process::new(self.config.descriptors_max));
+            state.hosts.push(Process::new(self.config.descriptors_max, &self.config.helpers));
             state.disks.push(Disk::new(id.0, self.config.fs.clone()));
             state.net.add_address(id, ip);
         });

@@ -31,7 +31,8 @@ use super::{
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::buffer::{BufRing, RecvBuf};
 use crate::counters::LaneCounters;
-use crate::helper::HelperPool;
+use crate::helper::queue::Client;
+use crate::helper::{HelperPool, Job};
 use crate::memory::LaneMemory;
 use crate::socket;
 use crate::socket::control::send_with_control;
@@ -509,6 +510,10 @@ impl Backend for Uring {
 
     fn unparker(&self) -> Arc<dyn Unpark> {
         Arc::clone(&self.parker) as Arc<dyn Unpark>
+    }
+
+    fn offload(&self, client: Option<Client>, job: Job) -> Result<(), Job> {
+        self.helpers.submit(client, job)
     }
 
     fn counters(&self) -> &LaneCounters {

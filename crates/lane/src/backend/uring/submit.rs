@@ -136,18 +136,21 @@ impl Uring {
         };
         let (helped, parker) = (Arc::clone(&self.helped), Arc::clone(&self.parker));
         let counters = Arc::clone(&self.counters);
-        let submitted = self.helpers.submit(Box::new(move || {
-            let answer = catch_unwind(AssertUnwindSafe(|| job(own)));
-            let answer = answer.unwrap_or_else(|_| {
-                Box::new(move |op| {
-                    // On the lane again: the counter is its own.
-                    counters.helper_panics.increment();
-                    op.refuse(io::Error::other("the helper's job panicked"))
-                })
-            });
-            helped.push((key, answer));
-            parker.unpark();
-        }));
+        let submitted = self.helpers.submit(
+            None,
+            Box::new(move || {
+                let answer = catch_unwind(AssertUnwindSafe(|| job(own)));
+                let answer = answer.unwrap_or_else(|_| {
+                    Box::new(move |op| {
+                        // On the lane again: the counter is its own.
+                        counters.helper_panics.increment();
+                        op.refuse(io::Error::other("the helper's job panicked"))
+                    })
+                });
+                helped.push((key, answer));
+                parker.unpark();
+            }),
+        );
         if submitted.is_err() {
             self.counters.helper_refused.increment();
             self.refuse(key, io::Error::from_raw_os_error(libc::EAGAIN));

@@ -1,11 +1,14 @@
 //! Threads beside the lanes of a silo for calls that block and that io_uring lacks or runs badly:
 //! directory listings, attribute look-ups by name, page-cache fills. They run on the silo's CPUs, so pages
-//! they touch first are on its node.
+//! they touch first are on its node. What clients cause waits by client, see [`queue`].
 
-use std::collections::VecDeque;
+pub(crate) mod queue;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+
+use self::queue::{Client, FairQueue};
 
 /// A call to run on a helper thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -30,9 +33,8 @@ impl HelperPool {
         queue_max: usize,
     ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
-            state: Mutex::new(State { jobs: VecDeque::new(), closed: false }),
+            state: Mutex::new(State { jobs: FairQueue::new(threads, queue_max), closed: false }),
             wake: Condvar::new(),
-            queue_max,
         });
         let mut handles = Vec::with_capacity(threads);
         for index in 0..threads {
@@ -56,16 +58,16 @@ impl HelperPool {
         &self.inner.cpus
     }
 
-    /// Queues a job; gives it back when the queue is full.
-    pub(crate) fn submit(&self, job: Job) -> Result<(), Job> {
+    /// Queues a job of a client, or of the lane itself; gives it back when the queue is full and nobody else has more in
+    /// it.
+    pub(crate) fn submit(&self, client: Option<Client>, job: Job) -> Result<(), Job> {
         let shared = &self.inner.shared;
         let mut state = shared.state.lock().expect("no helper panics while it holds the lock");
-        if state.jobs.len() >= shared.queue_max {
-            return Err(job);
-        }
-        state.jobs.push_back(job);
+        let gave_way = state.jobs.push(client, job)?;
         drop(state);
         shared.wake.notify_one();
+        // Whoever submitted it learns by its end; that may be anything, so nothing is held.
+        drop(gave_way);
         Ok(())
     }
 }
@@ -79,11 +81,10 @@ struct Inner {
 struct Shared {
     state: Mutex<State>,
     wake: Condvar,
-    queue_max: usize,
 }
 
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: FairQueue<Job>,
     closed: bool,
 }
 
@@ -91,11 +92,11 @@ impl Shared {
     fn work(&self) {
         loop {
             let mut state = self.state.lock().expect("no helper panics while it holds the lock");
-            let job = loop {
-                if let Some(job) = state.jobs.pop_front() {
-                    break job;
+            let (client, job) = loop {
+                if let Some(next) = state.jobs.pop() {
+                    break next;
                 }
-                if state.closed {
+                if state.closed && state.jobs.is_empty() {
                     return;
                 }
                 state = self.wake.wait(state).expect("no helper panics while it holds the lock");
@@ -103,6 +104,14 @@ impl Shared {
             drop(state);
             // A panicking job must not take the thread along; its submitter sees a dropped reply.
             let _ = catch_unwind(AssertUnwindSafe(job));
+            let mut state = self.state.lock().expect("no helper panics while it holds the lock");
+            state.jobs.done(client);
+            let closed = state.closed;
+            drop(state);
+            if closed {
+                // The others may wait for what this client had under way.
+                self.wake.notify_all();
+            }
         }
     }
 }
@@ -132,19 +141,19 @@ mod tests {
             started.send(()).unwrap();
             let _ = wait.recv();
         });
-        assert!(pool.submit(blocker).is_ok());
+        assert!(pool.submit(None, blocker).is_ok());
         running.recv().unwrap();
-        assert!(pool.submit(Box::new(|| ())).is_ok());
-        assert!(pool.submit(Box::new(|| ())).is_err());
+        assert!(pool.submit(None, Box::new(|| ())).is_ok());
+        assert!(pool.submit(None, Box::new(|| ())).is_err());
         drop(release);
     }
 
     #[test]
     fn a_panicking_job_leaves_the_thread_working() {
         let pool = HelperPool::start("test", &[], 1, false, 8).unwrap();
-        assert!(pool.submit(Box::new(|| panic!("expected by the test"))).is_ok());
+        assert!(pool.submit(None, Box::new(|| panic!("expected by the test"))).is_ok());
         let (done, finished) = mpsc::channel();
-        assert!(pool.submit(Box::new(move || done.send(7).unwrap())).is_ok());
+        assert!(pool.submit(None, Box::new(move || done.send(7).unwrap())).is_ok());
         assert_eq!(finished.recv().unwrap(), 7);
     }
 }

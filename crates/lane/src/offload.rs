@@ -1,0 +1,148 @@
+//! Work that blocks, done by the helper threads of the lane's silo: what io_uring has no operation for, or a library does
+//! with system calls of its own.
+//!
+//! The helpers' queue is bounded and shared by client: each has its turn, none keeps every thread, and when there is no
+//! room who has most waiting gives way ([`OffloadError::Refused`]).
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use crate::backend;
+pub use crate::helper::queue::Client;
+
+/// Has a helper thread do `work`, on this client's account. Without one it is the lane's own.
+///
+/// Work whose future is dropped before its turn is not begun; what has begun ends, and its result is dropped by the
+/// helper.
+///
+/// # Panics
+/// Off lanes.
+pub fn offload<T: Send + 'static>(
+    client: Option<Client>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Offload<T> {
+    let slot = Arc::new(Slot { state: Mutex::new(State::Waits(None)) });
+    let end = End { slot: Some(Arc::clone(&slot)) };
+    let job = Box::new(move || {
+        if end.is_wanted() {
+            let outcome = catch_unwind(AssertUnwindSafe(work));
+            end.tell(outcome.map_err(|_| OffloadError::Panicked));
+        }
+    });
+    backend::try_with(|backend| {
+        backend.counters().helper_jobs.increment();
+        // What is given back tells its end as it is dropped.
+        drop(backend.offload(client, job));
+    })
+    .expect("lane types are used only on a lane's own thread");
+    Offload { slot }
+}
+
+/// Waits for offloaded work.
+#[derive(Debug)]
+#[must_use = "work whose future is dropped may not be done"]
+pub struct Offload<T> {
+    slot: Arc<Slot<T>>,
+}
+
+/// Offloaded work has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OffloadError {
+    /// It was not begun: the queue is full and its client has most in it, or the helpers have ended.
+    #[error("the silo's helpers have too much to do")]
+    Refused,
+    /// It panicked: a defect.
+    #[error("the helper's work panicked")]
+    Panicked,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    state: Mutex<State<T>>,
+}
+
+#[derive(Debug)]
+enum State<T> {
+    Waits(Option<Waker>),
+    Over(Result<T, OffloadError>),
+    /// Nobody wants the result, or it was taken.
+    Left,
+}
+
+/// Tells the end of the work, also when it is dropped undone.
+struct End<T> {
+    slot: Option<Arc<Slot<T>>>,
+}
+
+impl<T> End<T> {
+    fn is_wanted(&self) -> bool {
+        self.slot.as_ref().is_some_and(|slot| !matches!(*slot.lock(), State::Left))
+    }
+
+    fn tell(mut self, outcome: Result<T, OffloadError>) {
+        self.end(outcome);
+    }
+
+    fn end(&mut self, outcome: Result<T, OffloadError>) {
+        let Some(slot) = self.slot.take() else { return };
+        let mut state = slot.lock();
+        let State::Waits(waker) = &mut *state else {
+            drop(state);
+            // Dropped here with nothing held. A result's own panic is the helper's to catch.
+            drop(outcome);
+            return;
+        };
+        let waker = waker.take();
+        *state = State::Over(outcome);
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Drop for End<T> {
+    fn drop(&mut self) {
+        self.end(Err(OffloadError::Refused));
+    }
+}
+
+impl<T> Slot<T> {
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl<T> Future for Offload<T> {
+    type Output = Result<T, OffloadError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.slot.lock();
+        if let State::Waits(waker) = &mut *state {
+            match waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                None => *waker = Some(cx.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        let State::Over(outcome) = std::mem::replace(&mut *state, State::Left) else {
+            panic!("offloaded work is polled again after its end")
+        };
+        drop(state);
+        backend::try_with(|backend| match outcome {
+            Ok(_) => {}
+            Err(OffloadError::Refused) => backend.counters().helper_refused.increment(),
+            Err(OffloadError::Panicked) => backend.counters().helper_panics.increment(),
+        });
+        Poll::Ready(outcome)
+    }
+}
+
+impl<T> Drop for Offload<T> {
+    fn drop(&mut self) {
+        let left = std::mem::replace(&mut *self.slot.lock(), State::Left);
+        drop(left);
+    }
+}
