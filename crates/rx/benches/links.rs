@@ -13,6 +13,8 @@ mod ideal;
 mod network;
 #[path = "../tests/sim/pattern.rs"]
 mod pattern;
+#[path = "../tests/sim/rivals.rs"]
+mod rivals;
 #[path = "../tests/sim/scenario.rs"]
 mod scenario;
 #[path = "../tests/sim/wiretap.rs"]
@@ -75,6 +77,42 @@ fn main() {
             println!("{line}");
         }
     }
+    for congestion in [Algorithm::Auto, Algorithm::Bbr, Algorithm::NewReno] {
+        for rtt_ms in [10, 40] {
+            let path = rivals::random_loss(bulk::ms(rtt_ms));
+            let got = rivals::shares(&mut rivals::compete(&[congestion], &path, 1), &path)[0];
+            let wanted = (congestion == Algorithm::Auto).then_some(LOSSY_MBIT_LEAST);
+            let line = json!({
+                "load": format!("simulated: one call, 1 Gb/s, 1 % random loss, {rtt_ms} ms"),
+                "controller": format!("{congestion:?}"),
+                "mbit_per_second": rounded(got / 1e6),
+                "wanted_mbit_per_second": wanted,
+                "reached": wanted.is_none_or(|least| got >= least * 1e6),
+            });
+            println!("{line}");
+        }
+    }
+    for (queue, ours) in
+        [0.25, 1.0, 4.0].into_iter().flat_map(|queue| [(queue, Algorithm::Auto), (queue, Algorithm::Bbr)])
+    {
+        for rival in [Algorithm::NewReno, Algorithm::Cubic] {
+            let [share, rivals_share] = rivals::mean_shares([ours, rival], &rivals::shared_link(queue));
+            let wanted =
+                (ours == Algorithm::Auto).then_some([1.0 - RIVAL_MARGIN, 1.0 / (1.0 - RIVAL_MARGIN)]);
+            let ratio = share / rivals_share;
+            let line = json!({
+                "load": format!("simulated: two calls, 50 Mb/s, 20 ms, queue of {queue} paths"),
+                "controller": format!("{ours:?}"),
+                "rival": format!("{rival:?}"),
+                "share_of_link": rounded(share),
+                "rivals_share_of_link": rounded(rivals_share),
+                "ratio": rounded(ratio),
+                "wanted_ratio": wanted,
+                "reached": wanted.is_none_or(|[least, most]| (least..=most).contains(&ratio)),
+            });
+            println!("{line}");
+        }
+    }
 }
 
 fn rounded(value: f64) -> f64 {
@@ -84,3 +122,5 @@ fn rounded(value: f64) -> f64 {
 const LINK_SHARE_LEAST: f64 = 0.9;
 const MODEL_MARGIN: f64 = 0.1;
 const SPURIOUS_SHARE_BELOW: f64 = 0.01;
+const LOSSY_MBIT_LEAST: f64 = 100.0;
+const RIVAL_MARGIN: f64 = 0.2;

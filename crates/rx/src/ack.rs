@@ -22,7 +22,7 @@ pub const ACK_FIXED: usize = 18;
 /// Most entries of the soft-ACK table.
 pub const ACKS_MAX: usize = 255;
 /// Most received ranges one extended ACK reports.
-pub const RANGES_MAX: usize = 64;
+pub const RANGES_MAX: usize = 104;
 /// Longest ACK payload we build, bytes: full table, trailer and extension.
 pub const ACK_PAYLOAD_MAX: usize = ACK_FIXED + ACKS_MAX + PAD + TRAILER + EXTENSION + 8 * RANGES_MAX;
 /// Window to assume of a peer whose ACKs carry no trailer, packets (AFS before 3.4).

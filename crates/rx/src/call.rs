@@ -250,7 +250,7 @@ impl Call {
                 0,
             );
         shared.stats.over_share_writes += u64::from(over_share && !self.write_refused);
-        if self.tx.held() >= limit || crowded || over_share {
+        if self.unacked() >= limit || self.tx.held() >= shared.config.send_window || crowded || over_share {
             // The ACKs of what it holds bring it back. All of it may have left before the refusal, unasked for.
             self.write_refused = true;
             let unasked = self.tx.unsent() == 0 && self.tx.outstanding() > 0 && !self.recovery.awaits_ack();
@@ -310,7 +310,8 @@ impl Call {
         if self.reply_must_wait() || self.finished_writing {
             return;
         }
-        if self.write_refused && self.tx.unsent() <= limit.ahead / 2 && self.tx.held() < limit.held {
+        let room = self.unacked() < limit.held && self.tx.held() < shared.config.send_window;
+        if self.write_refused && self.tx.unsent() <= limit.ahead / 2 && room {
             self.write_refused = false;
             shared.events.push_back(Event::Writable(self.handle));
         }
@@ -351,6 +352,12 @@ impl Call {
     pub(crate) fn blocked_reading(&mut self) {
         self.readable_told = self.rx.is_complete();
         self.reader_waits = true;
+    }
+
+    /// Packets queued or under way. Those that have arrived behind a gap are held as well, but on a path that loses
+    /// some there is always a gap, and what is to follow must not wait until it is filled.
+    fn unacked(&self) -> u32 {
+        self.tx.held() - self.tx.soft_acked()
     }
 
     pub(crate) fn packets_held(&self) -> u32 {

@@ -10,6 +10,7 @@ use anyhow::Context;
 use bench::rx::{Options, Progress, Report, ServerOptions};
 use clap::ValueEnum;
 use lane::backend::UdpOptions;
+use rx::congestion::Algorithm;
 use rx_lane::DriverConfig;
 use rxperf::{MAX_BYTES, PORT, Work};
 use server::metrics::Blocks;
@@ -96,6 +97,30 @@ struct Transport {
     /// Largest packet to discover a path for, bytes with the Rx header
     #[arg(long, default_value_t = 1444, value_parser = clap::value_parser!(u16).range(1444..=16_384))]
     packet_size_max: u16,
+    /// What decides how much is under way on paths with losses
+    #[arg(long, value_enum, default_value_t = Congestion::Auto)]
+    congestion: Congestion,
+}
+
+/// Congestion controllers, as `rx::congestion::Algorithm` names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Congestion {
+    /// NewReno, and BBR where losses come without a queue or with a very long one
+    Auto,
+    NewReno,
+    Cubic,
+    Bbr,
+}
+
+impl From<Congestion> for Algorithm {
+    fn from(congestion: Congestion) -> Self {
+        match congestion {
+            Congestion::Auto => Self::Auto,
+            Congestion::NewReno => Self::NewReno,
+            Congestion::Cubic => Self::Cubic,
+            Congestion::Bbr => Self::Bbr,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -114,6 +139,7 @@ impl Transport {
         let mut config = DriverConfig { socket: self.socket(), ..DriverConfig::default() };
         config.endpoint.packets = self.packets as usize;
         config.endpoint.packet_size_max = self.packet_size_max;
+        config.endpoint.congestion = self.congestion.into();
         config
     }
 }

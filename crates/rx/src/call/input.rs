@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Call, Delivery};
 use crate::ack::{Ack, AckReason};
-use crate::congestion::Controller;
+use crate::congestion::{Acked, Controller};
 use crate::connection::Core;
 use crate::event::Side;
 use crate::header::{HEADER_LEN, Header};
@@ -204,9 +204,8 @@ impl Call {
         self.recovery.on_ack(now, serial, &AckOutcome { delivered: None, ..outcome }, &self.tx);
         self.note_acked(now, &outcome);
         if outcome.newly_acked > 0 {
-            let rtt = &shared.peers[core.peer].rtt;
-            let limited = self.was_window_limited(in_flight, controller);
-            controller.on_ack(now, outcome.newly_acked, rtt, !limited);
+            let acked = self.acked(in_flight, &outcome, controller);
+            controller.on_ack(now, &acked, &shared.peers[core.peer].rtt);
         }
     }
 
@@ -276,8 +275,8 @@ impl Call {
         }
         self.note_acked(now, &outcome);
         if outcome.newly_acked > 0 {
-            let limited = self.was_window_limited(in_flight, controller);
-            controller.on_ack(now, outcome.newly_acked, &peer.rtt, !limited);
+            let acked = self.acked(in_flight, &outcome, controller);
+            controller.on_ack(now, &acked, &peer.rtt);
         }
         self.look_for_losses(now, core, controller, shared);
     }
@@ -296,9 +295,14 @@ impl Call {
         }
     }
 
-    /// Whether the window, not the application, bounded what was in flight before an ACK.
-    fn was_window_limited(&self, in_flight: u32, controller: &dyn Controller) -> bool {
-        self.window_limited || in_flight >= controller.window()
+    /// What the controller is told of an ACK before which `in_flight` packets were under way.
+    fn acked(&self, in_flight: u32, outcome: &AckOutcome, controller: &dyn Controller) -> Acked {
+        Acked {
+            newly_acked: outcome.newly_acked,
+            app_limited: !(self.window_limited || in_flight >= controller.window()),
+            serial: outcome.delivered.map(|(serial, _)| serial),
+            in_flight: self.tx.in_flight(),
+        }
     }
 
     /// Marks losses and tells the controller of a new episode.
@@ -309,7 +313,12 @@ impl Call {
         controller: &mut dyn Controller,
         shared: &mut Shared,
     ) {
+        let in_flight = self.tx.in_flight();
         let episode = self.recovery.detect(now, &mut self.tx, &shared.peers[core.peer].rtt);
+        let lost = in_flight - self.tx.in_flight();
+        if lost > 0 {
+            controller.on_lost(lost);
+        }
         if let Some(sent_at) = episode {
             controller.on_loss(now, sent_at, self.tx.in_flight());
         }

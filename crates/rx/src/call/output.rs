@@ -72,9 +72,12 @@ impl Call {
             return None;
         }
         let edge = self.edge;
-        let outgoing = self.tx.peek(edge)?;
+        let Some(outgoing) = self.tx.peek(edge) else {
+            controller.on_app_limited(in_flight);
+            return None;
+        };
         if !self.timeout_resend
-            && let Err(until) = self.pacer.take(now, window, &shared.peers[core.peer].rtt)
+            && let Err(until) = self.pacer.take(now, controller, &shared.peers[core.peer].rtt)
         {
             // The window would have let it go, so the path is the limit and not the application (RFC 9002 7.8).
             self.window_limited = true;
@@ -116,7 +119,7 @@ impl Call {
         };
         self.tx.sent(seq, serial, now);
         self.recovery.on_sent(now, serial, wants_ack, in_flight == 0, resent);
-        controller.on_sent(now, in_flight + 1);
+        controller.on_sent(now, serial, in_flight + 1);
         self.window_limited = false;
         self.timeout_resend = false;
         self.since_request = if wants_ack { 0 } else { self.since_request + 1 };
@@ -299,6 +302,7 @@ impl Call {
                 shared.stats.timeouts += 1;
                 if self.recovery.on_rto(now, &mut self.tx) {
                     self.timeout_resend = true;
+                    controller.on_lost(1);
                     controller.on_rto(now);
                     self.note_black_hole(now, core, shared);
                 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::slow_start::{Growth, SlowStart};
-use super::{Controller, INITIAL_WINDOW, LOSS_WINDOW, MAXIMUM_WINDOW, MINIMUM_WINDOW};
+use super::{Acked, Controller, INITIAL_WINDOW, LOSS_WINDOW, MAXIMUM_WINDOW, MINIMUM_WINDOW};
 use crate::rtt::{INITIAL_RTT, RttEstimator};
 
 /// Growth by a cubic of the time since the last reduction, so it does not depend on the round-trip time; never
@@ -141,11 +141,12 @@ impl Controller for Cubic {
         self.state.cwnd as u32
     }
 
-    fn on_sent(&mut self, _now: Instant, in_flight: u32) {
+    fn on_sent(&mut self, _now: Instant, _serial: u32, in_flight: u32) {
         self.slow_start.on_sent(in_flight);
     }
 
-    fn on_ack(&mut self, now: Instant, newly_acked: u32, rtt: &RttEstimator, app_limited: bool) {
+    fn on_ack(&mut self, now: Instant, acked: &Acked, rtt: &RttEstimator) {
+        let Acked { newly_acked, app_limited, .. } = *acked;
         let in_recovery = self.in_recovery(now);
         self.srtt = rtt.srtt();
         if newly_acked == 0 {
@@ -251,18 +252,18 @@ mod tests {
         rtt.update(rtt_time);
         let start = Instant::now();
         let mut cc = Cubic::new();
-        cc.on_ack(start, 990, &rtt, false);
+        cc.on_ack(start, &Acked::new(990, false), &rtt);
         cc.on_loss(start + rtt_time, start + Duration::from_millis(1), 900);
         let mut now = start + 3 * rtt_time;
-        cc.on_ack(now, cc.window(), &rtt, false);
+        cc.on_ack(now, &Acked::new(cc.window(), false), &rtt);
         let before = cc.window();
         for _ in 0..100 {
             now += rtt_time;
-            cc.on_ack(now, 1, &rtt, true);
+            cc.on_ack(now, &Acked::new(1, true), &rtt);
         }
         assert_eq!(cc.window(), before);
         now += rtt_time;
-        cc.on_ack(now, before, &rtt, false);
+        cc.on_ack(now, &Acked::new(before, false), &rtt);
         assert!(cc.window() < before + before / 4, "{} after {before}", cc.window());
     }
 }

@@ -1,9 +1,13 @@
 //! Congestion control: how many packets one call direction may have in flight.
 //!
 //! The sender owns a [`Controller`] and tells it what happened; the controller never sees packets, clocks or
-//! sockets. [`NewReno`] is the default, [`Cubic`] the choice for long fat paths.
+//! sockets. [`Auto`], the default, is [`NewReno`] until losses show that the path loses packets without being full, and
+//! [`Bbr`] from then on; [`Cubic`] is the choice for long fat paths.
 
+mod auto;
+mod bbr;
 mod cubic;
+mod delivery_rate;
 mod new_reno;
 mod pacer;
 mod slow_start;
@@ -11,6 +15,8 @@ mod slow_start;
 use std::fmt;
 use std::time::Instant;
 
+pub use self::auto::Auto;
+pub use self::bbr::Bbr;
 pub use self::cubic::Cubic;
 pub use self::new_reno::NewReno;
 pub(crate) use self::pacer::Pacer;
@@ -24,15 +30,24 @@ pub trait Controller: Send + fmt::Debug {
     /// The congestion window, at least 1. The peer's receive window is a separate limit.
     fn window(&self) -> u32;
 
-    /// Packets have been sent; `in_flight` includes them. One call may stand for a whole burst.
-    fn on_sent(&mut self, now: Instant, in_flight: u32);
+    /// Packets a second to be sent, where the controller says so; else a little more than a window in a round trip.
+    fn pacing_rate(&self) -> Option<f64> {
+        None
+    }
 
-    /// `newly_acked` packets left the network because an ACK covered them for the first time.
-    ///
-    /// `app_limited` says that the sender did not fill the window before this ACK (no data, or the peer's
-    /// receive window was smaller): such ACKs prove nothing about the path, so the window does not grow
-    /// (RFC 7661).
-    fn on_ack(&mut self, now: Instant, newly_acked: u32, rtt: &RttEstimator, app_limited: bool);
+    /// A packet has been sent; `in_flight` includes it. `serial` is that of its transmission.
+    fn on_sent(&mut self, now: Instant, serial: u32, in_flight: u32);
+
+    /// Neither window nor pace but a lack of data, or the peer's receive window, ended a burst with `in_flight` packets
+    /// under way.
+    fn on_app_limited(&mut self, _in_flight: u32) {}
+
+    /// Packets left the network because an ACK covered them for the first time.
+    fn on_ack(&mut self, now: Instant, acked: &Acked, rtt: &RttEstimator);
+
+    /// So many packets were declared lost. Losses that begin a recovery episode are told by
+    /// [`on_loss`](Self::on_loss) or [`on_rto`](Self::on_rto) next.
+    fn on_lost(&mut self, _packets: u32) {}
 
     /// Packets were declared lost; `largest_lost_sent_at` is when the last sent of them left. `in_flight`
     /// no longer counts them.
@@ -52,6 +67,27 @@ pub trait Controller: Send + fmt::Debug {
     fn clone_box(&self) -> Box<dyn Controller>;
 }
 
+/// What an ACK says of the packets of one call direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Acked {
+    /// Packets that it covers for the first time.
+    pub newly_acked: u32,
+    /// The sender did not fill the window before this ACK (no data, or the peer's receive window was smaller): such
+    /// ACKs prove nothing about the path, so the window does not grow (RFC 7661).
+    pub app_limited: bool,
+    /// Serial of the latest transmission known by it to have arrived.
+    pub serial: Option<u32>,
+    /// Packets that are still in flight.
+    pub in_flight: u32,
+}
+
+impl Acked {
+    /// An ACK of `newly_acked` packets, nothing else known.
+    pub fn new(newly_acked: u32, app_limited: bool) -> Self {
+        Self { newly_acked, app_limited, ..Self::default() }
+    }
+}
+
 impl Clone for Box<dyn Controller> {
     fn clone(&self) -> Self {
         self.clone_box()
@@ -61,11 +97,15 @@ impl Clone for Box<dyn Controller> {
 /// Which controller new calls get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// [`NewReno`].
+    /// [`Auto`].
     #[default]
+    Auto,
+    /// [`NewReno`].
     NewReno,
     /// [`Cubic`].
     Cubic,
+    /// [`Bbr`].
+    Bbr,
 }
 
 impl Algorithm {
@@ -74,6 +114,8 @@ impl Algorithm {
         match self {
             Self::NewReno => Box::new(NewReno::new()),
             Self::Cubic => Box::new(Cubic::new()),
+            Self::Bbr => Box::new(Bbr::new()),
+            Self::Auto => Box::new(Auto::new()),
         }
     }
 }
@@ -113,14 +155,14 @@ pub(crate) mod model {
             let sent_at = start + rtt * round;
             let now = sent_at + rtt;
             let window = cc.window();
-            cc.on_sent(sent_at, window);
+            cc.on_sent(sent_at, 1, window);
             let losses = (0..window).filter(|_| lost()).count() as u32;
             estimator.update(rtt);
             if losses > 0 {
                 cc.on_loss(now, sent_at, window - losses);
             }
             if window > losses {
-                cc.on_ack(now, window - losses, &estimator, false);
+                cc.on_ack(now, &Acked::new(window - losses, false), &estimator);
             }
             if round >= rounds / 4 {
                 total += u64::from(window);
@@ -150,8 +192,14 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn both() -> [Box<dyn Controller>; 2] {
-        [Algorithm::NewReno.build(), Algorithm::Cubic.build()]
+    /// Those that grow by ACKs and shrink by losses.
+    fn by_losses() -> [Box<dyn Controller>; 3] {
+        [Algorithm::NewReno.build(), Algorithm::Cubic.build(), Algorithm::Auto.build()]
+    }
+
+    fn all() -> [Box<dyn Controller>; 4] {
+        let [new_reno, cubic, auto] = by_losses();
+        [new_reno, cubic, auto, Algorithm::Bbr.build()]
     }
 
     fn steady_rtt() -> RttEstimator {
@@ -162,37 +210,37 @@ mod tests {
 
     #[test]
     fn first_window_is_ten_packets() {
-        for cc in both() {
+        for cc in all() {
             assert_eq!(cc.window(), INITIAL_WINDOW, "{cc:?}");
         }
     }
 
     #[test]
     fn slow_start_doubles_each_round_trip() {
-        for mut cc in both() {
+        for mut cc in by_losses() {
             let now = Instant::now();
-            cc.on_sent(now, 10);
-            cc.on_ack(now + 10 * MS, 10, &steady_rtt(), false);
+            cc.on_sent(now, 1, 10);
+            cc.on_ack(now + 10 * MS, &Acked::new(10, false), &steady_rtt());
             assert_eq!(cc.window(), 20, "{cc:?}");
         }
     }
 
     #[test]
     fn window_does_not_grow_while_the_application_is_the_limit() {
-        for mut cc in both() {
+        for mut cc in by_losses() {
             let now = Instant::now();
-            cc.on_sent(now, 2);
-            cc.on_ack(now + 10 * MS, 2, &steady_rtt(), true);
+            cc.on_sent(now, 1, 2);
+            cc.on_ack(now + 10 * MS, &Acked::new(2, true), &steady_rtt());
             assert_eq!(cc.window(), INITIAL_WINDOW, "{cc:?}");
         }
     }
 
     #[test]
     fn losses_of_one_flight_reduce_the_window_once() {
-        for mut cc in both() {
+        for mut cc in by_losses() {
             let sent = Instant::now();
-            cc.on_sent(sent, 10);
-            cc.on_ack(sent + 10 * MS, 90, &steady_rtt(), false);
+            cc.on_sent(sent, 1, 10);
+            cc.on_ack(sent + 10 * MS, &Acked::new(90, false), &steady_rtt());
             let before = cc.window();
             cc.on_loss(sent + 11 * MS, sent + MS, 80);
             let reduced = cc.window();
@@ -206,11 +254,11 @@ mod tests {
 
     #[test]
     fn timeout_restarts_from_the_loss_window_and_keeps_the_threshold_when_repeated() {
-        for mut cc in both() {
+        for mut cc in by_losses() {
             let now = Instant::now();
-            cc.on_sent(now, 10);
-            cc.on_ack(now + 10 * MS, 90, &steady_rtt(), false);
-            cc.on_sent(now + 10 * MS, 100);
+            cc.on_sent(now, 1, 10);
+            cc.on_ack(now + 10 * MS, &Acked::new(90, false), &steady_rtt());
+            cc.on_sent(now + 10 * MS, 1, 100);
             cc.on_rto(now + 500 * MS);
             assert_eq!(cc.window(), LOSS_WINDOW, "{cc:?}");
             cc.on_rto(now + 1500 * MS);
@@ -218,9 +266,9 @@ mod tests {
             let mut at = now + 2000 * MS;
             for _ in 0..5 {
                 let window = cc.window();
-                cc.on_sent(at, window);
+                cc.on_sent(at, 1, window);
                 at += 10 * MS;
-                cc.on_ack(at, window, &steady_rtt(), false);
+                cc.on_ack(at, &Acked::new(window, false), &steady_rtt());
             }
             assert_eq!(cc.window(), 32, "slow start runs on to the threshold of the first timeout: {cc:?}");
         }
@@ -228,10 +276,10 @@ mod tests {
 
     #[test]
     fn spurious_loss_restores_the_window() {
-        for mut cc in both() {
+        for mut cc in by_losses() {
             let now = Instant::now();
-            cc.on_sent(now, 10);
-            cc.on_ack(now + 10 * MS, 40, &steady_rtt(), false);
+            cc.on_sent(now, 1, 10);
+            cc.on_ack(now + 10 * MS, &Acked::new(40, false), &steady_rtt());
             let before = cc.window();
             cc.on_loss(now + 20 * MS, now + 10 * MS, 30);
             assert!(cc.window() < before);
@@ -247,18 +295,29 @@ mod tests {
 
     #[test]
     fn window_stays_in_its_bounds_under_any_sequence_of_events() {
-        for mut cc in both() {
+        for mut cc in all() {
             let mut now = Instant::now();
             let mut state = 0x9e37_79b9_u32;
+            let mut serial = u32::MAX - 1_000;
             for _ in 0..200_000 {
                 state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 now += Duration::from_micros(u64::from(state >> 20));
+                serial = serial.wrapping_add(1);
                 match (state >> 8) % 64 {
                     0 => cc.on_loss(now, now - 5 * MS, state % 100),
                     1 => cc.on_rto(now),
                     2 => cc.on_spurious_loss(now),
-                    3..20 => cc.on_sent(now, state % 70_000),
-                    _ => cc.on_ack(now, state % 5_000, &steady_rtt(), state & 0x80 == 0),
+                    3..20 => cc.on_sent(now, serial, state % 70_000),
+                    20 => cc.on_lost(state % 1_000),
+                    21 => cc.on_app_limited(state % 1_000),
+                    _ => {
+                        let mut acked = Acked::new(state % 5_000, state & 0x80 == 0);
+                        acked.serial = (state & 0x40 == 0).then_some(serial.wrapping_sub(state >> 28));
+                        acked.in_flight = state % 7_000;
+                        let mut rtt = steady_rtt();
+                        rtt.update(Duration::from_micros(u64::from(state >> 12)));
+                        cc.on_ack(now, &acked, &rtt);
+                    }
                 }
                 assert!((LOSS_WINDOW..=MAXIMUM_WINDOW).contains(&cc.window()), "{cc:?}");
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::slow_start::{Growth, SlowStart};
-use super::{Controller, INITIAL_WINDOW, LOSS_WINDOW, MAXIMUM_WINDOW, MINIMUM_WINDOW};
+use super::{Acked, Controller, INITIAL_WINDOW, LOSS_WINDOW, MAXIMUM_WINDOW, MINIMUM_WINDOW};
 use crate::rtt::{INITIAL_RTT, RttEstimator};
 
 /// Additive increase of one packet per round trip, halving on loss.
@@ -35,6 +35,12 @@ impl NewReno {
             timed_out: false,
             undo: None,
         }
+    }
+
+    /// One that takes over from another controller, in congestion avoidance.
+    pub(super) fn with_window(window: u32) -> Self {
+        let window = window.clamp(MINIMUM_WINDOW, MAXIMUM_WINDOW);
+        Self { window, ssthresh: window, ..Self::new() }
     }
 
     fn in_slow_start(&self) -> bool {
@@ -85,11 +91,12 @@ impl Controller for NewReno {
         self.window
     }
 
-    fn on_sent(&mut self, _now: Instant, in_flight: u32) {
+    fn on_sent(&mut self, _now: Instant, _serial: u32, in_flight: u32) {
         self.slow_start.on_sent(in_flight);
     }
 
-    fn on_ack(&mut self, now: Instant, newly_acked: u32, rtt: &RttEstimator, app_limited: bool) {
+    fn on_ack(&mut self, now: Instant, acked: &Acked, rtt: &RttEstimator) {
+        let Acked { newly_acked, app_limited, .. } = *acked;
         let in_recovery = self.in_recovery(now);
         self.srtt = rtt.srtt();
         if newly_acked == 0 {
@@ -163,16 +170,16 @@ mod tests {
         let rtt_time = Duration::from_millis(10);
         let mut rtt = RttEstimator::new();
         rtt.update(rtt_time);
-        cc.on_sent(start, 10);
+        cc.on_sent(start, 1, 10);
         cc.on_loss(start + rtt_time, start, 9);
         assert_eq!(cc.window(), 5);
         let mut now = start + 2 * rtt_time;
-        cc.on_ack(now, 5, &rtt, false);
+        cc.on_ack(now, &Acked::new(5, false), &rtt);
         for want in 6..30 {
             now += 2 * rtt_time;
             for _ in 0..cc.window() {
                 assert!(cc.window() < want + 1);
-                cc.on_ack(now, 1, &rtt, false);
+                cc.on_ack(now, &Acked::new(1, false), &rtt);
             }
             assert!(cc.window().abs_diff(want) <= 1, "window {} after round for {want}", cc.window());
         }
@@ -185,10 +192,10 @@ mod tests {
         let rtt_time = Duration::from_millis(10);
         let mut rtt = RttEstimator::new();
         rtt.update(rtt_time);
-        cc.on_ack(start, 90, &rtt, false);
+        cc.on_ack(start, &Acked::new(90, false), &rtt);
         cc.on_loss(start + rtt_time, start + Duration::from_millis(1), 99);
         for ms in 11..20 {
-            cc.on_ack(start + Duration::from_millis(ms), 11, &rtt, false);
+            cc.on_ack(start + Duration::from_millis(ms), &Acked::new(11, false), &rtt);
         }
         assert_eq!(cc.window(), 50);
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::INITIAL_WINDOW;
+use super::{Controller, INITIAL_WINDOW};
 use crate::rtt::RttEstimator;
 
 /// A token bucket that fills a quarter faster than a window per round trip, so that ACKs and not the pacer set the
@@ -25,9 +25,14 @@ impl Pacer {
     }
 
     /// Takes one packet's token. If there is none, says when to try again.
-    pub(crate) fn take(&mut self, now: Instant, window: u32, rtt: &RttEstimator) -> Result<(), Instant> {
+    pub(crate) fn take(
+        &mut self,
+        now: Instant,
+        controller: &dyn Controller,
+        rtt: &RttEstimator,
+    ) -> Result<(), Instant> {
         if self.tokens == 0 {
-            self.refill(now, window, rtt)?;
+            self.refill(now, controller, rtt)?;
         }
         self.tokens -= 1;
         Ok(())
@@ -38,24 +43,36 @@ impl Pacer {
         rtt.has_sample() && rtt.min_rtt() > UNPACED_RTT_MAX
     }
 
-    fn refill(&mut self, now: Instant, window: u32, rtt: &RttEstimator) -> Result<(), Instant> {
+    fn refill(
+        &mut self,
+        now: Instant,
+        controller: &dyn Controller,
+        rtt: &RttEstimator,
+    ) -> Result<(), Instant> {
+        let window = controller.window();
         if !Self::is_for(rtt) {
             self.tokens = window.max(1);
             self.filled_at = Some(now);
             return Ok(());
         }
         let srtt = rtt.srtt().as_nanos() as u64;
-        let per_round_trip = u64::from(window) * GAIN_NUMERATOR / GAIN_DENOMINATOR + 1;
-        let capacity = (per_round_trip * BURST_TIME.as_nanos() as u64 / srtt).max(u64::from(INITIAL_WINDOW));
+        let (packets, period) = match controller.pacing_rate() {
+            Some(rate) => ((rate * RATE_PERIOD.as_secs_f64()) as u64 + 1, RATE_PERIOD.as_nanos() as u64),
+            None => (u64::from(window) * GAIN_NUMERATOR / GAIN_DENOMINATOR + 1, srtt),
+        };
+        let capacity = (packets * BURST_TIME.as_nanos() as u64 / period).max(u64::from(INITIAL_WINDOW));
         let filled_at = *self.filled_at.get_or_insert(now);
-        let elapsed = now.saturating_duration_since(filled_at).as_nanos().min(u128::from(srtt)) as u64;
-        let earned = per_round_trip * elapsed / srtt;
+        let time_of = |count: u64| Duration::from_nanos((count * period).div_ceil(packets));
+        let elapsed = now.saturating_duration_since(filled_at).min(time_of(capacity));
+        let earned = packets * elapsed.as_nanos() as u64 / period;
         let enough = capacity.min(u64::from(window).max(1)).div_ceil(2);
         if earned < enough {
-            return Err(filled_at + Duration::from_nanos((enough * srtt).div_ceil(per_round_trip)));
+            return Err(filled_at + time_of(enough));
         }
         self.tokens = earned.min(capacity) as u32;
-        self.filled_at = Some(now);
+        // A part of a packet stays, or bursts that ACKs set off would leave the rate behind.
+        let left = elapsed.saturating_sub(time_of(earned));
+        self.filled_at = Some(now.checked_sub(left).unwrap_or(now));
         Ok(())
     }
 }
@@ -63,6 +80,8 @@ impl Pacer {
 /// Rate of the bucket over that of the window (RFC 9002 7.7 suggests 1.25).
 const GAIN_NUMERATOR: u64 = 5;
 const GAIN_DENOMINATOR: u64 = 4;
+/// What a rate in packets per second is counted over, so that slow ones keep their digits.
+const RATE_PERIOD: Duration = Duration::from_secs(64);
 /// A full bucket's worth of sending.
 const BURST_TIME: Duration = Duration::from_millis(1);
 /// Round trips up to this are not paced.
@@ -70,9 +89,37 @@ const UNPACED_RTT_MAX: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests {
+    use super::super::Acked;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    /// A controller that never changes its mind.
+    #[derive(Clone, Debug)]
+    struct Fixed {
+        window: u32,
+        rate: Option<f64>,
+    }
+
+    impl Controller for Fixed {
+        fn window(&self) -> u32 {
+            self.window
+        }
+
+        fn pacing_rate(&self) -> Option<f64> {
+            self.rate
+        }
+
+        fn on_sent(&mut self, _now: Instant, _serial: u32, _in_flight: u32) {}
+        fn on_ack(&mut self, _now: Instant, _acked: &Acked, _rtt: &RttEstimator) {}
+        fn on_loss(&mut self, _now: Instant, _largest_lost_sent_at: Instant, _in_flight: u32) {}
+        fn on_rto(&mut self, _now: Instant) {}
+        fn on_spurious_loss(&mut self, _now: Instant) {}
+
+        fn clone_box(&self) -> Box<dyn Controller> {
+            Box::new(self.clone())
+        }
+    }
 
     fn rtt_of(sample: Duration) -> RttEstimator {
         let mut rtt = RttEstimator::new();
@@ -82,8 +129,12 @@ mod tests {
 
     /// Packets that leave at `now`, and when the next may.
     fn burst(pacer: &mut Pacer, now: Instant, window: u32, rtt: &RttEstimator) -> (u32, Instant) {
+        burst_of(pacer, now, &Fixed { window, rate: None }, rtt)
+    }
+
+    fn burst_of(pacer: &mut Pacer, now: Instant, path: &Fixed, rtt: &RttEstimator) -> (u32, Instant) {
         for sent in 0.. {
-            if let Err(until) = pacer.take(now, window, rtt) {
+            if let Err(until) = pacer.take(now, path, rtt) {
                 return (sent, until);
             }
         }
@@ -123,7 +174,8 @@ mod tests {
         let now = Instant::now();
         for rtt in [rtt_of(UNPACED_RTT_MAX), RttEstimator::new()] {
             let mut pacer = Pacer::new();
-            assert!((0..100_000).all(|_| pacer.take(now, 500, &rtt).is_ok()));
+            let path = Fixed { window: 500, rate: None };
+            assert!((0..100_000).all(|_| pacer.take(now, &path, &rtt).is_ok()));
         }
     }
 
@@ -140,6 +192,21 @@ mod tests {
                 assert!(sent > 0 && next > at, "{window} packets");
                 at = next;
             }
+        }
+    }
+
+    /// ACKs call at times of their own; what they find must add up to the rate all the same.
+    #[test]
+    fn named_rate_is_kept_whatever_the_times_of_asking() {
+        for rate in [310.0, 8_400.0, 84_000.0] {
+            let (start, rtt) = (Instant::now(), rtt_of(10 * MS));
+            let path = Fixed { window: 10_000, rate: Some(rate) };
+            let (mut pacer, mut sent) = (Pacer::new(), 0);
+            for n in 0..70_000 {
+                sent += burst_of(&mut pacer, start + n * Duration::from_micros(143), &path, &rtt).0;
+            }
+            let per_second = f64::from(sent) / (70_000.0 * 143e-6);
+            assert!((per_second / rate - 1.0).abs() < 0.01, "{per_second} of {rate}");
         }
     }
 }

@@ -47,7 +47,7 @@ impl Channel {
 /// How much a call may have queued.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendLimit {
-    /// Packets held in all.
+    /// Packets held, without those that have arrived behind a gap.
     pub(crate) held: u32,
     /// Of these, packets not yet sent.
     pub(crate) ahead: u32,

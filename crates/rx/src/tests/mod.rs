@@ -11,7 +11,6 @@ mod security;
 mod sharing;
 mod sizes;
 mod strays;
-mod tickets;
 mod unreachable;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -112,14 +111,7 @@ impl Pair {
     pub(super) fn connect(&mut self) -> ConnectionHandle {
         let (now, server) = (self.now, self.server_address);
         self.client
-            .connect(
-                now,
-                server,
-                ECHO,
-                SECURITY_NULL,
-                Box::new(NullSecurity),
-                crate::ConnectOptions::default(),
-            )
+            .connect(now, server, ECHO, SECURITY_NULL, Box::new(NullSecurity), false)
             .expect("room for a connection")
     }
 

@@ -68,8 +68,8 @@ impl ShallowQueue {
     /// The least share of the link to reach.
     pub(crate) fn wanted_share(&self, congestion: Algorithm) -> f64 {
         match congestion {
-            Algorithm::NewReno => self.wanted_new_reno,
-            Algorithm::Cubic => self.wanted_cubic,
+            Algorithm::NewReno | Algorithm::Auto => self.wanted_new_reno,
+            Algorithm::Cubic | Algorithm::Bbr => self.wanted_cubic,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use rx::congestion::Controller;
+use rx::congestion::{Acked, Controller};
 use rx::rtt::RttEstimator;
 
 /// Packets per second that `controller` gets through a path of fixed `rtt` that loses each packet with chance
@@ -22,7 +22,7 @@ pub(crate) fn packets_per_second(
     let mut delivered = 0u64;
     for round in 0..rounds {
         let window = controller.window();
-        controller.on_sent(now, window);
+        controller.on_sent(now, round, window);
         let lost = (0..window).filter(|_| rng.random_bool(loss)).count() as u32;
         let sent_at = now;
         now += rtt;
@@ -31,7 +31,7 @@ pub(crate) fn packets_per_second(
             controller.on_loss(now, sent_at, window - lost);
         }
         if lost < window {
-            controller.on_ack(now, window - lost, &estimator, false);
+            controller.on_ack(now, &Acked::new(window - lost, false), &estimator);
         }
         if round >= rounds / 4 {
             delivered += u64::from(window - lost);
@@ -53,7 +53,7 @@ pub(crate) fn share_of_link(
     let (mut delivered, mut measured) = (0.0, Duration::ZERO);
     for round in 0..ROUNDS {
         let window = controller.window();
-        controller.on_sent(now, window);
+        controller.on_sent(now, round, window);
         let sent_at = now;
         let arrived = f64::from(window).min(path + queue);
         let round_trip = rtt.mul_f64((arrived / path).max(1.0));
@@ -63,7 +63,7 @@ pub(crate) fn share_of_link(
         if lost > 0 {
             controller.on_loss(now, sent_at, window - lost);
         }
-        controller.on_ack(now, window - lost, &estimator, false);
+        controller.on_ack(now, &Acked::new(window - lost, false), &estimator);
         if round >= ROUNDS / 4 {
             delivered += arrived;
             measured += round_trip;

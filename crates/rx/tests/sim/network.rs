@@ -88,6 +88,8 @@ pub(crate) struct Network {
     rng: SmallRng,
     addresses: Vec<SocketAddr>,
     links: Vec<LinkState>,
+    /// When the queue before each link, or before all links that share it, is empty.
+    queues: Vec<Option<Instant>>,
     /// When the first datagram was sent.
     started: Option<Instant>,
     pub(crate) fates: Fates,
@@ -96,16 +98,33 @@ pub(crate) struct Network {
 #[derive(Clone, Debug)]
 struct LinkState {
     link: Link,
-    busy_until: Option<Instant>,
+    /// Index of its queue.
+    queue: usize,
     cut_until: Option<Instant>,
 }
 
 impl Network {
     /// A full mesh of `addresses.len()` nodes over copies of `link`.
     pub(crate) fn new(seed: u64, addresses: Vec<SocketAddr>, link: &Link) -> Self {
-        let state = LinkState { link: link.clone(), busy_until: None, cut_until: None };
-        let links = vec![state; addresses.len() * addresses.len()];
-        Self { rng: SmallRng::seed_from_u64(seed), addresses, links, started: None, fates: Fates::default() }
+        let count = addresses.len() * addresses.len();
+        Self {
+            rng: SmallRng::seed_from_u64(seed),
+            addresses,
+            links: (0..count).map(|queue| LinkState { link: link.clone(), queue, cut_until: None }).collect(),
+            queues: vec![None; count],
+            started: None,
+            fates: Fates::default(),
+        }
+    }
+
+    /// The links that these pairs name stand behind one queue, which empties at their rate: a bottleneck.
+    pub(crate) fn share_queue(&mut self, pairs: &[(NodeId, NodeId)]) {
+        let Some(&(from, to)) = pairs.first() else { return };
+        let queue = self.links[self.index(from, to)].queue;
+        for &(from, to) in pairs {
+            let index = self.index(from, to);
+            self.links[index].queue = queue;
+        }
     }
 
     /// A NAT forgets its mapping: from now on `node` sends from `address`, and what is sent to its old address
@@ -166,7 +185,8 @@ impl Network {
 
     /// Size limit, partition, queue, loss; when it comes out at the other end.
     fn pass(&mut self, now: Instant, index: usize, datagram: &Outgoing<'_>) -> Option<Instant> {
-        let LinkState { link, busy_until, cut_until } = &mut self.links[index];
+        let LinkState { link, queue, cut_until } = &self.links[index];
+        let busy_until = &mut self.queues[*queue];
         let fragments = datagram.bytes.len().div_ceil(usize::from(link.mtu)).max(1);
         if fragments > 1 && datagram.dont_fragment {
             self.fates.too_large += 1;
@@ -230,6 +250,20 @@ fn rate_limit_spaces_datagrams_and_a_full_queue_drops() {
     assert_eq!(network.fates.queue_full, 1);
     let [arrival, _] = network.send(now + MS, 0, &outgoing(&bytes));
     assert_eq!(arrival.map(|a| a.at - now), Some(4 * MS + 5 * MS), "one has left, one fits again");
+}
+
+#[test]
+fn links_behind_one_queue_share_its_rate_and_room() {
+    let link = Link { bits_per_second: Some(8_000_000), queue_bytes: 3_000, ..Link::clean(5 * MS) };
+    let mut network = Network::new(1, vec![address(1), address(2), address(3)], &link);
+    network.share_queue(&[(0, 1), (2, 1)]);
+    let (bytes, now) = ([0; 1000 - IP_AND_UDP], Instant::now());
+    for (n, from) in [(1, 0), (2, 2), (3, 0)] {
+        let [arrival, _] = network.send(now, from, &outgoing(&bytes));
+        assert_eq!(arrival.map(|a| a.at - now), Some(n * MS + 5 * MS));
+    }
+    assert_eq!(network.send(now, 2, &outgoing(&bytes)), [None; 2]);
+    assert!(network.send(now, 1, &Outgoing { to: address(1), ..outgoing(&bytes) })[0].is_some());
 }
 
 #[test]

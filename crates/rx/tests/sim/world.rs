@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use crate::network::{Network, NodeId, Outgoing};
+use crate::network::{Link, Network, NodeId, Outgoing};
 use crate::wiretap::Wiretap;
 
 /// Something with a socket: a protocol endpoint and the application on top of it. It has no clock of its own.
@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Mtu(NodeId, NodeId, u16),
     /// Nothing passes between two nodes for a while.
     Partition(NodeId, NodeId, Duration),
+    /// What goes from one node to another takes this path from now on.
+    Path(NodeId, NodeId, Link),
     /// The node's public address changes.
     Rebind(NodeId, SocketAddr),
 }
@@ -149,6 +151,7 @@ impl<N: Node> World<N> {
                 self.network.link_mut(b, a).mtu = mtu;
             }
             Fault::Partition(a, b, duration) => self.network.partition(a, b, self.now + duration),
+            Fault::Path(from, to, ref link) => *self.network.link_mut(from, to) = link.clone(),
             Fault::Rebind(node, address) => self.network.rebind(node, address),
         }
     }
