@@ -15,6 +15,7 @@ use lane::runtime::LaneInfo;
 
 use crate::health::Health;
 use crate::metrics::Blocks;
+use crate::silo::Look;
 use crate::stats::Snapshot;
 
 /// What the admin address tells of.
@@ -26,6 +27,8 @@ pub(crate) struct Subject {
     /// Set when the server begins to drain: health turns to 503 so that no new client is sent here.
     pub(crate) draining: Arc<AtomicBool>,
     pub(crate) health: Arc<Health>,
+    /// Where the lanes' memory lies is found out for those who ask for figures.
+    pub(crate) memory: Look,
 }
 
 /// Tells of lanes that another program than the server runs, such as a benchmark's, on a thread of its own that
@@ -41,7 +44,14 @@ pub fn tell_of(
     let listener = bind(addr)?;
     let bound = listener.local_addr()?;
     let (lanes, draining) = (lanes.into_iter().collect(), Arc::default());
-    let subject = Subject { blocks, lanes, started: SystemTime::now(), draining, health: Arc::default() };
+    let subject = Subject {
+        blocks,
+        lanes,
+        started: SystemTime::now(),
+        draining,
+        health: Arc::default(),
+        memory: Look::default(),
+    };
     let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         let ended = housekeeping
@@ -75,6 +85,7 @@ fn router(subject: Subject) -> Router {
 }
 
 async fn metrics(State(subject): State<Subject>) -> impl IntoResponse {
+    subject.memory.ask();
     match subject.blocks.prometheus() {
         Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
@@ -89,6 +100,7 @@ async fn health(State(subject): State<Subject>) -> impl IntoResponse {
 }
 
 async fn stats(State(subject): State<Subject>) -> Json<Snapshot> {
+    subject.memory.ask();
     Json(Snapshot::take(&subject.blocks, &subject.lanes, subject.started))
 }
 

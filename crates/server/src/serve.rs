@@ -67,7 +67,7 @@ struct Serving {
     pacing: Pacing,
     egress: Egress,
     news: UnboundedReceiver<News>,
-    /// Looks on until the server ends; none on one node.
+    /// Looks when asked until the server ends; none on one node.
     _memory: Option<MemoryWatch>,
     log: Option<AccessLog>,
     admin: Option<std::net::TcpListener>,
@@ -288,6 +288,7 @@ impl Serving {
 
         let lanes: Arc<[LaneInfo]> = runtime.lanes().cloned().collect();
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
+        let asker = memory.as_ref().map(MemoryWatch::asker).unwrap_or_default();
         let addresses = Addresses {
             http: listeners.http(),
             https: listeners.https(),
@@ -297,7 +298,7 @@ impl Serving {
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());
-        let subject = Subject { blocks, lanes, started: SystemTime::now(), draining, health };
+        let subject = Subject { blocks, lanes, started: SystemTime::now(), draining, health, memory: asker };
         Ok(Self {
             runtime,
             layout,

@@ -1,11 +1,12 @@
-//! On which node the memory of the lanes lies, as figures: a thread beside the lanes looks at a few pages of some
-//! lanes of each silo every few seconds. On a machine with one node there is none.
+//! On which node the memory of the lanes lies, as figures: whenever somebody asks for the figures, a thread beside the
+//! lanes looks at a few pages of some lanes of each silo, for whoever asks next. While nobody asks nothing is looked at.
+//! On a machine with one node there is no such thread.
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lane::memory::{LaneMemory, Sample, Samples, Unsampled};
 use lane::runtime::LaneInfo;
@@ -13,10 +14,30 @@ use lane::topology::Topology;
 
 use crate::metrics::Blocks;
 
-/// The watching thread; it ends with its owner.
+/// The looking thread; it ends with its owner.
 pub(crate) struct MemoryWatch {
-    stop: Option<Sender<()>>,
+    orders: SyncSender<Order>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// Asks for a look, if there is anybody to look; the default is nobody.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Look(Option<SyncSender<Order>>);
+
+#[derive(Debug)]
+enum Order {
+    Look,
+    Stop,
+}
+
+impl Look {
+    /// Has the lanes' memory looked at within a second or so, unless that is under way.
+    pub(crate) fn ask(&self) {
+        if let Some(orders) = &self.0 {
+            // Full: one is asked for already.
+            let _ = orders.try_send(Order::Look);
+        }
+    }
 }
 
 lane::counter_block! {
@@ -38,7 +59,7 @@ lane::counter_block! {
 }
 
 impl MemoryWatch {
-    /// Begins to watch the lanes, where there is more than one node to find memory on.
+    /// Stands ready to look at the lanes, where there is more than one node to find memory on.
     pub(crate) fn start(
         topology: &Topology,
         lanes: &[LaneInfo],
@@ -55,24 +76,48 @@ impl MemoryWatch {
             let watched = Watched { memory: Arc::clone(&lane.memory), node, counters };
             rounds.silo(lane.silo.0.into()).push(watched);
         }
-        let (stop, stopped) = channel();
+        Self::spawn(rounds, LOOK_AFTER).map(Some)
+    }
+
+    fn spawn(mut rounds: Rounds, look_after: Duration) -> io::Result<Self> {
+        let (orders, ordered) = sync_channel(1);
         let thread = std::thread::Builder::new().name("memory".to_owned()).spawn(move || {
-            rounds.ask();
-            while stopped.recv_timeout(ROUND) == Err(RecvTimeoutError::Timeout) {
-                rounds.look();
+            while let Ok(Order::Look) = ordered.recv() {
                 rounds.ask();
+                if is_stopped_within(&ordered, look_after) {
+                    return;
+                }
+                rounds.look();
             }
         })?;
-        Ok(Some(Self { stop: Some(stop), thread: Some(thread) }))
+        Ok(Self { orders, thread: Some(thread) })
+    }
+
+    /// To ask for looks with.
+    pub(crate) fn asker(&self) -> Look {
+        Look(Some(self.orders.clone()))
     }
 }
 
 impl Drop for MemoryWatch {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        // It fails where the thread has ended.
+        let _ = self.orders.send(Order::Stop);
         if let Some(thread) = self.thread.take() {
             // It panics only by a defect, which standard error tells.
             let _ = thread.join();
+        }
+    }
+}
+
+/// Waits so long; whoever asks for a look meanwhile gets the one that follows.
+fn is_stopped_within(ordered: &Receiver<Order>, time: Duration) -> bool {
+    let until = Instant::now() + time;
+    loop {
+        match ordered.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Order::Look) => {}
+            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return true,
+            Err(RecvTimeoutError::Timeout) => return false,
         }
     }
 }
@@ -158,8 +203,8 @@ impl Watched {
     }
 }
 
-/// Between two rounds. Descriptors that lanes lend live as long.
-const ROUND: Duration = Duration::from_secs(5);
+/// Between asking lanes and looking at what they named. Descriptors that they lend live as long.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// Lanes of each silo in a round: some 600 pages, 64 of them of files.
 const LANES_PER_SILO: usize = 4;
 
@@ -182,6 +227,30 @@ mod tests {
             rounds.look();
         }
         assert!(rounds.silos.iter().flatten().all(|lane| lane.counters.looks.get() > 0));
+    }
+
+    #[test]
+    fn lanes_are_looked_at_when_somebody_asks_and_never_else() {
+        let memory: Vec<Arc<LaneMemory>> = (0..2).map(|_| Arc::default()).collect();
+        let counters: Vec<Arc<MemoryCounters>> = (0..2).map(|_| Arc::default()).collect();
+        let mut rounds = Rounds::default();
+        for (silo, (memory, counters)) in memory.iter().zip(&counters).enumerate() {
+            let (memory, counters) = (Arc::clone(memory), Arc::clone(counters));
+            rounds.silo(silo).push(Watched { memory, node: 0, counters });
+        }
+        let watch = MemoryWatch::spawn(rounds, Duration::from_millis(1)).unwrap();
+        let looks = || counters.iter().map(|counters| counters.looks.get()).sum::<u64>();
+        let asker = watch.asker();
+        asker.ask();
+        while looks() < 2 {
+            std::thread::yield_now();
+        }
+        // The thread waits for the next question; the lanes are asked nothing meanwhile.
+        let looked = looks();
+        drop(watch);
+        assert_eq!(looks(), looked);
+        asker.ask();
+        Look::default().ask();
     }
 
     #[test]

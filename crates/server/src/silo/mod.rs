@@ -10,6 +10,6 @@ mod placement;
 pub(crate) use counters::SiloCounters;
 pub(crate) use door::Door;
 pub(crate) use handoff::{Ways, connect_silos};
-pub(crate) use memory::MemoryWatch;
+pub(crate) use memory::{Look, MemoryWatch};
 pub use placement::TakingError;
 pub(crate) use placement::{Placement, Taking};

@@ -167,6 +167,11 @@ impl Trial<'_> {
                     let names = &names;
                     scope.spawn(move || fetch(client, "https", names, "200K"))
                 });
+                // The server looks at what it serves for those who ask.
+                while fetching.iter().any(|thread| !thread.is_finished()) {
+                    self.server.scrape()?;
+                    std::thread::sleep(Duration::from_secs(1));
+                }
                 let done = fetching.map(|thread| thread.join().expect("a fetch does not panic"));
                 done.into_iter().collect::<anyhow::Result<()>>()
             })?;
