@@ -1,7 +1,9 @@
 //! Instructions that one HTTP request takes outside of the kernel: its head is parsed, its ranges are read,
-//! a response head is written. `cargo xtask counts` runs these and compares them with
+//! a response head is written; and all of it together for a small file. `cargo xtask counts` runs these and compares them with
 //! `xtask/counts.toml`.
 #![allow(missing_docs)] // gungraun's macros make public items of their own.
+
+mod whole;
 
 use std::hint::black_box;
 
@@ -13,6 +15,7 @@ use http::limits::Limits;
 use http::range::{Selection, select};
 use http::request::parse;
 use http::response::{Answer, HEAD_BYTES_MAX, Persistence, Writer};
+use whole::Served;
 
 #[library_benchmark]
 #[bench::wrk(WRK)]
@@ -41,6 +44,21 @@ fn select_ranges(field: &[u8]) -> Selection {
     select(black_box(field), black_box(FILE_SIZE), RANGES_MAX)
 }
 
+// Requests that came together are answered together.
+#[library_benchmark]
+#[bench::http1(Served::http1())]
+fn get_64_small_files(served: Served) -> Served {
+    assert_eq!(black_box(&served).get_pipelined(64), 64);
+    served
+}
+
+#[library_benchmark]
+#[bench::tls(Served::http2())]
+fn get_64_small_files_by_http2(served: Served) -> Served {
+    assert_eq!(black_box(&served).get_streams(64), 64);
+    served
+}
+
 fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
     let answer = Answer {
         content_type: Some("text/html; charset=utf-8"),
@@ -58,7 +76,13 @@ fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
 
 library_benchmark_group!(
     name = request,
-    benchmarks = [parse_request_head, write_200_response_head, select_ranges]
+    benchmarks = [
+        parse_request_head,
+        write_200_response_head,
+        select_ranges,
+        get_64_small_files,
+        get_64_small_files_by_http2
+    ]
 );
 main!(library_benchmark_groups = request);
 
