@@ -47,7 +47,11 @@ impl Served {
         let opening =
             [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(SETTINGS, 0, 0, b""), &WIDE_WINDOW].concat();
         let connection = Rc::clone(&served.connection);
-        served.run(async move { connection.borrow_mut().as_mut().expect(OPEN).send(&opening).await });
+        served.run(async move {
+            let mut taken = connection.take().expect(OPEN);
+            taken.send(&opening).await;
+            connection.replace(Some(taken));
+        });
         served.get_streams(1);
         served
     }
@@ -56,8 +60,8 @@ impl Served {
     pub(crate) fn get_pipelined(&self, count: usize) -> usize {
         let connection = Rc::clone(&self.connection);
         self.run(async move {
-            let mut connection = connection.borrow_mut();
-            let connection = connection.as_mut().expect(OPEN);
+            let slot = connection;
+            let mut connection = slot.take().expect(OPEN);
             connection.send(&REQUEST.repeat(count)).await;
             let (mut taken, mut len) = (Vec::new(), 0);
             connection.receive(&mut taken).await;
@@ -72,6 +76,7 @@ impl Served {
                 connection.receive(&mut taken).await;
             }
             assert!(taken.chunks(len).all(|answer| answer.starts_with(b"HTTP/1.1 200 OK\r\n")));
+            slot.replace(Some(connection));
             taken.len() / len
         })
     }
@@ -80,8 +85,8 @@ impl Served {
     pub(crate) fn get_streams(&self, count: usize) -> usize {
         let connection = Rc::clone(&self.connection);
         self.run(async move {
-            let mut connection = connection.borrow_mut();
-            let connection = connection.as_mut().expect(OPEN);
+            let slot = connection;
+            let mut connection = slot.take().expect(OPEN);
             let mut requests = Vec::new();
             for _ in 0..count {
                 requests.extend(frame(HEADERS, END_HEADERS | END_STREAM, connection.next_stream, FIELDS));
@@ -105,6 +110,7 @@ impl Served {
                 }
             }
             assert_eq!(data, count * FILE_BYTES);
+            slot.replace(Some(connection));
             answers
         })
     }
@@ -113,7 +119,7 @@ impl Served {
         let world = World::new(1, Config::default());
         let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
         server.fs().create_dir_all("/srv").expect("an empty disk");
-        server.fs().write("/srv/1k.bin", &[7; FILE_BYTES]).expect("an empty disk");
+        server.fs().write("/srv/1k.bin", [7; FILE_BYTES]).expect("an empty disk");
         // What was written in this very tick of the clock might change without showing.
         world.run_for(Duration::from_secs(3));
         let role = if tls.is_some() { Role::Tls } else { Role::Plain };
@@ -129,7 +135,8 @@ impl Served {
                 site.tls = Some(loaded.config);
             }
             let counters = Arc::new(HttpCounters::default());
-            let service = Service::new(site, counters, None, KtlsPolicy::Off, Arc::default(), 1);
+            let service =
+                Service::new(site, counters, Arc::default(), None, KtlsPolicy::Off, Arc::default(), 1);
             let address = ADDRESS.parse().expect("an address");
             let listener = TcpListener::bind(address, &ListenOptions::default()).expect("a free port");
             service.listen(listener, role).await;

@@ -276,6 +276,11 @@ impl Service {
         (self.memory.account(peer), self.large_buffers.account(peer))
     }
 
+    /// Whether anybody wants records.
+    pub(super) fn keeps_log(&self) -> bool {
+        self.log.is_some()
+    }
+
     pub(super) fn log(&self, record: &Record<'_>) {
         if let Some(log) = &self.log {
             log.borrow_mut().push(record);

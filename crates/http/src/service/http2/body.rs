@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::ops::Range;
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -40,9 +41,16 @@ enum Piece {
 
 /// Bytes of a body between their reading and the socket.
 pub(super) struct Chunk {
-    bytes: Vec<u8>,
+    bytes: Part,
     at: usize,
     _held: Charge,
+}
+
+/// Some bytes of a body.
+pub(super) enum Part {
+    Own(Vec<u8>),
+    /// Of a small file's content, which its cache shares.
+    Shared(Rc<[u8]>, Range<usize>),
 }
 
 /// Ends a request's books when its body is done with, however that comes about.
@@ -54,11 +62,15 @@ pub(super) struct Finish {
     method: Method,
     pub(super) status: u16,
     pub(super) sent: u64,
-    target: Box<[u8]>,
-    host: Box<[u8]>,
-    referer: Box<[u8]>,
-    user_agent: Box<[u8]>,
+    texts: Texts,
     _held: Charge,
+}
+
+/// What the log wants of a request's head, in one piece of memory: target, host, referer and user agent.
+#[derive(Default)]
+struct Texts {
+    all: Box<[u8]>,
+    lens: [usize; 4],
 }
 
 impl StreamBody {
@@ -114,14 +126,16 @@ impl StreamBody {
 
     /// The next bytes, at most `max`, which is not 0. The last bytes of a file come only if it is still the version
     /// that the head announced.
-    pub(super) async fn next(&mut self, max: usize) -> Result<Vec<u8>, Abort> {
-        let Some(piece) = self.pieces.front_mut() else { return Ok(Vec::new()) };
+    pub(super) async fn next(&mut self, max: usize) -> Result<Part, Abort> {
+        let Some(piece) = self.pieces.front_mut() else { return Ok(Part::Own(Vec::new())) };
         let (bytes, is_done) = match piece {
-            Piece::Memory(bytes) => (bytes.split_to(max.min(bytes.len())).to_vec(), bytes.is_empty()),
+            Piece::Memory(bytes) => {
+                (Part::Own(bytes.split_to(max.min(bytes.len())).to_vec()), bytes.is_empty())
+            }
             Piece::Content(content, range) => {
-                let part = ByteRange { start: range.start, end: range.end.min(range.start + max as u64) };
-                range.start = part.end;
-                (Body::of_content(content, &part).to_vec(), range.start == range.end)
+                let (start, end) = (range.start as usize, range.end.min(range.start + max as u64) as usize);
+                range.start = end as u64;
+                (Part::Shared(Rc::clone(content), start..end), range.start == range.end)
             }
             Piece::Listing(rendering, rest) => {
                 if rest.is_empty() {
@@ -132,7 +146,7 @@ impl StreamBody {
                 let bytes = rest.split_to(max.min(rest.len())).to_vec();
                 // What stays shares memory with all of it.
                 *rest = Bytes::copy_from_slice(rest);
-                (bytes, rest.is_empty() && rendering.is_done())
+                (Part::Own(bytes), rest.is_empty() && rendering.is_done())
             }
             Piece::File(range) => {
                 let Some(version) = &self.version else { return Err(Abort::FileChanged) };
@@ -145,7 +159,7 @@ impl StreamBody {
                     true => version.check()?,
                     false => version.check_now_and_then()?,
                 }
-                (bytes, range.start == range.end)
+                (Part::Own(bytes), range.start == range.end)
             }
         };
         if is_done {
@@ -155,8 +169,24 @@ impl StreamBody {
     }
 }
 
+impl Part {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Own(bytes) => bytes.len(),
+            Self::Shared(_, range) => range.len(),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(content, range) => &content[range.clone()],
+        }
+    }
+}
+
 impl Chunk {
-    pub(super) fn new(bytes: Vec<u8>, held: Charge) -> Self {
+    pub(super) fn new(bytes: Part, held: Charge) -> Self {
         Self { bytes, at: 0, _held: held }
     }
 }
@@ -167,7 +197,7 @@ impl Buf for Chunk {
     }
 
     fn chunk(&self) -> &[u8] {
-        &self.bytes[self.at..]
+        &self.bytes.bytes()[self.at..]
     }
 
     fn advance(&mut self, n: usize) {
@@ -186,15 +216,8 @@ impl Finish {
         request: &Request<B>,
     ) -> Self {
         progress.stream_opened();
-        // What the log would cut need not be kept while the client takes its time.
-        let cut = |text: &[u8], max: usize| -> Box<[u8]> { text[..text.len().min(max)].into() };
-        let field = |name| request.headers().get(name).map_or(&b""[..], |value| value.as_bytes());
-        let target = request.uri().path_and_query().map_or("", |target| target.as_str()).as_bytes();
-        let target = cut(target, Record::TARGET_MAX);
-        let host = cut(host_of(request), Record::FIELD_MAX);
-        let referer = cut(field(header::REFERER), Record::FIELD_MAX);
-        let user_agent = cut(field(header::USER_AGENT), Record::FIELD_MAX);
-        let texts = target.len() + host.len() + referer.len() + user_agent.len();
+        let texts = if service.keeps_log() { Texts::of(request) } else { Texts::default() };
+        let bytes = STREAM_BYTES + texts.all.len();
         Self {
             service,
             progress,
@@ -203,12 +226,31 @@ impl Finish {
             method: method_of(request.method()),
             status: 0,
             sent: 0,
-            target,
-            host,
-            referer,
-            user_agent,
-            _held: account.charge(STREAM_BYTES + texts),
+            texts,
+            _held: account.charge(bytes),
         }
+    }
+}
+
+impl Texts {
+    /// What the log would cut is not kept while the client takes its time.
+    fn of<B>(request: &Request<B>) -> Self {
+        let field = |name| request.headers().get(name).map_or(&b""[..], |value| value.as_bytes());
+        let target = request.uri().path_and_query().map_or("", |target| target.as_str()).as_bytes();
+        let parts = [target, host_of(request), field(header::REFERER), field(header::USER_AGENT)];
+        let mut lens = parts.map(|part| part.len().min(Record::FIELD_MAX));
+        lens[0] = target.len().min(Record::TARGET_MAX);
+        let mut all = Vec::with_capacity(lens.iter().sum());
+        parts.iter().zip(lens).for_each(|(part, len)| all.extend_from_slice(&part[..len]));
+        Self { all: all.into(), lens }
+    }
+
+    fn parts(&self) -> [&[u8]; 4] {
+        let mut at = 0;
+        self.lens.map(|len| {
+            at += len;
+            &self.all[at - len..at]
+        })
     }
 }
 
@@ -216,6 +258,10 @@ impl Drop for Finish {
     fn drop(&mut self) {
         self.progress.stream_closed();
         self.service.counters.body_bytes.add(self.sent);
+        if !self.service.keeps_log() {
+            return;
+        }
+        let [target, host, referer, user_agent] = self.texts.parts();
         self.service.log(&Record {
             peer: self.peer,
             unix_us: unix_us(),
@@ -225,10 +271,10 @@ impl Drop for Finish {
             method: self.method,
             protocol: Protocol::Http2,
             tls: true,
-            target: &self.target,
-            host: &self.host,
-            referer: &self.referer,
-            user_agent: &self.user_agent,
+            target,
+            host,
+            referer,
+            user_agent,
         });
     }
 }
@@ -261,7 +307,7 @@ async fn read(version: &Version, at: u64, want: usize) -> Result<Vec<u8>, Abort>
     Ok(buf[..read].to_vec())
 }
 
-/// With its head a data frame is one TLS record.
-const FRAME_BYTES_MAX: usize = 16 * 1024 - 9;
+/// What every client takes in one frame (RFC 9113 4.2).
+const FRAME_BYTES_MAX: usize = 16 * 1024;
 /// What a stream costs beside its texts and data: its task, its request's fields, its place at h2.
 const STREAM_BYTES: usize = 2048;

@@ -1,5 +1,10 @@
 //! A lane's TLS connection as h2 wants one.
+//!
+//! h2 flushes behind every frame of data. What it writes in one turn leaves together instead: plaintext gathers in the
+//! slots of the records that it will leave in, however many frames share one, until the turn ends ([`Link::poll_send`])
+//! or there is enough for a send.
 
+use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
@@ -7,16 +12,20 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use lane::net::TcpStream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-
-use super::progress::{DataMeter, Progress};
-use crate::service::inbox::Inbox;
 use service::memory::{Account, Charge};
 use service::pacer::Ticket;
 use tls::{TlsEvent, TlsSession};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::outgoing::Outgoing;
+use super::progress::{DataMeter, Progress};
+use crate::service::inbox::Inbox;
+
+/// h2's half of a [`Link`].
+pub(super) struct Io(Rc<RefCell<Link>>);
 
 /// Reads plaintext and writes sealed records.
-pub(super) struct Io {
+pub(super) struct Link {
     stream: Rc<TcpStream>,
     ticket: Ticket,
     tls: Option<Box<TlsSession>>,
@@ -24,9 +33,7 @@ pub(super) struct Io {
     /// Arrivals taken since this last gave way to others.
     arrivals: u32,
     ended: bool,
-    /// Bytes on their way out, from `sent` on.
-    outgoing: Vec<u8>,
-    sent: usize,
+    outgoing: Outgoing,
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
     meter: DataMeter,
     progress: Rc<Progress>,
@@ -36,6 +43,12 @@ pub(super) struct Io {
 }
 
 impl Io {
+    pub(super) fn new(link: &Rc<RefCell<Link>>) -> Self {
+        Self(Rc::clone(link))
+    }
+}
+
+impl Link {
     /// Tells `progress` what leaves.
     pub(super) fn new(
         stream: Rc<TcpStream>,
@@ -44,22 +57,22 @@ impl Io {
         inbox: Inbox,
         progress: Rc<Progress>,
         account: Rc<Account>,
-    ) -> Self {
-        Self {
+    ) -> Rc<RefCell<Self>> {
+        let outgoing = Outgoing::new(tls.as_ref().and_then(|tls| tls.layout()));
+        Rc::new(RefCell::new(Self {
             stream,
             ticket,
             tls,
             inbox,
             arrivals: 0,
             ended: false,
-            outgoing: Vec::new(),
-            sent: 0,
+            outgoing,
             writable: None,
             meter: DataMeter::default(),
             progress,
             account,
             held: None,
-        }
+        }))
     }
 
     /// Takes what has arrived into the inbox.
@@ -83,32 +96,40 @@ impl Io {
                 Err(error) => break Err(io::Error::other(error)),
             }
         };
-        let output = tls.take_output();
-        self.progress.sealed(output.len(), 0);
-        self.outgoing.extend_from_slice(&output);
-        // An alert or key update leaves now if it can, else with the next write.
-        if let Poll::Ready(Err(error)) = self.poll_send(cx) {
-            return Poll::Ready(Err(error));
+        if tls.has_output() {
+            // An alert or key update leaves now if it can, else with what is sent next.
+            if outcome.is_err() {
+                self.outgoing.forget();
+            }
+            if let Poll::Ready(Err(error)) = self.poll_send(cx) {
+                return Poll::Ready(Err(error));
+            }
         }
         Poll::Ready(outcome)
     }
 
     /// Sends until nothing waits.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.sent < self.outgoing.len() {
+    pub(super) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if self.outgoing.sealed().is_empty() {
+                self.seal()?;
+            }
+            let waiting = self.outgoing.sealed();
+            if waiting.is_empty() {
+                break;
+            }
             if let Some(writable) = &mut self.writable {
                 ready!(writable.as_mut().poll(cx))?;
                 self.writable = None;
             }
-            let granted = self.ticket.poll_grant(cx, self.outgoing.len() - self.sent);
+            let granted = self.ticket.poll_grant(cx, waiting.len());
             self.progress.waits(granted.is_pending());
             let granted = ready!(granted);
-            let part = IoSlice::new(&self.outgoing[self.sent..][..granted]);
-            let sent = self.stream.try_send(&[part], false)?;
+            let sent = self.stream.try_send(&[IoSlice::new(&waiting[..granted])], false)?;
             self.ticket.give_back(granted - sent.unwrap_or(0));
             match sent {
                 Some(sent) => {
-                    self.sent += sent;
+                    self.outgoing.consume(sent);
                     self.progress.handed(sent);
                     self.account.stall(false);
                 }
@@ -119,59 +140,36 @@ impl Io {
                 }
             }
         }
-        self.sent = 0;
         self.held = None;
-        self.outgoing.clear();
-        if self.outgoing.capacity() > OUTGOING_KEPT_MAX {
-            self.outgoing = Vec::new();
-        }
         Poll::Ready(Ok(()))
     }
 
     /// The socket is full: what is left may stay for long, in memory of its own size and on the books.
     fn hold_rest(&mut self) {
-        self.outgoing.drain(..self.sent);
-        self.outgoing.shrink_to_fit();
-        self.sent = 0;
+        self.outgoing.shrink();
         self.held = None;
         self.held = Some(self.account.charge(self.outgoing.capacity()));
     }
 
-    /// Seals what there is room for.
-    fn take(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
-        let mut plain;
-        // A head and its payload leave in one record.
-        let plain = match parts {
-            [part] => &part[..part.len().min(TAKEN_MAX)],
-            _ => {
-                let len = parts.iter().map(|part| part.len()).sum::<usize>();
-                plain = Vec::with_capacity(len.min(TAKEN_MAX));
-                for part in parts {
-                    plain.extend_from_slice(&part[..part.len().min(TAKEN_MAX - plain.len())]);
-                }
-                &plain[..]
-            }
-        };
-        let (data, before) = (self.meter.count(plain), self.outgoing.len());
-        match &mut self.tls {
-            Some(tls) => {
-                tls.write(plain).map_err(io::Error::other)?;
-                let sealed = tls.take_output();
-                self.outgoing.extend_from_slice(&sealed);
-            }
-            None => self.outgoing.extend_from_slice(plain),
-        }
-        self.progress.sealed(self.outgoing.len() - before, data);
-        Ok(plain.len())
+    /// Makes records of what has gathered, behind what the session itself has to say.
+    fn seal(&mut self) -> io::Result<()> {
+        let added = self.outgoing.seal(self.tls.as_deref_mut()).map_err(io::Error::other)?;
+        self.progress.takes(added, 0);
+        Ok(())
     }
-}
 
-impl AsyncRead for Io {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
+    /// Takes what there is room for.
+    fn take(&mut self, parts: &[IoSlice<'_>]) -> usize {
+        let mut taken = 0;
+        for part in parts {
+            let part = &part[..self.outgoing.append(part)];
+            self.progress.takes(part.len(), self.meter.count(part));
+            taken += part.len();
+        }
+        taken
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         while self.inbox.unread().is_empty() && !self.ended {
             // Frames that ask for nothing, such as PING without end, must not keep the lane to their connection.
             if self.arrivals == ARRIVALS_PER_TURN {
@@ -190,6 +188,21 @@ impl AsyncRead for Io {
         self.inbox.consume(taken);
         Poll::Ready(Ok(()))
     }
+
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_send(cx))?;
+        if let Some(tls) = &mut self.tls {
+            tls.close();
+        }
+        ready!(self.poll_send(cx))?;
+        Poll::Ready(self.stream.shutdown(Shutdown::Write))
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().poll_read(cx, buf)
+    }
 }
 
 impl AsyncWrite for Io {
@@ -198,42 +211,31 @@ impl AsyncWrite for Io {
     }
 
     fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        // Behind a full socket nothing is sealed in store.
-        if self.writable.is_some() || self.outgoing.len() - self.sent >= OUTGOING_MAX {
-            ready!(self.poll_send(cx))?;
+        let link = &mut *self.0.borrow_mut();
+        // Behind a full socket nothing gathers in store.
+        if link.writable.is_some() || !link.outgoing.has_room() {
+            ready!(link.poll_send(cx))?;
         }
-        Poll::Ready(self.take(parts))
+        Poll::Ready(Ok(link.take(parts)))
     }
 
     fn is_write_vectored(&self) -> bool {
         true
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.poll_send(cx)
+    /// Leaves it to the turn's end.
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if let Some(tls) = &mut self.tls {
-            tls.close();
-            let alert = tls.take_output();
-            self.progress.sealed(alert.len(), 0);
-            self.outgoing.extend_from_slice(&alert);
-        }
-        ready!(self.poll_send(cx))?;
-        Poll::Ready(self.stream.shutdown(Shutdown::Write))
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.borrow_mut().poll_shutdown(cx)
     }
 }
 
 /// Arrivals of one connection between two turns of the others.
 const ARRIVALS_PER_TURN: u32 = 16;
-/// Sealed bytes that may wait while h2 writes on.
-const OUTGOING_MAX: usize = 32 * 1024;
-/// What is taken at a time: a record, or a few.
-const TAKEN_MAX: usize = 32 * 1024;
-/// Capacity that an idle connection keeps.
-const OUTGOING_KEPT_MAX: usize = 1024;

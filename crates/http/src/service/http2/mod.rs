@@ -4,10 +4,12 @@
 
 mod body;
 mod io;
+mod outgoing;
 mod progress;
 mod stream;
 
 use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -17,7 +19,7 @@ use lane::time::{Elapsed, now};
 use service::alarm::Alarm;
 
 use self::body::{Chunk, Finish};
-use self::io::Io;
+use self::io::{Io, Link};
 use self::progress::{Progress, Verdict};
 use super::abort::Abort;
 use super::dispatch::dispatch;
@@ -27,7 +29,6 @@ use super::refuse::refuse;
 use super::reply::Reply;
 use super::site::Site;
 use super::wire::Wire;
-use crate::date;
 use crate::host::is_host;
 use crate::limits::Limits;
 use crate::refusal::Refusal;
@@ -41,13 +42,20 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox,
     let limits = service.site().limits.clone();
     let (stream, ticket, tls, account) = wire.into_parts();
     let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(entry.place), limits.send_rate_min));
-    let io = Io::new(stream, ticket, tls, inbox, Rc::clone(&progress), Rc::clone(&account));
+    let link = Link::new(stream, ticket, tls, inbox, Rc::clone(&progress), Rc::clone(&account));
     let mut alarm = Alarm::default();
-    let handshake = builder(&limits).handshake::<_, Chunk>(io);
+    let mut handshake = pin!(builder(&limits).handshake::<_, Chunk>(Io::new(&link)));
+    let handshake = poll_fn(|cx| {
+        let opened = handshake.as_mut().poll(cx);
+        match link.borrow_mut().poll_send(cx) {
+            Poll::Ready(Err(_)) => Poll::Ready(Err(())),
+            _ => opened.map_err(drop),
+        }
+    });
     let opened = alarm.race(now() + limits.idle_timeout, service.unless_leaving(cohort, handshake)).await;
     let mut connection = match opened {
         Ok(Some(Ok(connection))) => connection,
-        Ok(Some(Err(_))) => return service.counters.abort(&Abort::PeerClosed),
+        Ok(Some(Err(()))) => return service.counters.abort(&Abort::PeerClosed),
         Ok(None) => return service.counters.closed_drain.increment(),
         Err(Elapsed) => return service.counters.closed_idle.increment(),
     };
@@ -55,7 +63,13 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox,
     loop {
         let accepted = poll_fn(|cx| match connection.poll_accept(cx) {
             Poll::Ready(accepted) => Poll::Ready(Ok(accepted)),
-            Poll::Pending => account.poll_gives_way(cx).map(|()| Err(Abort::GaveWay)),
+            Poll::Pending => {
+                // What h2 had to say in this turn leaves as one.
+                if let Poll::Ready(Err(_)) = link.borrow_mut().poll_send(cx) {
+                    return Poll::Ready(Ok(None));
+                }
+                account.poll_gives_way(cx).map(|()| Err(Abort::GaveWay))
+            }
         });
         let served = alarm.race(progress.next_look(&limits), accepted);
         let outcome =
@@ -116,7 +130,8 @@ async fn answer(service: &Service, request: Request<()>) -> (Rc<Site>, Reply) {
 fn response(service: &Service, site: &Site, reply: &Reply) -> Response<()> {
     let mut fields = HeaderMap::with_capacity(12);
     fields.insert(header::SERVER, HeaderValue::from_static(SERVER));
-    service.with_date(|date: &[u8; date::LEN]| put(&mut fields, "date", date));
+    service
+        .with_date(|date| drop(HeaderValue::from_bytes(date).map(|date| fields.insert(header::DATE, date))));
     reply.answer.each_field(|name, value| put(&mut fields, name, value));
     for (name, value) in site.extra() {
         fields.insert(name.clone(), value.clone());
@@ -128,10 +143,25 @@ fn response(service: &Service, site: &Site, reply: &Reply) -> Response<()> {
 }
 
 /// Every value the server writes is fit for a field; one that is not would be left out, not sent.
-fn put(fields: &mut HeaderMap, name: &str, value: &[u8]) {
-    if let (Ok(name), Ok(value)) = (HeaderName::from_bytes(name.as_bytes()), HeaderValue::from_bytes(value)) {
+fn put(fields: &mut HeaderMap, name: &'static str, value: &[u8]) {
+    if let (Some(name), Ok(value)) = (name_of(name), HeaderValue::from_bytes(value)) {
         fields.insert(name, value);
     }
+}
+
+/// The name in the form of HTTP/2; those of a file's answer without parsing them.
+fn name_of(name: &'static str) -> Option<HeaderName> {
+    Some(match name {
+        "Content-Type" => header::CONTENT_TYPE,
+        "Content-Length" => header::CONTENT_LENGTH,
+        "Last-Modified" => header::LAST_MODIFIED,
+        "ETag" => header::ETAG,
+        "Accept-Ranges" => header::ACCEPT_RANGES,
+        "Vary" => header::VARY,
+        "Cache-Control" => header::CACHE_CONTROL,
+        "X-Content-Type-Options" => header::X_CONTENT_TYPE_OPTIONS,
+        other => HeaderName::from_bytes(other.as_bytes()).ok()?,
+    })
 }
 
 /// The request in the form that the handlers know. h2 has checked its framing.

@@ -20,9 +20,9 @@ pub(super) struct Progress {
     send_rate_min: u64,
     moved_at: Cell<Instant>,
     open_streams: Cell<usize>,
-    /// Bytes of bodies that were sealed, all bytes that were, and those that the socket got.
+    /// Bytes of bodies that were to be sent, all bytes that were, and those that the socket got.
     data: Cell<i64>,
-    sealed: Cell<i64>,
+    owed: Cell<i64>,
     handed: Cell<i64>,
     /// The most of the bodies that the client was seen to have.
     seen: Cell<i64>,
@@ -53,7 +53,7 @@ impl Progress {
             moved_at: Cell::new(now),
             open_streams: Cell::new(0),
             data: Cell::new(0),
-            sealed: Cell::new(0),
+            owed: Cell::new(0),
             handed: Cell::new(0),
             seen: Cell::new(0),
             transfer: RefCell::new(Transfer { started: now, taken_before: 0 }),
@@ -82,9 +82,9 @@ impl Progress {
         }
     }
 
-    /// `sealed` bytes more wait to be sent, `data` bytes of bodies among them.
-    pub(super) fn sealed(&self, sealed: usize, data: usize) {
-        self.sealed.update(|before| before + sealed as i64);
+    /// `bytes` more wait to be sent, `data` bytes of bodies among them.
+    pub(super) fn takes(&self, bytes: usize, data: usize) {
+        self.owed.update(|before| before + bytes as i64);
         self.data.update(|before| before + data as i64);
     }
 
@@ -149,7 +149,7 @@ impl Progress {
     /// Bytes of bodies that the client has, at least, since what it has not acknowledged is taken for data; and how much
     /// that is.
     fn taken(&self) -> std::io::Result<(i64, i64)> {
-        let on_the_way = self.sealed.get() - self.handed.get() + self.stream.unacknowledged()? as i64;
+        let on_the_way = self.owed.get() - self.handed.get() + self.stream.unacknowledged()? as i64;
         Ok((self.data.get() - on_the_way, on_the_way))
     }
 
