@@ -1,7 +1,7 @@
 //! A call as straight-line code: write, finish, read.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::Poll;
@@ -321,6 +321,12 @@ impl ServerCall {
     /// The client's address; `None` when the call has ended.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.call.with(|call| call.remote())
+    }
+
+    /// Address of ours that the client uses, where the host has several: a connection back to it goes from there.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        let state = self.call.shared.state.borrow();
+        state.endpoint.connection(self.call.cell.handle.connection)?.local_ip()
     }
 
     /// Who the client proved to be; `None` for an anonymous one.

@@ -53,6 +53,13 @@ impl Connection {
         .await
     }
 
+    /// Its service: after the first reply that of the newer version, if one was asked for and granted. `None` when the
+    /// connection is gone.
+    pub fn service(&self) -> Option<u16> {
+        let Open { shared, handle } = &*self.open;
+        shared.state.borrow().endpoint.connection(*handle).map(|connection| connection.service())
+    }
+
     /// Changes how long its calls may take, those under way too.
     pub fn set_limits(&self, limits: Limits) {
         let Open { shared, handle } = &*self.open;

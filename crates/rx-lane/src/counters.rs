@@ -116,6 +116,7 @@ rx_counters! {
         calls_too_large: "Calls aborted because the path stopped carrying packets of their size.",
         responses_too_large: "Connections failed because a security class made too long a RESPONSE.",
         checks_refused as refused [reason = "checks_full"]: "Packets refused or dropped.",
+        connections_expired: "Connections ended because their client's proof had expired.",
         transmit_starved: "Packets not built because the pool was empty.",
     }
 }

@@ -41,6 +41,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
 use lane::backend::UdpOptions;
 use lane::net::UdpSocket;
@@ -48,7 +49,7 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 
 use rx::security::{NullSecurity, SECURITY_NULL, Security, SecurityFactory};
-use rx::{ConnectError, Endpoint, EndpointConfig, Service};
+use rx::{ConnectError, ConnectOptions, Endpoint, EndpointConfig, Service};
 
 pub use call::{Call, Reserved, ServerCall};
 pub use connection::Connection;
@@ -146,6 +147,7 @@ impl Driver {
         let lanes = u32::try_from(links.lanes()).expect("far fewer lanes");
         let mut endpoint =
             Endpoint::new(lane::time::now(), EndpointConfig { lane, lanes, ..config.endpoint }, seed);
+        endpoint.set_time_of_day(lane::time::now(), time_of_day());
         endpoint.join(Arc::clone(links.roster()), links.lane());
         // Without it calls to a server that is gone end by their dead time.
         let _ = socket.report_unreachable();
@@ -186,13 +188,28 @@ impl Driver {
         service: u16,
         credentials: &dyn Credentials,
     ) -> Result<Connection, ConnectError> {
+        self.connect_with(remote, service, credentials, ConnectOptions::default())
+    }
+
+    /// As [`connect`](Self::connect), with a service upgrade or from one address: a server that calls its client back
+    /// gives what [`ServerCall::local_ip`] says.
+    ///
+    /// # Errors
+    /// [`ConnectError`].
+    pub fn connect_with(
+        &self,
+        remote: SocketAddr,
+        service: u16,
+        credentials: &dyn Credentials,
+        options: ConnectOptions,
+    ) -> Result<Connection, ConnectError> {
         let handle = self.shared.state.borrow_mut().endpoint.connect(
             lane::time::now(),
             remote,
             service,
             credentials.index(),
             credentials.security(),
-            false,
+            options,
         )?;
         Ok(Connection::new(Rc::clone(&self.shared), handle))
     }
@@ -214,6 +231,11 @@ impl Driver {
     pub fn endpoint(&self) -> Ref<'_, Endpoint> {
         Ref::map(self.shared.state.borrow(), |state| &state.endpoint)
     }
+}
+
+/// Since 1970.
+fn time_of_day() -> Duration {
+    lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 impl Default for DriverConfig {

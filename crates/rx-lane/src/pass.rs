@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lane::backend::{Datagram, DatagramBatch};
 use lane::time::Sleep;
@@ -12,6 +12,7 @@ use lane::time::Sleep;
 use crate::handover::{Links, Mail};
 use crate::intake::{Intake, Run};
 use crate::state::{Shared, State};
+use crate::time_of_day;
 use rx::{Arrival, Transmit};
 use rxdebug::LaneDesk;
 
@@ -21,6 +22,7 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links) {
         shared,
         desk: LaneDesk::new(lane::time::now(), links.lane(), links.lanes()),
         links,
+        time_told: None,
         received: Vec::with_capacity(RECEIVES_PER_PASS),
         mail: Vec::new(),
         blocked: None,
@@ -47,6 +49,8 @@ struct Pass {
     shared: Rc<Shared>,
     links: Links,
     desk: LaneDesk,
+    /// When the endpoint last heard the time of day.
+    time_told: Option<Instant>,
     received: Vec<Datagram>,
     mail: Vec<Mail>,
     /// What the socket did not take, from this datagram on.
@@ -127,6 +131,10 @@ impl Pass {
         intake.post();
         let now = intake.now;
         self.shared.now.set(now);
+        if self.time_told.is_none_or(|told| now >= told + TIME_OF_DAY_EVERY) {
+            self.time_told = Some(now);
+            state.endpoint.set_time_of_day(now, time_of_day());
+        }
         state.endpoint.handle_checks(now);
         if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             state.endpoint.handle_timeout(now);
@@ -199,5 +207,7 @@ const RECEIVES_PER_PASS: usize = 64;
 const RECEIVES_PER_CLOCK: usize = 8;
 /// Bursts sent before the socket is looked at again.
 const TRANSMITS_PER_PASS: usize = 64;
+/// How often the endpoint hears the time of day, which an operator may change.
+const TIME_OF_DAY_EVERY: Duration = Duration::from_secs(1);
 /// errno of a datagram larger than the path's MTU.
 const EMSGSIZE: i32 = 90;

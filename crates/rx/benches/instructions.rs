@@ -85,7 +85,14 @@ impl Pair {
         server.add_service(SERVICE, Service::default());
         let mut client = Endpoint::new(now, config, [1; 32]);
         let connection = client
-            .connect(now, SERVER, SERVICE, SECURITY_NULL, Box::new(NullSecurity), false)
+            .connect(
+                now,
+                SERVER,
+                SERVICE,
+                SECURITY_NULL,
+                Box::new(NullSecurity),
+                rx::ConnectOptions::default(),
+            )
             .expect("room for a connection");
         let call = client.open_call(now, connection).expect("a free channel");
         Self { now, client, server, call, payload: usize::from(packet) - HEADER_LEN }

@@ -1,17 +1,28 @@
-//! RESPONSEs that security classes are checking: how many, for whom, and which of them have an answer.
+//! RESPONSEs that security classes are checking, or making: how many, for whom, and which of them are done.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Wake, Waker};
 
 use crate::event::ConnectionHandle;
+use crate::source::source_of;
 
 /// The checks of one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
-    running: Vec<(ConnectionHandle, IpAddr)>,
+    running: Vec<Running>,
     board: Arc<Board>,
+}
+
+/// A check under way, or one whose connection has ended while a helper still has it in hand.
+#[derive(Debug)]
+struct Running {
+    connection: ConnectionHandle,
+    address: IpAddr,
+    /// Held by the wakers that the class has.
+    answer: Weak<Answer>,
+    ended: bool,
 }
 
 /// Where classes say, from any thread, that an answer is there.
@@ -31,35 +42,46 @@ struct BoardState {
 
 /// The waker that a class gets.
 #[derive(Debug)]
-struct Answer {
+pub(crate) struct Answer {
     board: Arc<Board>,
     connection: ConnectionHandle,
 }
 
 impl Checks {
-    /// Whether one more check may begin for `address`, where `max` may run.
-    pub(crate) fn has_room(&self, address: IpAddr, max: usize) -> bool {
+    /// Whether one more check may begin for `address`, where `max` may run, or half of them if it is not proved.
+    pub(crate) fn has_room(&mut self, address: IpAddr, proved: bool, max: usize) -> bool {
+        self.running.retain(|check| !check.ended || check.answer.strong_count() > 0);
         let share = (max / SHARES).max(1);
-        let of_address = self.running.iter().filter(|(_, known)| *known == address).count();
-        self.running.len() < max && of_address < share
+        let source = source_of(address);
+        let of_source = self.running.iter().filter(|check| check.address == source).count();
+        let limit = if proved { max } else { max.div_ceil(2) };
+        self.running.len() < limit && of_source < share
     }
 
-    pub(crate) fn begin(&mut self, connection: ConnectionHandle, address: IpAddr) {
-        self.running.push((connection, address));
+    pub(crate) fn begin(&mut self, connection: ConnectionHandle, address: IpAddr, answer: &Arc<Answer>) {
+        let (address, answer) = (source_of(address), Arc::downgrade(answer));
+        self.running.push(Running { connection, address, answer, ended: false });
     }
 
+    /// The check has its verdict, or nobody waits for one any more.
     pub(crate) fn end(&mut self, connection: ConnectionHandle) {
-        self.running.retain(|(known, _)| *known != connection);
+        for check in self.running.iter_mut().filter(|check| check.connection == connection) {
+            check.ended = true;
+        }
+        self.running.retain(|check| !check.ended || check.answer.strong_count() > 0);
     }
 
-    /// Checks under way.
+    /// Checks under way, those included that nobody waits for and a helper still has.
     pub(crate) fn count(&self) -> usize {
-        self.running.len()
+        self.running.iter().filter(|check| !check.ended || check.answer.strong_count() > 0).count()
     }
 
-    /// What wakes the connection's check.
-    pub(crate) fn waker(&self, connection: ConnectionHandle) -> Waker {
-        Arc::new(Answer { board: Arc::clone(&self.board), connection }).into()
+    /// What wakes the connection's check; the same for all its life.
+    pub(crate) fn answer(&self, connection: ConnectionHandle) -> Arc<Answer> {
+        let known = self.running.iter().find(|check| check.connection == connection && !check.ended);
+        known
+            .and_then(|check| check.answer.upgrade())
+            .unwrap_or_else(|| Arc::new(Answer { board: Arc::clone(&self.board), connection }))
     }
 
     /// Connections whose check has something to say.
@@ -110,5 +132,5 @@ impl Wake for Answer {
     }
 }
 
-/// Parts into which the checks of an endpoint are divided; one address has one of them at most.
+/// Parts into which the checks of an endpoint are divided; one host has one of them at most.
 const SHARES: usize = 8;

@@ -45,8 +45,8 @@ pub struct EndpointConfig {
     pub client_idle_time: Option<Duration>,
     /// A call dies at this age, `None` for never.
     pub hard_time: Option<Duration>,
-    /// RESPONSEs that security classes check at once; one address has an eighth of them. More are dropped, and the
-    /// challenge repeated.
+    /// RESPONSEs that security classes check, or make, at once; one host has an eighth of them. More are dropped, and
+    /// the challenge repeated.
     pub checks_max: usize,
     /// A connection without calls is removed after this.
     pub reap_time: Duration,

@@ -1,6 +1,7 @@
 //! One connection: four channels of calls between one client and one service, under one security class.
 
 mod channel;
+mod proving;
 mod server;
 mod transmit;
 mod unreachable;
@@ -17,7 +18,7 @@ use crate::config::Limits;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
 use crate::packet::Account;
-use crate::security::{ConnectionContext, RESPONSE_MAX, Security};
+use crate::security::{ConnectionContext, Expiry, Security};
 use crate::shared::Shared;
 use crate::source::may_take_more;
 
@@ -39,6 +40,8 @@ pub(crate) struct Core {
     pub(crate) service: u16,
     pub(crate) security_index: u8,
     pub(crate) security: Box<dyn Security>,
+    /// When the security class says that it ends.
+    pub(crate) expiry: Option<Expiry>,
     /// Client: ask for the service's newer version on the first packet.
     pub(crate) wants_upgrade: bool,
     /// Last serial used.
@@ -223,7 +226,7 @@ impl Connection {
             identity.side == Side::Client || shared.peers[peer].is_proved(now, shared.config.reach_time);
         shared.peers.add_connection(peer);
         let proof = Proof::new(serial, reached, !security.needs_challenge());
-        Self {
+        let mut connection = Self {
             core: Core {
                 index: identity.index,
                 generation: identity.generation,
@@ -236,6 +239,7 @@ impl Connection {
                 service: identity.service,
                 security_index: identity.security_index,
                 security,
+                expiry: None,
                 wants_upgrade: identity.wants_upgrade,
                 serial,
                 heard_at: now,
@@ -263,7 +267,11 @@ impl Connection {
             control: SmallVec::new(),
             channel_wanted: false,
             turn: 0,
-        }
+        };
+        let context = connection.context();
+        connection.core.security.begin(&mut shared.surroundings(now), &context);
+        connection.core.expiry = connection.core.security.expiry();
+        connection
     }
 
     /// Takes one packet that belongs to this connection.
@@ -307,7 +315,7 @@ impl Connection {
                 shared.stats.aborts_received += 1;
                 self.fail(abort_code(payload), shared);
             }
-            (PacketType::Challenge, Side::Client) => self.on_challenge(payload, shared),
+            (PacketType::Challenge, Side::Client) => self.on_challenge(now, payload, shared),
             (PacketType::Response, Side::Server) => self.on_response(now, payload, shared),
             _ => shared.stats.misplaced += 1,
         }
@@ -366,28 +374,6 @@ impl Connection {
         self.end_channel(header.channel(), None, shared);
         if call.is_delivered() {
             shared.events.push_back(Event::Aborted { call: call.handle, code: abort_code(payload) });
-        }
-    }
-
-    /// Answers a challenge at once: it repeats until an answer arrives, so nothing is remembered.
-    fn on_challenge(&mut self, payload: &[u8], shared: &mut Shared) {
-        let mut response = Vec::new();
-        let context = self.context();
-        match self.core.security.respond(&context, payload, &mut response) {
-            Ok(()) if response.len() > RESPONSE_MAX => {
-                shared.stats.responses_too_large += 1;
-                self.fail(abort::MESSAGE_SIZE, shared);
-            }
-            Ok(()) => {
-                self.control.retain(|control| !matches!(control, Control::Response(_)));
-                self.queue_control(Control::Response(response), shared);
-            }
-            Err(error) => {
-                shared.stats.security_refusals += 1;
-                if error.code != abort::PROTOCOL_ERROR {
-                    self.fail(error.code, shared);
-                }
-            }
         }
     }
 

@@ -28,7 +28,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -110,6 +110,17 @@ impl Default for Service {
     fn default() -> Self {
         Self { upgrade_to: None, busy_code: crate::abort::RESTARTING, outlives_calls: false, panic_code: EIO }
     }
+}
+
+/// How a connection is opened, beside what it is for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectOptions {
+    /// Ask for the service's newer version by the first packet; [`ConnectionView::service`] tells after the first reply
+    /// whether it was granted. kafs finds AuriStorFS servers this way; a server that knows nothing of it answers as asked.
+    pub upgrade: bool,
+    /// Address of ours to send from, on hosts with several: the one at which the peer has reached us, as firewalls and
+    /// NATs on the way know no other. `None` leaves it to the system.
+    pub local_ip: Option<IpAddr>,
 }
 
 /// Why no call was opened.
@@ -199,13 +210,18 @@ impl Endpoint {
         self.factories.push(factory);
     }
 
+    /// Tells the time of day, since 1970: for tickets that expire. A driver says it again now and then, as it may be
+    /// changed.
+    pub fn set_time_of_day(&mut self, now: Instant, unix: Duration) {
+        self.shared.time_of_day = Some((now, unix));
+    }
+
     /// Bounds the packets of one burst: 1 for sockets without UDP_SEGMENT.
     pub fn set_segments_max(&mut self, segments: usize) {
         self.segments_max = segments.clamp(1, SEGMENTS_MAX);
     }
 
-    /// Opens a connection; nothing is sent before its first call. `upgrade` asks for the service's newer
-    /// version, and [`ConnectionView::service`] tells after the first reply whether it was granted.
+    /// Opens a connection; nothing is sent before its first call.
     pub fn connect(
         &mut self,
         now: Instant,
@@ -213,7 +229,7 @@ impl Endpoint {
         service: u16,
         security_index: u8,
         security: Box<dyn Security>,
-        upgrade: bool,
+        options: ConnectOptions,
     ) -> Result<ConnectionHandle, ConnectError> {
         if self.connections.len() >= self.shared.config.connections_max {
             self.shared.stats.connections_refused += 1;
@@ -227,11 +243,11 @@ impl Endpoint {
             epoch: self.epoch,
             cid,
             remote,
-            local_ip: None,
+            local_ip: options.local_ip,
             by_address: false,
             service,
             security_index,
-            wants_upgrade: upgrade,
+            wants_upgrade: options.upgrade,
         };
         let key = ConnectionKey::client(self.epoch, cid);
         Ok(self.add_connection(now, key, identity, security))

@@ -37,8 +37,8 @@ mod tests;
 pub use call::{ReadBatch, WriteBatch, WriteError};
 pub use config::{EndpointConfig, Limits};
 pub use endpoint::{
-    Arrival, CallMut, CallView, ConnectError, ConnectionView, Endpoint, OpenError, Question, ReadError,
-    Roster, Route, Service,
+    Arrival, CallMut, CallView, ConnectError, ConnectOptions, ConnectionView, Endpoint, OpenError, Question,
+    ReadError, Roster, Route, Service,
 };
 pub use event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
 pub use packet::PacketPool;

@@ -6,6 +6,9 @@
 
 use std::ops::Range;
 use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+pub use rand::RngCore;
 
 /// Security index of [`NullSecurity`].
 pub const SECURITY_NULL: u8 = 0;
@@ -84,6 +87,35 @@ pub enum SecurityKind {
     Unknown(u8),
 }
 
+/// The endpoint's clock and random numbers, lent to a security class: equal seeds and inputs give equal outputs with it
+/// too.
+pub struct Surroundings<'e> {
+    /// The endpoint's time.
+    pub now: Instant,
+    /// Time of day, since 1970; `None` until [`Endpoint::set_time_of_day`](crate::Endpoint::set_time_of_day).
+    pub unix: Option<Duration>,
+    /// Fit for nonces and keys where the endpoint's seed is secret.
+    pub random: &'e mut dyn RngCore,
+}
+
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings")
+            .field("now", &self.now)
+            .field("unix", &self.unix)
+            .finish_non_exhaustive()
+    }
+}
+
+/// When a connection's proof ends, and with it the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expiry {
+    /// Time of day, since 1970.
+    pub unix: Duration,
+    /// Abort code of its calls from then on (rxkad: 19270409, RXKADEXPIRED).
+    pub code: i32,
+}
+
 /// A refusal by a security class; the connection is aborted with the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("security class refused the packet with abort code {code}")]
@@ -97,6 +129,19 @@ pub struct SecurityError {
 /// A DATA payload on the wire is `header room | data | trailer room`; the transport leaves both rooms free
 /// when the application writes and strips what [`Security::open`] says.
 pub trait Security: std::fmt::Debug + Send {
+    /// The connection has been made; nothing else has been called. What `seal` and `open` need of randomness a class takes
+    /// here, to seed a generator of its own.
+    fn begin(&mut self, around: &mut Surroundings<'_>, connection: &ConnectionContext) {
+        let _ = (around, connection);
+    }
+
+    /// When the connection ends, asked after [`begin`](Self::begin) and after the challenge is answered. From then on the
+    /// endpoint aborts its calls, those under way too, with the code, and takes no more on it; the client has to open
+    /// another connection with a new proof.
+    fn expiry(&self) -> Option<Expiry> {
+        None
+    }
+
     /// Bytes to leave free before the data of every packet.
     fn header_room(&self) -> usize {
         0
@@ -132,8 +177,8 @@ pub trait Security: std::fmt::Debug + Send {
     /// Server: appends the payload of a CHALLENGE packet to `out`. Called again for every retry, which must repeat
     /// the same question, as the answer to any of them may come. The question must be unguessable: whoever answers it
     /// has also proved that packets reach his address.
-    fn challenge(&mut self, out: &mut Vec<u8>) {
-        let _ = out;
+    fn challenge(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) {
+        let _ = (around, out);
     }
 
     /// Server: checks the payload of a RESPONSE packet, up to [`RESPONSE_MAX`] bytes. On success returns the client's
@@ -141,20 +186,26 @@ pub trait Security: std::fmt::Debug + Send {
     ///
     /// A class that needs time (a helper thread, another server) says `Pending`, keeps `waker` and wakes it, from any
     /// thread, when [`poll_check`](Self::poll_check) has an answer. Until then the connection's calls are held, and
-    /// further RESPONSEs dropped.
+    /// further RESPONSEs dropped. The endpoint counts a check until its last waker is gone, so work in a helper's hands
+    /// counts even when its connection has ended.
     fn check_response(
         &mut self,
+        around: &mut Surroundings<'_>,
         connection: &ConnectionContext,
         response: &[u8],
         waker: &Waker,
     ) -> Poll<Result<[u32; 4], SecurityError>> {
-        let _ = (connection, response, waker);
+        let _ = (around, connection, response, waker);
         Poll::Ready(Ok([0; 4]))
     }
 
     /// Server: the outcome of a check that was `Pending`; again `Pending` where `waker` was woken for nothing.
-    fn poll_check(&mut self, waker: &Waker) -> Poll<Result<[u32; 4], SecurityError>> {
-        let _ = waker;
+    fn poll_check(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        waker: &Waker,
+    ) -> Poll<Result<[u32; 4], SecurityError>> {
+        let _ = (around, waker);
         Poll::Ready(Err(SecurityError { code: crate::abort::PROTOCOL_ERROR }))
     }
 
@@ -166,14 +217,31 @@ pub trait Security: std::fmt::Debug + Send {
     /// Client: appends the payload of a RESPONSE to `challenge` to `out`, at most [`RESPONSE_MAX`] bytes: more fails
     /// the connection with [`MESSAGE_SIZE`](crate::abort::MESSAGE_SIZE). One larger than a packet goes out as IP
     /// fragments. The default, for classes without a challenge, refuses it.
+    ///
+    /// A class that needs time says `Pending`, as in [`check_response`](Self::check_response), and gives its answer to
+    /// [`poll_respond`](Self::poll_respond); further challenges are dropped until then.
     fn respond(
         &mut self,
+        around: &mut Surroundings<'_>,
         connection: &ConnectionContext,
         challenge: &[u8],
+        waker: &Waker,
         out: &mut Vec<u8>,
-    ) -> Result<(), SecurityError> {
-        let _ = (connection, challenge, out);
-        Err(SecurityError { code: crate::abort::PROTOCOL_ERROR })
+    ) -> Poll<Result<(), SecurityError>> {
+        let _ = (around, connection, challenge, waker, out);
+        Poll::Ready(Err(SecurityError { code: crate::abort::PROTOCOL_ERROR }))
+    }
+
+    /// Client: the RESPONSE to a challenge that was `Pending`, appended to `out`.
+    fn poll_respond(
+        &mut self,
+        around: &mut Surroundings<'_>,
+        connection: &ConnectionContext,
+        waker: &Waker,
+        out: &mut Vec<u8>,
+    ) -> Poll<Result<(), SecurityError>> {
+        let _ = (around, connection, waker, out);
+        Poll::Ready(Err(SecurityError { code: crate::abort::PROTOCOL_ERROR }))
     }
 
     /// Who the client proved to be; `None` for an anonymous connection.

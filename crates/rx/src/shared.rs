@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rand::rngs::StdRng;
 
@@ -13,6 +13,7 @@ use crate::connection::Core;
 use crate::event::{CallHandle, Event};
 use crate::packet::PacketPool;
 use crate::peer::Peers;
+use crate::security::Surroundings;
 use crate::stats::EndpointStats;
 
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) refuses: Option<i32>,
     /// Connections whose security class checks a RESPONSE.
     pub(crate) checks: Checks,
+    /// When the time of day was last told, and what it was, since 1970.
+    pub(crate) time_of_day: Option<(Instant, Duration)>,
     /// Connections held back for want of credit at their address.
     waiting_for_credit: Vec<u32>,
     /// Counts how often the list was emptied: who was put on it since is on it.
@@ -65,9 +68,22 @@ impl Shared {
             waiting_for_packets: VecDeque::new(),
             refuses: None,
             checks: Checks::default(),
+            time_of_day: None,
             waiting_for_credit: Vec::new(),
             credit_round: 1,
         }
+    }
+
+    /// What a security class is lent.
+    pub(crate) fn surroundings(&mut self, now: Instant) -> Surroundings<'_> {
+        let unix = self.time_of_day.map(|(told, unix)| unix + now.saturating_duration_since(told));
+        Surroundings { now, unix, random: &mut self.rng }
+    }
+
+    /// When a time of day comes, as far as is known; at once if it has passed.
+    pub(crate) fn instant_of(&self, unix: Duration) -> Option<Instant> {
+        let (told, then) = self.time_of_day?;
+        told.checked_add(unix.saturating_sub(then))
     }
 
     /// A connection goes on once an address has its credit back.

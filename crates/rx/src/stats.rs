@@ -164,6 +164,8 @@ counters! {
         responses_too_large,
         /// Dropped: RESPONSEs that came while security classes had their limit to check.
         checks_refused,
+        /// Connections ended because their client's proof had expired.
+        connections_expired,
         /// Packets that could not be built because the pool was empty.
         transmit_starved,
     }

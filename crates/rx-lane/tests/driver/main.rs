@@ -8,6 +8,7 @@ use lane::runtime::{RuntimeOptions, run_here};
 use rx_lane::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
 use rxperf::{Outbound, Reply, Request, Work};
 
+mod addresses;
 mod handlers;
 mod lanes;
 mod moving;

@@ -6,18 +6,15 @@
 //! ours, what is sent for it is charged to the address (`Core::may_send`).
 
 use std::net::{IpAddr, SocketAddr};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use rand::Rng;
 
 use super::{Channel, Connection, Control, Due};
-use crate::abort;
 use crate::ack::{self, Ack, AckReason};
 use crate::call::{Call, Delivery};
 use crate::event::{CallHandle, DeadReason, Event, Side};
-use crate::header::{CHANNELS, HEADER_LEN, Header, PacketType, serial_after};
-use crate::security::{RESPONSE_MAX, SecurityError};
+use crate::header::{CHANNELS, Header, PacketType, serial_after};
 use crate::shared::Shared;
 
 /// What is known of the client.
@@ -201,74 +198,14 @@ impl Connection {
         seen
     }
 
-    fn on_reached(&mut self, now: Instant, shared: &mut Shared) {
+    pub(super) fn on_reached(&mut self, now: Instant, shared: &mut Shared) {
         shared.peers[self.core.peer].proved_at = Some(now);
         self.core.set_reached(shared);
     }
 
-    pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
-        let proof = &self.core.proof;
-        if proof.authentic || proof.challenges == 0 || proof.checking || payload.len() > RESPONSE_MAX {
-            shared.stats.misplaced += 1;
-            return;
-        }
-        let (handle, address) = (self.core.handle(), self.core.remote.ip());
-        if !shared.checks.has_room(address, shared.config.checks_max) {
-            shared.stats.checks_refused += 1;
-            return;
-        }
-        let (context, waker) = (self.context(), shared.checks.waker(handle));
-        match self.core.security.check_response(&context, payload, &waker) {
-            Poll::Ready(verdict) => self.on_verdict(now, verdict, shared),
-            Poll::Pending => {
-                shared.checks.begin(handle, address);
-                self.core.proof.checking = true;
-                self.core.proof.challenge_at = None;
-            }
-        }
-        shared.mark_ready(&mut self.core);
-    }
-
-    /// The security class was woken: it may have come to a verdict.
-    pub(crate) fn poll_check(&mut self, now: Instant, shared: &mut Shared) {
-        if !self.core.proof.checking {
-            return;
-        }
-        let waker = shared.checks.waker(self.core.handle());
-        if let Poll::Ready(verdict) = self.core.security.poll_check(&waker) {
-            self.end_check(shared);
-            self.on_verdict(now, verdict, shared);
-            shared.mark_ready(&mut self.core);
-        }
-    }
-
-    pub(super) fn end_check(&mut self, shared: &mut Shared) {
-        if std::mem::take(&mut self.core.proof.checking) {
-            shared.checks.end(self.core.handle());
-        }
-    }
-
-    fn on_verdict(&mut self, now: Instant, verdict: Result<[u32; 4], SecurityError>, shared: &mut Shared) {
-        match verdict {
-            Ok(calls) => {
-                self.end_older_calls(calls, shared);
-                self.core.proof.authentic = true;
-                self.core.proof.challenge_at = None;
-                self.on_reached(now, shared);
-                self.open_held_calls(shared);
-                self.try_deliver(now, shared);
-            }
-            Err(error) => {
-                shared.stats.bad_responses += 1;
-                self.fail(error.code, shared);
-                self.queue_control(Control::Abort { channel: 0, call: 0, code: error.code }, shared);
-            }
-        }
-    }
-
     /// The client has told which call each of its channels is at. What came before is over. That call itself may
     /// still be on its way here, its first packet lost.
-    fn end_older_calls(&mut self, calls: [u32; 4], shared: &mut Shared) {
+    pub(super) fn end_older_calls(&mut self, calls: [u32; 4], shared: &mut Shared) {
         for (channel, number) in calls.into_iter().enumerate() {
             let known = self.channels[channel].number;
             if number <= known {
@@ -279,7 +216,7 @@ impl Connection {
         }
     }
 
-    fn open_held_calls(&mut self, shared: &mut Shared) {
+    pub(super) fn open_held_calls(&mut self, shared: &mut Shared) {
         for channel in 0..CHANNELS {
             let mut opened = Ok(());
             self.with_call(channel, shared, |call, core, _, shared| opened = call.open_held(core, shared));
@@ -344,26 +281,6 @@ impl Connection {
         }
     }
 
-    fn challenge(&mut self, now: Instant, retry: Duration, shared: &mut Shared) {
-        let mut question = Vec::new();
-        self.core.security.challenge(&mut question);
-        let proof = &mut self.core.proof;
-        if !proof.reached && proof.budget < (HEADER_LEN + question.len()) as u64 {
-            // The client's next packet, or its answer to the probe, pays for it.
-            shared.stats.amplification_limited += 1;
-            proof.challenge_at = None;
-            proof.wanted = true;
-            return;
-        }
-        proof.challenge_at = Some(now + retry);
-        proof.challenges += 1;
-        if proof.challenges > CHALLENGES_MAX {
-            self.fail(abort::CALL_DEAD, shared);
-        } else {
-            self.queue_control(Control::Challenge(question), shared);
-        }
-    }
-
     /// The client has answered at another address, and is there from now on. Whoever knows the serials so far may not
     /// be: they jump, so that an ACK of what follows is a proof again.
     pub(crate) fn move_to(
@@ -422,5 +339,3 @@ const PROOF_RETRY_MAX: Duration = Duration::from_secs(2);
 const PROOF_DOUBLINGS_MAX: u32 = 4;
 /// How far back a serial proves that its sender sees our packets.
 const SERIALS_REMEMBERED: u32 = 1 << 30;
-/// Unanswered challenges before the connection is given up (OpenAFS).
-const CHALLENGES_MAX: u32 = 50;

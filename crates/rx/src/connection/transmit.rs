@@ -235,6 +235,7 @@ impl Connection {
             peer.mtu.on_probe_lost();
             shared.stats.mtu_probes_lost += 1;
         }
+        self.expire(now, shared);
         self.confirm(now);
         for channel in 0..CHANNELS {
             let mut outcome = TimerOutcome::Alive;
@@ -268,7 +269,12 @@ impl Connection {
         earliest = self.confirm_at().map_or(earliest, |at| earliest.min(at));
         let proof = &self.core.proof;
         let probes = proof.wanted && proof.challenge_at.is_none() && !proof.checking;
-        let waits = [proof.probe_at.filter(|_| probes), proof.challenge_at, self.mtu_probe_expires(shared)];
+        let waits = [
+            proof.probe_at.filter(|_| probes),
+            proof.challenge_at,
+            self.mtu_probe_expires(shared),
+            self.expires_at(shared),
+        ];
         waits.into_iter().flatten().fold(earliest, Instant::min)
     }
 

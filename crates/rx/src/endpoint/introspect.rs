@@ -1,6 +1,6 @@
 //! Looking into an endpoint: getters, views of connections and calls.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use super::Endpoint;
@@ -39,6 +39,11 @@ impl<'e> ConnectionView<'e> {
     /// Address of the peer now.
     pub fn remote(&self) -> SocketAddr {
         self.connection.core.remote
+    }
+
+    /// Address of ours that the peer uses, where the host has several.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        self.connection.core.local_ip
     }
 
     /// Epoch and id (without channel bits).

@@ -350,7 +350,14 @@ fn connection_limit_holds_for_both_sides() {
         pair.connect();
     }
     let (now, server) = (pair.now, pair.server_address);
-    let refused = pair.client.connect(now, server, ECHO, 0, Box::new(crate::security::NullSecurity), false);
+    let refused = pair.client.connect(
+        now,
+        server,
+        ECHO,
+        0,
+        Box::new(crate::security::NullSecurity),
+        crate::ConnectOptions::default(),
+    );
     assert_eq!(refused.map_err(|error| error.limit), Err(3));
     for number in 0..10 {
         pair.inject(source(number), &data_packet(EPOCH + number, 4, 1, 1, 1, true));

@@ -11,6 +11,7 @@ mod security;
 mod sharing;
 mod sizes;
 mod strays;
+mod tickets;
 mod unreachable;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -111,7 +112,14 @@ impl Pair {
     pub(super) fn connect(&mut self) -> ConnectionHandle {
         let (now, server) = (self.now, self.server_address);
         self.client
-            .connect(now, server, ECHO, SECURITY_NULL, Box::new(NullSecurity), false)
+            .connect(
+                now,
+                server,
+                ECHO,
+                SECURITY_NULL,
+                Box::new(NullSecurity),
+                crate::ConnectOptions::default(),
+            )
             .expect("room for a connection")
     }
 

@@ -196,7 +196,14 @@ fn upgrade_is_granted_where_the_service_has_a_newer_version() {
     let (now, server) = (pair.now, pair.server_address);
     let connection = pair
         .client
-        .connect(now, server, ECHO, 0, Box::new(NullSecurity), true)
+        .connect(
+            now,
+            server,
+            ECHO,
+            0,
+            Box::new(NullSecurity),
+            crate::ConnectOptions { upgrade: true, ..crate::ConnectOptions::default() },
+        )
         .expect("room for a connection");
     pair.keep_trace = true;
     pair.call(connection, b"capabilities?".to_vec());
@@ -386,7 +393,7 @@ fn client_ids_belong_to_their_lane() {
     for _ in 0..10 {
         let remote = "10.0.0.2:7000".parse().expect("address");
         let handle = endpoint
-            .connect(now, remote, 1, 0, Box::new(NullSecurity), false)
+            .connect(now, remote, 1, 0, Box::new(NullSecurity), crate::ConnectOptions::default())
             .expect("room for a connection");
         let (epoch, cid) = endpoint.connection(handle).expect("open").id();
         assert_eq!(crate::Route { epoch, cid, from_client: true }.lane(3), 2);

@@ -10,7 +10,7 @@ use super::{ECHO, Pair, data_packet, packet, pattern, small_config};
 use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::security::{
     ConnectionContext, PacketContext, Principal, RESPONSE_MAX, Sealed, Security, SecurityError,
-    SecurityFactory,
+    SecurityFactory, Surroundings,
 };
 use crate::security::{SecurityKind, SecurityStats};
 use crate::{EndpointConfig, Event, abort};
@@ -84,13 +84,14 @@ impl Security for Guarded {
         self.server
     }
 
-    fn challenge(&mut self, out: &mut Vec<u8>) {
+    fn challenge(&mut self, _: &mut Surroundings<'_>, out: &mut Vec<u8>) {
         self.nonce = 41;
         out.push(self.nonce);
     }
 
     fn check_response(
         &mut self,
+        around: &mut Surroundings<'_>,
         _: &ConnectionContext,
         response: &[u8],
         waker: &Waker,
@@ -102,10 +103,14 @@ impl Security for Guarded {
         let mut calls = calls.chain([0; 4]);
         let calls = std::array::from_fn(|_| calls.next().expect("four more"));
         self.verdict = Some(if good { Ok(calls) } else { Err(SecurityError { code: 98 }) });
-        self.poll_check(waker)
+        self.poll_check(around, waker)
     }
 
-    fn poll_check(&mut self, waker: &Waker) -> Poll<Result<[u32; 4], SecurityError>> {
+    fn poll_check(
+        &mut self,
+        _: &mut Surroundings<'_>,
+        waker: &Waker,
+    ) -> Poll<Result<[u32; 4], SecurityError>> {
         if let Some(helper) = &self.helper
             && !helper.answered.load(Ordering::Acquire)
         {
@@ -121,14 +126,16 @@ impl Security for Guarded {
 
     fn respond(
         &mut self,
+        _: &mut Surroundings<'_>,
         connection: &ConnectionContext,
         challenge: &[u8],
+        _: &Waker,
         out: &mut Vec<u8>,
-    ) -> Result<(), SecurityError> {
+    ) -> Poll<Result<(), SecurityError>> {
         out.push(challenge[0] + 1 + self.nonce);
         connection.calls.iter().for_each(|number| out.extend(number.to_be_bytes()));
         out.resize(out.len() + self.ticket_len, 7);
-        Ok(())
+        Poll::Ready(Ok(()))
     }
 
     fn statistics(&self) -> Option<SecurityStats> {
@@ -174,7 +181,7 @@ fn guarded(
     let (now, server) = (pair.now, pair.server_address);
     let connection = pair
         .client
-        .connect(now, server, ECHO, GUARDED, Box::new(client), false)
+        .connect(now, server, ECHO, GUARDED, Box::new(client), crate::ConnectOptions::default())
         .expect("room for a connection");
     (pair, connection)
 }
@@ -268,7 +275,7 @@ fn challenge_that_the_request_does_not_pay_for_waits_for_the_probe() {
         fn needs_challenge(&self) -> bool {
             true
         }
-        fn challenge(&mut self, out: &mut Vec<u8>) {
+        fn challenge(&mut self, _: &mut Surroundings<'_>, out: &mut Vec<u8>) {
             out.resize(200, 1);
         }
     }
@@ -363,15 +370,18 @@ fn check_that_takes_time_holds_the_call_until_the_class_answers() {
 }
 
 #[test]
-fn check_that_is_never_answered_ends_with_its_connection() {
-    let factory = GuardedFactory { helper: Some(Arc::default()) };
+fn check_that_is_never_answered_ends_with_its_connection_and_counts_until_its_helper_lets_go() {
+    let helper = Arc::new(Helper::default());
+    let factory = GuardedFactory { helper: Some(Arc::clone(&helper)) };
     let (mut pair, connection) = guarded(Guarded::default(), small_config(), factory);
     pair.call(connection, pattern(100));
     pair.run_for(Duration::from_secs(5));
     assert_eq!(pair.server.checks_running(), 1);
     pair.filter = Some(Box::new(|_| false));
     pair.run_for(Duration::from_secs(120));
-    assert_eq!((pair.server.checks_running(), pair.server.connection_count()), (0, 0));
+    assert_eq!((pair.server.checks_running(), pair.server.connection_count()), (1, 0), "the helper has it");
+    helper.waker.lock().expect("unpoisoned").take();
+    assert_eq!(pair.server.checks_running(), 0);
 }
 
 #[test]

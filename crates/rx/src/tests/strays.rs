@@ -27,7 +27,10 @@ fn guarded() -> (Pair, ConnectionHandle) {
     pair.server.add_security(Box::<GuardedFactory>::default());
     let (now, server) = (pair.now, pair.server_address);
     let security = Box::<Guarded>::default();
-    let connection = pair.client.connect(now, server, ECHO, GUARDED, security, false).expect("room");
+    let connection = pair
+        .client
+        .connect(now, server, ECHO, GUARDED, security, crate::ConnectOptions::default())
+        .expect("room");
     (pair, connection)
 }
 

@@ -79,7 +79,7 @@ impl World {
         let mut server = Endpoint::new(now, config, [2; 32]);
         server.add_service(1, Service::default());
         let connection = client
-            .connect(now, address(SERVER), 1, 0, Box::new(NullSecurity), false)
+            .connect(now, address(SERVER), 1, 0, Box::new(NullSecurity), rx::ConnectOptions::default())
             .expect("a new endpoint has room");
         Self {
             now,

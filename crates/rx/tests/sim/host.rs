@@ -97,7 +97,9 @@ impl Host {
         let connections = (0..connections)
             .map(|_| {
                 let security = Box::new(NullSecurity);
-                endpoint.connect(now, server, SERVICE, 0, security, false).expect("within connections_max")
+                endpoint
+                    .connect(now, server, SERVICE, 0, security, rx::ConnectOptions::default())
+                    .expect("within connections_max")
             })
             .collect();
         let mut waiting: Vec<_> = calls.iter().map(|&plan| (now + plan.at, plan)).collect();

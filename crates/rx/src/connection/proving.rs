@@ -1,0 +1,195 @@
+//! CHALLENGE and RESPONSE, at once or when a helper has an answer, and the end of what they proved.
+
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use super::{Connection, Control};
+use crate::abort;
+use crate::event::Side;
+use crate::header::HEADER_LEN;
+use crate::security::{RESPONSE_MAX, SecurityError};
+use crate::shared::Shared;
+
+impl Connection {
+    /// Server: asks the client who it is.
+    pub(super) fn challenge(&mut self, now: Instant, retry: Duration, shared: &mut Shared) {
+        let mut question = Vec::new();
+        self.core.security.challenge(&mut shared.surroundings(now), &mut question);
+        let proof = &mut self.core.proof;
+        if !proof.reached && proof.budget < (HEADER_LEN + question.len()) as u64 {
+            // The client's next packet, or its answer to the probe, pays for it.
+            shared.stats.amplification_limited += 1;
+            proof.challenge_at = None;
+            proof.wanted = true;
+            return;
+        }
+        proof.challenge_at = Some(now + retry);
+        proof.challenges += 1;
+        if proof.challenges > CHALLENGES_MAX {
+            self.fail(abort::CALL_DEAD, shared);
+        } else {
+            self.queue_control(Control::Challenge(question), shared);
+        }
+    }
+
+    /// Server: the client says who it is.
+    pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
+        let proof = &self.core.proof;
+        if proof.authentic || proof.challenges == 0 || proof.checking || payload.len() > RESPONSE_MAX {
+            shared.stats.misplaced += 1;
+            return;
+        }
+        if !self.may_check(shared) {
+            return;
+        }
+        let (handle, context) = (self.core.handle(), self.context());
+        let answer = shared.checks.answer(handle);
+        let waker = Waker::from(answer.clone());
+        let around = &mut shared.surroundings(now);
+        match self.core.security.check_response(around, &context, payload, &waker) {
+            Poll::Ready(verdict) => self.on_verdict(now, verdict, shared),
+            Poll::Pending => {
+                shared.checks.begin(handle, self.core.remote.ip(), &answer);
+                self.core.proof.checking = true;
+                self.core.proof.challenge_at = None;
+            }
+        }
+        shared.mark_ready(&mut self.core);
+    }
+
+    /// Client: the server asks who we are. It repeats the question until an answer arrives, so nothing is remembered.
+    pub(super) fn on_challenge(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
+        if self.core.proof.checking {
+            shared.stats.misplaced += 1;
+            return;
+        }
+        if !self.may_check(shared) {
+            return;
+        }
+        let (handle, context) = (self.core.handle(), self.context());
+        let answer = shared.checks.answer(handle);
+        let waker = Waker::from(answer.clone());
+        let (mut response, around) = (Vec::new(), &mut shared.surroundings(now));
+        match self.core.security.respond(around, &context, payload, &waker, &mut response) {
+            Poll::Ready(outcome) => self.on_answer(outcome, response, shared),
+            Poll::Pending => {
+                shared.checks.begin(handle, self.core.remote.ip(), &answer);
+                self.core.proof.checking = true;
+            }
+        }
+    }
+
+    /// The security class was woken: it may be done.
+    pub(crate) fn poll_check(&mut self, now: Instant, shared: &mut Shared) {
+        if !self.core.proof.checking {
+            return;
+        }
+        let context = self.context();
+        let waker = Waker::from(shared.checks.answer(self.core.handle()));
+        let around = &mut shared.surroundings(now);
+        match self.core.side {
+            Side::Server => {
+                if let Poll::Ready(verdict) = self.core.security.poll_check(around, &waker) {
+                    self.end_check(shared);
+                    self.on_verdict(now, verdict, shared);
+                }
+            }
+            Side::Client => {
+                let mut response = Vec::new();
+                let polled = self.core.security.poll_respond(around, &context, &waker, &mut response);
+                if let Poll::Ready(outcome) = polled {
+                    self.end_check(shared);
+                    self.on_answer(outcome, response, shared);
+                }
+            }
+        }
+        shared.mark_ready(&mut self.core);
+    }
+
+    pub(super) fn end_check(&mut self, shared: &mut Shared) {
+        if std::mem::take(&mut self.core.proof.checking) {
+            shared.checks.end(self.core.handle());
+        }
+    }
+
+    /// When the proof ends; `None` if it does not, or has.
+    pub(super) fn expires_at(&self, shared: &Shared) -> Option<Instant> {
+        let expiry = self.core.expiry.filter(|_| self.core.error.is_none())?;
+        shared.instant_of(expiry.unix)
+    }
+
+    /// Ends the connection if its proof has.
+    pub(super) fn expire(&mut self, now: Instant, shared: &mut Shared) {
+        if let Some(at) = self.expires_at(shared)
+            && at <= now
+            && let Some(expiry) = self.core.expiry
+        {
+            shared.stats.connections_expired += 1;
+            self.fail(expiry.code, shared);
+            self.queue_control(Control::Abort { channel: 0, call: 0, code: expiry.code }, shared);
+        }
+    }
+
+    /// Whether the class may set to work. Answers can be made up in anybody's name, and a check costs far more than the
+    /// packet: addresses that have not shown to be there have half of the places, and are asked by a probe once those are
+    /// taken.
+    fn may_check(&mut self, shared: &mut Shared) -> bool {
+        let (address, proved) = (self.core.remote.ip(), self.core.proof.reached);
+        let free = shared.checks.has_room(address, proved, shared.config.checks_max);
+        if !free {
+            shared.stats.checks_refused += 1;
+            if !self.core.proof.reached {
+                self.core.proof.wanted = true;
+                self.core.proof.challenge_at = None;
+                shared.mark_ready(&mut self.core);
+            }
+        }
+        free
+    }
+
+    fn on_verdict(&mut self, now: Instant, verdict: Result<[u32; 4], SecurityError>, shared: &mut Shared) {
+        match verdict {
+            Ok(calls) => {
+                self.core.expiry = self.core.security.expiry();
+                self.expire(now, shared);
+                if self.core.error.is_some() {
+                    return;
+                }
+                self.end_older_calls(calls, shared);
+                self.core.proof.authentic = true;
+                self.core.proof.challenge_at = None;
+                self.on_reached(now, shared);
+                self.open_held_calls(shared);
+                self.try_deliver(now, shared);
+            }
+            Err(error) => {
+                shared.stats.bad_responses += 1;
+                self.fail(error.code, shared);
+                self.queue_control(Control::Abort { channel: 0, call: 0, code: error.code }, shared);
+            }
+        }
+    }
+
+    fn on_answer(&mut self, outcome: Result<(), SecurityError>, response: Vec<u8>, shared: &mut Shared) {
+        match outcome {
+            Ok(()) if response.len() > RESPONSE_MAX => {
+                shared.stats.responses_too_large += 1;
+                self.fail(abort::MESSAGE_SIZE, shared);
+            }
+            Ok(()) => {
+                self.core.expiry = self.core.security.expiry();
+                self.control.retain(|control| !matches!(control, Control::Response(_)));
+                self.queue_control(Control::Response(response), shared);
+            }
+            Err(error) => {
+                shared.stats.security_refusals += 1;
+                if error.code != abort::PROTOCOL_ERROR {
+                    self.fail(error.code, shared);
+                }
+            }
+        }
+    }
+}
+
+/// Unanswered challenges before the connection is given up (OpenAFS).
+const CHALLENGES_MAX: u32 = 50;
