@@ -35,6 +35,9 @@ mod current;
 mod descriptor;
 mod file;
 mod receive;
+mod released;
+
+pub use self::released::Released;
 
 pub(crate) use self::current::{Entered, enter, try_with};
 pub(crate) use self::operation::OpFuture;
@@ -97,14 +100,17 @@ pub(crate) trait Backend {
     /// A listening TCP socket.
     fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Descriptor>;
 
-    /// Takes over a socket made elsewhere (a listener group, another lane). Simulated backends refuse.
+    /// Takes over a socket made elsewhere (a listener group). Simulated backends refuse.
     fn adopt(&self, socket: OwnedFd, kind: SocketKind) -> io::Result<Descriptor>;
+
+    /// Takes over a stream that another lane gave away.
+    fn adopt_stream(&self, stream: Released) -> io::Result<Descriptor>;
 
     /// Gives a stream away from which nothing was received or asked for yet, for another lane to adopt.
     ///
     /// # Errors
-    /// `EBUSY` when something was; simulated backends always refuse. The stream stays here then.
-    fn release(&self, stream: Fd) -> io::Result<OwnedFd>;
+    /// `EBUSY` when something was. The stream stays here then.
+    fn release(&self, stream: Fd) -> io::Result<Released>;
 
     /// What the kernel noted of the last packet of a connection with `peer`; `None` when it does not say.
     fn incoming(&self, stream: Fd, peer: SocketAddr, what: Incoming) -> Option<u32>;

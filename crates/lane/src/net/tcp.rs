@@ -6,7 +6,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use crate::backend::operation as op;
-use crate::backend::{Descriptor, Fd, Incoming, ListenOptions, OpFuture, SocketKind, SocketOption};
+use crate::backend::{Descriptor, Fd, Incoming, ListenOptions, OpFuture, Released, SocketKind, SocketOption};
 use crate::buffer::{Buf, RecvBuf};
 use crate::context;
 use crate::fs::File;
@@ -73,15 +73,15 @@ impl TcpStream {
     }
 
     /// Takes over a connection that another lane gave away.
-    pub fn adopt(connection: OwnedFd, peer: SocketAddr) -> io::Result<Self> {
-        context::with(|lane| lane.backend().adopt(connection, SocketKind::Stream)).map(|fd| Self { fd, peer })
+    pub fn adopt(connection: Released, peer: SocketAddr) -> io::Result<Self> {
+        context::with(|lane| lane.backend().adopt_stream(connection)).map(|fd| Self { fd, peer })
     }
 
     /// Gives the connection away, for another lane to adopt.
     ///
     /// # Errors
-    /// The stream itself, when bytes were asked for already or the backend is simulated.
-    pub fn release(self) -> Result<OwnedFd, Self> {
+    /// The stream itself, when bytes were asked for already.
+    pub fn release(self) -> Result<Released, Self> {
         match context::with(|lane| lane.backend().release(self.fd.fd())) {
             Ok(connection) => {
                 self.fd.forget();

@@ -3,6 +3,7 @@
 
 mod faults;
 mod fs;
+mod handover;
 mod ktls;
 mod mesh;
 mod offload;

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -68,7 +67,7 @@ impl Door {
 
     fn hand_over(&self, silo: usize, stream: TcpStream, role: Role) -> Option<TcpStream> {
         let peer = stream.peer_addr();
-        let connection: OwnedFd = match stream.release() {
+        let connection = match stream.release() {
             Ok(connection) => connection,
             Err(stream) => {
                 self.counters.kept.increment();
@@ -95,7 +94,6 @@ impl Door {
     ) -> Ended {
         while let Some(given) = poll_fn(|cx| incoming.borrow_mut().poll_recv(cx)).await {
             let HandedOver { connection, peer, role } = given;
-            // Simulated lanes refuse it, and they give nothing away either.
             if let Ok(stream) = TcpStream::adopt(connection, peer) {
                 self.counters.taken_over.increment();
                 service.take(stream, role);

@@ -2,16 +2,16 @@
 //! so that mailboxes grow with the number of lanes and not with its square.
 
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 
 use http::service::Role;
+use lane::backend::Released;
 use lane::layout::Layout;
 use lane::mailbox::{Full, Receiver, Sender, mailbox};
 
 /// A connection on its way to another lane. Nothing was received from it yet.
 #[derive(Debug)]
 pub(crate) struct HandedOver {
-    pub(crate) connection: OwnedFd,
+    pub(crate) connection: Released,
     pub(crate) peer: SocketAddr,
     pub(crate) role: Role,
 }

@@ -16,6 +16,7 @@ use super::engine::{Bell, Event};
 use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::backend::operation::{Op, Opened, Outcome};
+use crate::backend::released::{Held, Numbered, Released};
 use crate::backend::{
     Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, SlowBells,
     SocketKind, SocketOption, UdpOptions, Unpark, Watch,
@@ -177,8 +178,27 @@ impl Backend for SimBackend {
         Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated lane cannot adopt a real socket"))
     }
 
-    fn release(&self, _stream: Fd) -> io::Result<OwnedFd> {
-        Err(io::Error::new(io::ErrorKind::Unsupported, "a simulated stream has no descriptor to give away"))
+    fn adopt_stream(&self, stream: Released) -> io::Result<Descriptor> {
+        let Held::Simulated(stream) = stream.0 else {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "a simulated lane cannot adopt a real socket",
+            ));
+        };
+        let dropped = self.with(|state| state.hosts[self.host.0].dropped.clone());
+        let fd = stream.into_fd(&dropped).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))?;
+        self.counters.sockets.add(1);
+        Ok(Descriptor::new(fd))
+    }
+
+    fn release(&self, stream: Fd) -> io::Result<Released> {
+        self.with_socket(stream, |state, socket| match state.net.is_untouched(socket) {
+            true => Ok(()),
+            false => Err(io::Error::from_raw_os_error(libc::EBUSY)),
+        })?;
+        self.counters.sockets.sub(1);
+        let dropped = self.with(|state| state.hosts[self.host.0].dropped.clone());
+        Ok(Released(Held::Simulated(Numbered::new(stream, &dropped))))
     }
 
     fn incoming(&self, _stream: Fd, _peer: SocketAddr, _what: Incoming) -> Option<u32> {

@@ -13,6 +13,7 @@ use super::helpers::Helpers;
 use super::net::{HostId, Network, SocketId};
 use super::ops::Ops;
 use crate::backend::Fd;
+use crate::backend::released::Dropped;
 
 /// The shared part of a world. Tasks are woken only while it is not borrowed.
 pub(super) struct Core {
@@ -37,6 +38,8 @@ pub(crate) struct Process {
     open: usize,
     pub(super) descriptors_max: usize,
     pub(super) helpers: Helpers,
+    /// Streams that were dropped between two of its lanes.
+    pub(super) dropped: Dropped,
 }
 
 /// What a descriptor that is closed was.
@@ -104,8 +107,18 @@ impl Core {
 }
 
 impl State {
+    /// Closes streams that nobody adopted.
+    pub(super) fn close_dropped(&mut self) {
+        for host in 0..self.hosts.len() {
+            for fd in self.hosts[host].dropped.take() {
+                self.close(HostId(host), fd);
+            }
+        }
+    }
+
     /// Lets everything happen that is due now; says how much that was.
     pub(super) fn dispatch_due(&mut self) -> usize {
+        self.close_dropped();
         let mut handled = 0;
         while let Some(event) = self.engine.pop_due() {
             handled += 1;
@@ -167,7 +180,13 @@ impl State {
 
 impl Process {
     pub(super) fn new(descriptors_max: usize, helpers: &HelperConfig) -> Self {
-        Self { descriptors: Vec::new(), open: 0, descriptors_max, helpers: Helpers::new(helpers) }
+        Self {
+            descriptors: Vec::new(),
+            open: 0,
+            descriptors_max,
+            helpers: Helpers::new(helpers),
+            dropped: Dropped::default(),
+        }
     }
 
     pub(super) fn descriptor(&self, fd: Fd) -> Option<&Descriptor> {
@@ -194,6 +213,8 @@ impl Process {
     }
 
     pub(super) fn clear(&mut self) {
+        // What is on its way between lanes of a process that is gone names nothing any more.
+        self.dropped = Dropped::default();
         self.descriptors.clear();
         self.open = 0;
     }

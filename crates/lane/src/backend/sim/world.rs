@@ -302,6 +302,7 @@ impl Inner {
     }
 
     fn remains(&self) -> Remains {
+        self.core.with(|state| state.close_dropped());
         let mut remains = self.core.with(|state| Remains {
             descriptors: state.hosts.iter().map(Process::open).sum(),
             operations: state.ops.len(),

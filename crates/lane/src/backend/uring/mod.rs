@@ -24,6 +24,7 @@ use self::starved::Starved;
 use self::watch::Watcher;
 use super::operation::{Answer, Op, Opened, Outcome};
 use super::receive::ReceiveShares;
+use super::released::{Held, Released};
 use super::{
     Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, SocketKind,
     SocketOption, UdpOptions, Unpark, Watch,
@@ -268,7 +269,14 @@ impl Backend for Uring {
         Ok(self.register_socket(socket, Arrived::from(kind)))
     }
 
-    fn release(&self, stream: Fd) -> io::Result<OwnedFd> {
+    fn adopt_stream(&self, stream: Released) -> io::Result<Descriptor> {
+        match stream.0 {
+            Held::Kernel(socket) => self.adopt(socket, SocketKind::Stream),
+            Held::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn release(&self, stream: Fd) -> io::Result<Released> {
         let mut sockets = self.sockets.borrow_mut();
         if !sockets.is_untouched(stream.0) {
             return Err(io::Error::from_raw_os_error(libc::EBUSY));
@@ -276,7 +284,8 @@ impl Backend for Uring {
         sockets.remove(stream.0);
         self.counters.sockets.set(sockets.len() as u64);
         // SAFETY: it left the table that alone owned it, and no operation of the ring names it.
-        Ok(unsafe { OwnedFd::from_raw_fd(stream.0) })
+        let stream = unsafe { OwnedFd::from_raw_fd(stream.0) };
+        Ok(Released::from(stream))
     }
 
     fn incoming(&self, stream: Fd, peer: SocketAddr, what: Incoming) -> Option<u32> {

@@ -79,6 +79,21 @@ impl Network {
         self.lanes.insert(lane, receives);
     }
 
+    /// Whether nothing was ever received or asked for.
+    pub(in crate::backend::sim) fn is_untouched(&self, socket: SocketId) -> bool {
+        let Some(Socket::Stream(StreamSocket { conn: Some((conn, side)), receive, .. })) =
+            self.sockets.get(&socket)
+        else {
+            return false;
+        };
+        let asked = self.conns.get(conn).is_none_or(|conn| conn.ends[*side as usize].reader.is_some());
+        !asked
+            && receive.state == Receive::Off
+            && !receive.starved
+            && receive.filled == 0
+            && receive.untaken.is_empty()
+    }
+
     /// Receives from a stream: bytes, none at its end, `None` when nothing has come and `waker` will be told.
     pub(in crate::backend::sim) fn receive(
         &mut self,

@@ -1,0 +1,60 @@
+//! A stream between two lanes: given away by one, not yet adopted by the other.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use super::Fd;
+
+/// A stream on its way to another lane of the process. Dropped, it closes.
+#[derive(Debug)]
+#[must_use = "a stream that nobody adopts is closed"]
+pub struct Released(pub(super) Held);
+
+#[derive(Debug)]
+pub(super) enum Held {
+    Kernel(OwnedFd),
+    Simulated(Numbered),
+}
+
+/// A simulated descriptor that is on no lane. Its number stays taken until it is adopted or closed.
+#[derive(Debug)]
+pub(super) struct Numbered {
+    /// `None` once it is adopted.
+    fd: Option<Fd>,
+    dropped: Dropped,
+}
+
+/// Numbers of one simulated process that were dropped on their way, for the world to close.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Dropped(Arc<Mutex<Vec<Fd>>>);
+
+impl From<OwnedFd> for Released {
+    fn from(stream: OwnedFd) -> Self {
+        Self(Held::Kernel(stream))
+    }
+}
+
+impl Numbered {
+    pub(super) fn new(fd: Fd, dropped: &Dropped) -> Self {
+        Self { fd: Some(fd), dropped: dropped.clone() }
+    }
+
+    /// The number, if it is one of the process that `dropped` belongs to.
+    pub(super) fn into_fd(mut self, dropped: &Dropped) -> Option<Fd> {
+        Arc::ptr_eq(&self.dropped.0, &dropped.0).then(|| self.fd.take())?
+    }
+}
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            self.dropped.0.lock().expect("nobody panics while holding it").push(fd);
+        }
+    }
+}
+
+impl Dropped {
+    pub(super) fn take(&self) -> Vec<Fd> {
+        std::mem::take(&mut *self.0.lock().expect("nobody panics while holding it"))
+    }
+}
