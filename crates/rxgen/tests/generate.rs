@@ -29,19 +29,21 @@ fn test_directory() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
 }
 
-/// `tests/generated/interface.rs` is compiled into the tests of stubs, so it has to be what the generator makes now.
+/// What stands in `tests/generated` is compiled into the tests of stubs, so it has to be what the generator makes now.
 /// `INSTA_UPDATE=always` writes it anew.
 #[test]
 fn checked_in_stubs_are_current() {
-    let directory = tempfile::tempdir().unwrap();
-    let source = test_directory().join("xg/interface.xg");
-    Builder::new().out_dir(directory.path()).compile(&[source], "interface.rs").unwrap();
-    let generated = std::fs::read_to_string(directory.path().join("interface.rs")).unwrap();
-    let checked_in = test_directory().join("generated/interface.rs");
-    if std::env::var("INSTA_UPDATE").as_deref() == Ok("always") {
-        std::fs::write(&checked_in, &generated).unwrap();
+    for name in ["interface", "files"] {
+        let directory = tempfile::tempdir().unwrap();
+        let source = test_directory().join(format!("xg/{name}.xg"));
+        Builder::new().out_dir(directory.path()).compile(&[source], "out.rs").unwrap();
+        let generated = std::fs::read_to_string(directory.path().join("out.rs")).unwrap();
+        let checked_in = test_directory().join(format!("generated/{name}.rs"));
+        if std::env::var("INSTA_UPDATE").as_deref() == Ok("always") {
+            std::fs::write(&checked_in, &generated).unwrap();
+        }
+        assert!(generated == std::fs::read_to_string(checked_in).unwrap(), "run with INSTA_UPDATE=always");
     }
-    assert!(generated == std::fs::read_to_string(checked_in).unwrap(), "run with INSTA_UPDATE=always");
 }
 
 #[test]
@@ -154,6 +156,7 @@ fn meaningless_interfaces_are_refused() {
         "package P_ One(IN int a<>) = 1;",
         "package P_ One(IN int a, OUT int b, IN int A) = 1;",
         "package P_ Request() = 1;",
+        "package P_ server() = 1;",
         "package P_ One() = 1; OneReply() = 2;",
     ];
     let told: Vec<String> = bad.iter().map(|text| format!("{text:?}\n  {}", error(text))).collect();

@@ -5,7 +5,15 @@
 //! application follow the request's parameters or precede the reply's; the interface says which and how many.
 //! Bytes behind the last parameter are left to the caller: stock peers ignore them.
 
+mod stream;
+mod tally;
+
 use crate::{Decode, Encode, Error, Reader, Sink, Writer};
+
+pub use stream::{
+    ARGUMENTS_MAX, Arguments, CallStream, Failure, REPLY_MAX, Received, call, end, opcode, reply, start,
+};
+pub use tally::{ProcedureCounts, Tally};
 
 /// Abort codes that rxgen stubs send, from OpenAFS's `rxgen_consts.h`.
 pub mod code {
@@ -109,6 +117,8 @@ pub trait Procedure: Encode {
     const OPCODE: u32;
     /// Whether the interface allows the call to be made to many servers at once (`multi`).
     const MULTI: bool;
+    /// The IN and INOUT parameters, borrowed from a request's bytes: this struct.
+    type Request<'a>: Decode<'a>;
     /// The INOUT and OUT parameters.
     type Reply<'a>: Encode + Decode<'a>;
 

@@ -2,6 +2,7 @@
 
 mod code;
 mod package;
+mod service;
 mod types;
 
 use std::path::Path;

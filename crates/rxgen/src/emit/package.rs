@@ -2,7 +2,7 @@
 
 use crate::emit::code::Code;
 use crate::emit::types::structure;
-use crate::emit::{Place, origin};
+use crate::emit::{Place, origin, service};
 use crate::names;
 use crate::resolve::{Field, Model, PackageItem, ProcedureItem, Properties, REQUEST, combined, of};
 
@@ -25,6 +25,7 @@ pub(super) fn emit(package: &PackageItem, model: &Model, code: &mut Code) {
             self::procedure(procedure, place, code);
         }
         dispatch(package, place, code);
+        service::emit(package, place, code);
     }
     code.line("}");
 }
@@ -74,6 +75,8 @@ fn procedure(procedure: &ProcedureItem, place: Place<'_>, code: &mut Code) {
     code.line(format!("const NAME: &'static str = \"{full_name}\";"));
     code.line(format!("const OPCODE: u32 = opcode::{};", opcode_name(procedure)));
     code.line(format!("const MULTI: bool = {multi};"));
+    let request_generics = if request.borrows { "<'r>" } else { "" };
+    code.line(format!("type Request<'r> = {rust}{request_generics};"));
     code.line(format!("type Reply<'r> = {rust}Reply{reply_generics};"));
     code.line("}");
     code.gap();
@@ -131,11 +134,11 @@ fn dispatch(package: &PackageItem, place: Place<'_>, code: &mut Code) {
     }
 }
 
-fn properties(fields: &[Field], place: Place<'_>) -> Properties {
+pub(super) fn properties(fields: &[Field], place: Place<'_>) -> Properties {
     combined(fields.iter().map(|field| of(&field.ty, &place.model.types)))
 }
 
-fn opcode_name(procedure: &ProcedureItem) -> String {
+pub(super) fn opcode_name(procedure: &ProcedureItem) -> String {
     let snake = names::snake(&procedure.name.text);
     snake.trim_start_matches("r#").to_ascii_uppercase()
 }

@@ -259,8 +259,9 @@ impl Resolver<'_> {
             items.chain(replies.iter().map(|(rust, name)| (rust, *name))),
             "procedures and their replies",
         )?;
-        if let Some(clash) = procedures.iter().find(|item| item.rust == REQUEST) {
-            return Err(Error::meaning(&clash.name.at, format!("a procedure cannot be called `{REQUEST}`")));
+        if let Some(clash) = procedures.iter().find(|item| RESERVED.contains(&&*item.rust)) {
+            let rust = &clash.rust;
+            return Err(Error::meaning(&clash.name.at, format!("a procedure cannot be called `{rust}`")));
         }
         let module = names::snake(prefix);
         Ok(PackageItem { name: package.name.clone(), module, statindex: package.statindex, procedures })

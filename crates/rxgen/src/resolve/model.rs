@@ -6,6 +6,10 @@ use crate::ast::Name;
 pub(crate) const OTHER: &str = "Other";
 /// The enum of a package's requests.
 pub(crate) const REQUEST: &str = "Request";
+/// The trait that a package's server implements.
+pub(crate) const SERVER: &str = "Server";
+/// Names in a package's module that no procedure may have.
+pub(crate) const RESERVED: [&str; 3] = [REQUEST, SERVER, "Tally"];
 
 #[derive(Debug)]
 pub(crate) struct Model {

@@ -448,6 +448,7 @@ pub mod note {
         const NAME: &'static str = "NOTE_Probe";
         const OPCODE: u32 = opcode::PROBE;
         const MULTI: bool = true;
+        type Request<'r> = Probe;
         type Reply<'r> = ProbeReply;
     }
 
@@ -513,6 +514,7 @@ pub mod note {
         const NAME: &'static str = "NOTE_Read";
         const OPCODE: u32 = opcode::READ;
         const MULTI: bool = false;
+        type Request<'r> = Read;
         type Reply<'r> = ReadReply<'r>;
     }
 
@@ -586,6 +588,7 @@ pub mod note {
         const NAME: &'static str = "NOTE_Write";
         const OPCODE: u32 = opcode::WRITE;
         const MULTI: bool = false;
+        type Request<'r> = Write<'r>;
         type Reply<'r> = WriteReply<'r>;
     }
 
@@ -637,6 +640,7 @@ pub mod note {
         const NAME: &'static str = "NOTE_GetShelf";
         const OPCODE: u32 = opcode::GET_SHELF;
         const MULTI: bool = false;
+        type Request<'r> = GetShelf;
         type Reply<'r> = GetShelfReply;
     }
 
@@ -702,6 +706,7 @@ pub mod note {
         const NAME: &'static str = "NOTE_List";
         const OPCODE: u32 = opcode::LIST;
         const MULTI: bool = false;
+        type Request<'r> = List;
         type Reply<'r> = ListReply<'r>;
     }
 
@@ -744,6 +749,142 @@ pub mod note {
                 Self::Write(_) => 2,
                 Self::GetShelf(_) => 3,
                 Self::List(_) => 4,
+            }
+        }
+    }
+
+    /// Statistics of this package's procedures, in the order of [`PROCEDURES`].
+    pub type Tally = ::xdr::rpc::Tally<5>;
+
+    /// What a server of this package does: its parameters in, those of the reply out. A refusal is the call's abort code.
+    ///
+    /// In a split procedure the call stands at the raw bytes that follow the parameters: the function reads them, or
+    /// writes those that precede the reply's. Procedures that are not written are refused as RXGEN_OPCODE.
+    #[allow(unused_variables)]
+    pub trait Server<C: ::xdr::rpc::CallStream> {
+        /// `NOTE_Probe`.
+        fn probe(
+            &self,
+            call: &C,
+            request: Probe,
+        ) -> impl ::core::future::Future<Output = ::core::result::Result<ProbeReply, ::xdr::rpc::Failure<C::Error>>> {
+            let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode: opcode::PROBE };
+            async move { ::core::result::Result::Err(::xdr::rpc::Failure::Fault(fault)) }
+        }
+
+        /// `NOTE_Read`.
+        fn read(
+            &self,
+            call: &mut C,
+            request: Read,
+        ) -> impl ::core::future::Future<Output = ::core::result::Result<ReadReply<'static>, ::xdr::rpc::Failure<C::Error>>> {
+            let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode: opcode::READ };
+            async move { ::core::result::Result::Err(::xdr::rpc::Failure::Fault(fault)) }
+        }
+
+        /// `NOTE_Write`.
+        fn write(
+            &self,
+            call: &mut C,
+            request: Write<'_>,
+        ) -> impl ::core::future::Future<Output = ::core::result::Result<WriteReply<'static>, ::xdr::rpc::Failure<C::Error>>> {
+            let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode: opcode::WRITE };
+            async move { ::core::result::Result::Err(::xdr::rpc::Failure::Fault(fault)) }
+        }
+
+        /// `NOTE_GetShelf`.
+        fn get_shelf(
+            &self,
+            call: &C,
+            request: GetShelf,
+        ) -> impl ::core::future::Future<Output = ::core::result::Result<GetShelfReply, ::xdr::rpc::Failure<C::Error>>> {
+            let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode: opcode::GET_SHELF };
+            async move { ::core::result::Result::Err(::xdr::rpc::Failure::Fault(fault)) }
+        }
+
+        /// `NOTE_List`.
+        fn list(
+            &self,
+            call: &C,
+            request: List,
+        ) -> impl ::core::future::Future<Output = ::core::result::Result<ListReply<'static>, ::xdr::rpc::Failure<C::Error>>> {
+            let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode: opcode::LIST };
+            async move { ::core::result::Result::Err(::xdr::rpc::Failure::Fault(fault)) }
+        }
+    }
+
+    /// Serves one call: reads what it asks for, has `server` do it, writes the reply and ends our stream.
+    ///
+    /// # Errors
+    /// What the call is to be aborted with, if it has not ended.
+    pub async fn serve<C: ::xdr::rpc::CallStream, S: Server<C>>(
+        server: &S,
+        call: &mut C,
+        tally: &Tally,
+    ) -> ::core::result::Result<(), ::xdr::rpc::Failure<C::Error>> {
+        let began = call.now();
+        let opcode = ::xdr::rpc::opcode(call).await.inspect_err(|failure| tally.refuse(failure))?;
+        match opcode {
+            opcode::PROBE => {
+                tally.begin(0);
+                let outcome = async {
+                    let arguments = ::xdr::rpc::Arguments::<Probe>::plain(call).await?;
+                    let reply = server.probe(&*call, arguments.get()).await?;
+                    ::xdr::rpc::reply::<Probe, C>(call, &reply).await
+                }
+                .await;
+                tally.end(0, began, call.now(), &outcome);
+                outcome
+            }
+            opcode::READ => {
+                tally.begin(1);
+                let outcome = async {
+                    let arguments = ::xdr::rpc::Arguments::<Read>::split(call).await?;
+                    let reply = server.read(&mut *call, arguments.get()).await?;
+                    ::xdr::rpc::reply::<Read, C>(call, &reply).await
+                }
+                .await;
+                tally.end(1, began, call.now(), &outcome);
+                outcome
+            }
+            opcode::WRITE => {
+                tally.begin(2);
+                let outcome = async {
+                    let arguments = ::xdr::rpc::Arguments::<Write<'static>>::split(call).await?;
+                    let reply = server.write(&mut *call, arguments.get()).await?;
+                    ::xdr::rpc::reply::<Write<'static>, C>(call, &reply).await
+                }
+                .await;
+                tally.end(2, began, call.now(), &outcome);
+                outcome
+            }
+            opcode::GET_SHELF => {
+                tally.begin(3);
+                let outcome = async {
+                    let arguments = ::xdr::rpc::Arguments::<GetShelf>::plain(call).await?;
+                    let reply = server.get_shelf(&*call, arguments.get()).await?;
+                    ::xdr::rpc::reply::<GetShelf, C>(call, &reply).await
+                }
+                .await;
+                tally.end(3, began, call.now(), &outcome);
+                outcome
+            }
+            opcode::LIST => {
+                tally.begin(4);
+                let outcome = async {
+                    let arguments = ::xdr::rpc::Arguments::<List>::plain(call).await?;
+                    let reply = server.list(&*call, arguments.get()).await?;
+                    ::xdr::rpc::reply::<List, C>(call, &reply).await
+                }
+                .await;
+                tally.end(4, began, call.now(), &outcome);
+                outcome
+            }
+            opcode => {
+                let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode };
+                let failure = ::xdr::rpc::Failure::Fault(fault);
+                tally.refuse(&failure);
+                ::core::result::Result::Err(failure)
             }
         }
     }
@@ -812,6 +953,7 @@ pub mod desk {
         const NAME: &'static str = "DESK_Open";
         const OPCODE: u32 = opcode::OPEN;
         const MULTI: bool = false;
+        type Request<'r> = Open;
         type Reply<'r> = OpenReply;
     }
 
@@ -857,6 +999,7 @@ pub mod desk {
         const NAME: &'static str = "DESK_Close";
         const OPCODE: u32 = opcode::CLOSE;
         const MULTI: bool = false;
+        type Request<'r> = Close;
         type Reply<'r> = CloseReply;
     }
 
@@ -887,6 +1030,79 @@ pub mod desk {
             match self {
                 Self::Open(_) => 0,
                 Self::Close(_) => 1,
+            }
+        }
+    }
+
+    /// Statistics of this package's procedures, in the order of [`PROCEDURES`].
+    pub type Tally = ::xdr::rpc::Tally<2>;
+
+    /// What a server of this package does: its parameters in, those of the reply out. A refusal is the call's abort code.
+    ///
+    /// In a split procedure the call stands at the raw bytes that follow the parameters: the function reads them, or
+    /// writes those that precede the reply's. Procedures that are not written are refused as RXGEN_OPCODE.
+    #[allow(unused_variables)]
+    pub trait Server<C: ::xdr::rpc::CallStream> {
+        /// `DESK_Open`.
+        fn open(
+            &self,
+            call: &C,
+            request: Open,
+        ) -> impl ::core::future::Future<Output = ::core::result::Result<OpenReply, ::xdr::rpc::Failure<C::Error>>> {
+            let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode: opcode::OPEN };
+            async move { ::core::result::Result::Err(::xdr::rpc::Failure::Fault(fault)) }
+        }
+
+        /// `DESK_Close`.
+        fn close(
+            &self,
+            call: &C,
+            request: Close,
+        ) -> impl ::core::future::Future<Output = ::core::result::Result<CloseReply, ::xdr::rpc::Failure<C::Error>>> {
+            let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode: opcode::CLOSE };
+            async move { ::core::result::Result::Err(::xdr::rpc::Failure::Fault(fault)) }
+        }
+    }
+
+    /// Serves one call: reads what it asks for, has `server` do it, writes the reply and ends our stream.
+    ///
+    /// # Errors
+    /// What the call is to be aborted with, if it has not ended.
+    pub async fn serve<C: ::xdr::rpc::CallStream, S: Server<C>>(
+        server: &S,
+        call: &mut C,
+        tally: &Tally,
+    ) -> ::core::result::Result<(), ::xdr::rpc::Failure<C::Error>> {
+        let began = call.now();
+        let opcode = ::xdr::rpc::opcode(call).await.inspect_err(|failure| tally.refuse(failure))?;
+        match opcode {
+            opcode::OPEN => {
+                tally.begin(0);
+                let outcome = async {
+                    let arguments = ::xdr::rpc::Arguments::<Open>::plain(call).await?;
+                    let reply = server.open(&*call, arguments.get()).await?;
+                    ::xdr::rpc::reply::<Open, C>(call, &reply).await
+                }
+                .await;
+                tally.end(0, began, call.now(), &outcome);
+                outcome
+            }
+            opcode::CLOSE => {
+                tally.begin(1);
+                let outcome = async {
+                    let arguments = ::xdr::rpc::Arguments::<Close>::plain(call).await?;
+                    let reply = server.close(&*call, arguments.get()).await?;
+                    ::xdr::rpc::reply::<Close, C>(call, &reply).await
+                }
+                .await;
+                tally.end(1, began, call.now(), &outcome);
+                outcome
+            }
+            opcode => {
+                let fault = ::xdr::rpc::Fault::UnknownOpcode { opcode };
+                let failure = ::xdr::rpc::Failure::Fault(fault);
+                tally.refuse(&failure);
+                ::core::result::Result::Err(failure)
             }
         }
     }
