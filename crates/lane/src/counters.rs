@@ -137,6 +137,7 @@ counter_block! {
         count failed: "Ends of the lane because a task that it needs could not go on.",
         count turns: "Rounds of the lane's loop.",
         count parks: "Rounds that waited in the kernel.",
+        count gathers: "Of these, those that waited for more to arrive.",
         count syscalls: "System calls made by the lane's thread.",
         count submissions: "Operations handed to the ring.",
         count completions: "Completions taken from the ring.",

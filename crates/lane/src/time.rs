@@ -22,6 +22,13 @@ pub fn wall_clock() -> SystemTime {
     context::with(|lane| lane.backend().wall_clock())
 }
 
+/// Lets the lane's next park gather what arrives for `wait` before it ends, where the kernel can (Linux 6.12), as NICs
+/// gather interrupts: many arrivals then cost one wake-up. All that the lane does waits with it. A ready task, or a timer
+/// that is due earlier, ends the wait as always.
+pub fn gather(wait: Duration) {
+    context::with(|lane| lane.backend().gather(wait));
+}
+
 /// Waits until `deadline`.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep { deadline, key: None }

@@ -32,6 +32,7 @@ mod error;
 mod handover;
 mod intake;
 mod listen;
+mod moderation;
 mod pass;
 mod shares;
 mod state;
@@ -67,6 +68,8 @@ pub struct DriverConfig {
     pub endpoint: EndpointConfig,
     /// Calls in the hands of services at once; more are aborted, and those of a host that has as many as are free.
     pub handlers_max: usize,
+    /// How long the lane gathers packets of stock peers where they come fast, on Linux from 6.12 on; zero for never.
+    pub gather: Duration,
     /// Receive and send buffers of the socket, and coalesced receives.
     pub socket: UdpOptions,
 }
@@ -152,7 +155,7 @@ impl Driver {
         // Without it calls to a server that is gone end by their dead time.
         let _ = socket.report_unreachable();
         let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max));
-        let running = pass::run(Rc::clone(&shared), links);
+        let running = pass::run(Rc::clone(&shared), links, config.gather);
         // After a panic nobody knows what state the protocol is in.
         lane::vital("Rx driver", async move {
             running.await;
@@ -240,7 +243,12 @@ fn time_of_day() -> Duration {
 
 impl Default for DriverConfig {
     fn default() -> Self {
-        Self { endpoint: EndpointConfig::default(), handlers_max: 16 * 1024, socket: UdpOptions::default() }
+        Self {
+            endpoint: EndpointConfig::default(),
+            handlers_max: 16 * 1024,
+            gather: moderation::WAIT,
+            socket: UdpOptions::default(),
+        }
     }
 }
 

@@ -11,13 +11,14 @@ use lane::time::Sleep;
 
 use crate::handover::{Links, Mail};
 use crate::intake::{Intake, Run};
+use crate::moderation::Moderation;
 use crate::state::{Shared, State};
 use crate::time_of_day;
 use rx::{Arrival, Transmit};
 use rxdebug::LaneDesk;
 
 /// Runs the driver as long as the lane lives.
-pub(super) async fn run(shared: Rc<Shared>, links: Links) {
+pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
     let mut pass = Pass {
         shared,
         desk: LaneDesk::new(lane::time::now(), links.lane(), links.lanes()),
@@ -27,6 +28,7 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links) {
         mail: Vec::new(),
         blocked: None,
         sleep: lane::time::sleep_until(lane::time::now()),
+        moderation: Moderation::new(lane::time::now(), gather),
     };
     loop {
         poll_fn(|cx| pass.poll_work(cx)).await;
@@ -42,6 +44,7 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links) {
             pass.shared.kick();
         }
         pass.publish();
+        pass.moderate();
     }
 }
 
@@ -56,6 +59,7 @@ struct Pass {
     /// What the socket did not take, from this datagram on.
     blocked: Option<(Transmit, usize)>,
     sleep: Sleep,
+    moderation: Moderation,
 }
 
 /// How a transmit pass ended.
@@ -192,6 +196,14 @@ impl Pass {
             }
         }
         Burst::Gone
+    }
+
+    /// Where packets of stock peers come fast, the lane's next park waits for several.
+    fn moderate(&mut self) {
+        let seen = self.shared.state.borrow().endpoint.stats().stock_received;
+        if let Some(wait) = self.moderation.after_pass(self.shared.now.get(), seen) {
+            lane::time::gather(wait);
+        }
     }
 
     fn publish(&self) {

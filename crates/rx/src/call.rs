@@ -4,6 +4,7 @@
 //! do to it is in `call/input.rs`, what it sends in `call/output.rs`.
 
 mod ack_policy;
+mod burst;
 mod held;
 mod input;
 mod output;
@@ -15,7 +16,7 @@ use crate::congestion::Pacer;
 use crate::connection::{Core, SendLimit};
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
-use crate::packet::{Account, Packet, PacketPool};
+use crate::packet::{Account, Packet};
 use crate::receive::ReceiveWindow;
 use crate::recovery::Recovery;
 use crate::security::PacketContext;
@@ -69,6 +70,7 @@ pub(crate) struct Call {
     pacer: Pacer,
     /// There is something to send that the pacer holds back until then.
     paced_until: Option<Instant>,
+    bursts: burst::Bursts,
     /// The client has shown that it knows of the call: an ACK of it named a serial after `serial_floor`.
     pub(crate) confirmed: bool,
     pub(crate) serial_floor: u32,
@@ -147,6 +149,7 @@ impl Call {
             window_limited: false,
             pacer: Pacer::new(),
             paced_until: None,
+            bursts: burst::Bursts::default(),
             confirmed: side == Side::Client,
             serial_floor: core.serial,
             ping_due: false,
@@ -345,7 +348,8 @@ impl Call {
             self.rx.grow_window(shared.config.receive_window);
         }
         let peer = &shared.peers[core.peer];
-        self.acks.on_consumed(now, &self.rx, self.side, peer.modern, &shared.config);
+        let modern = peer.modern && shared.config.extensions;
+        self.acks.on_consumed(now, &self.rx, self.side, modern, &shared.config);
     }
 
     /// The reader found nothing: tell it when there is something again.
@@ -364,8 +368,10 @@ impl Call {
         self.tx.held() + self.rx.held() + u32::from(self.filling.is_some())
     }
 
-    /// Frees every packet the call holds.
-    pub(crate) fn clear(&mut self, pool: &mut PacketPool) {
+    /// Frees every packet the call holds. `peer` is where they went.
+    pub(crate) fn clear(&mut self, peer: usize, shared: &mut Shared) {
+        self.leave_room(peer, shared);
+        let pool = &mut shared.pool;
         self.tx.clear(pool);
         self.rx.clear(pool);
         if let Some(filling) = self.filling.take() {

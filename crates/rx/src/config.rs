@@ -19,6 +19,12 @@ pub struct EndpointConfig {
     pub receive_window: u32,
     /// Packets that one call may have queued and unacknowledged.
     pub send_window: u32,
+    /// Packets that a call to a stock peer gathers to send at once while the peer has others to work on; 1 sends as ACKs
+    /// come, two by two.
+    pub stock_burst: u32,
+    /// Packets under way to one stock address over a path without delay, all calls together: what its socket's receive
+    /// buffer takes. OpenAFS has 64 KB, which is 42 packets, unless its `-udpsize` says more.
+    pub stock_in_flight: u32,
     /// Connections, both sides together.
     pub connections_max: usize,
     /// Server connections whose client's address is not yet proved. One that has had a second for its answer gives way to
@@ -94,6 +100,8 @@ impl Default for EndpointConfig {
             packet_size_initial: 1444,
             receive_window: 12 * 1024,
             send_window: 12 * 1024,
+            stock_burst: 8,
+            stock_in_flight: 40,
             connections_max: 64 * 1024,
             unproved_max: 4096,
             congestion: Algorithm::Auto,

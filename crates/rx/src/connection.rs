@@ -94,6 +94,8 @@ pub(crate) struct Connection {
     pub(crate) channel_wanted: bool,
     /// Where the transmit pass goes on among the channels.
     turn: usize,
+    /// The channel that sent last.
+    served: usize,
 }
 
 /// Who is at the other end of a new connection.
@@ -267,6 +269,7 @@ impl Connection {
             control: SmallVec::new(),
             channel_wanted: false,
             turn: 0,
+            served: 0,
         };
         let context = connection.context();
         connection.core.security.begin(&mut shared.surroundings(now), &context);
@@ -290,6 +293,7 @@ impl Connection {
         if !self.route_to_call(now, header, payload, shared) {
             return;
         }
+        shared.stats.stock_received += u64::from(shared.peers[self.core.peer].is_stock());
         match header.kind {
             PacketType::Data => self.on_data(now, header, payload, shared),
             PacketType::Ack => self.on_ack(now, header, payload, shared),
@@ -369,7 +373,7 @@ impl Connection {
     fn on_abort(&mut self, header: &Header, payload: &[u8], shared: &mut Shared) {
         shared.stats.aborts_received += 1;
         let Some(mut call) = self.channels[header.channel()].call.take() else { return };
-        call.clear(&mut shared.pool);
+        call.clear(self.core.peer, shared);
         shared.stats.calls_aborted += 1;
         self.end_channel(header.channel(), None, shared);
         if call.is_delivered() {
@@ -405,14 +409,14 @@ impl Connection {
         shared.events.push_back(Event::Finished(call.handle));
         let due = if call.side == Side::Client { Due::Later } else { Due::Implied };
         let done = Some(Done { next: call.rx.next(), prompt: call.acks.prompt(), due, sent: 0 });
-        call.clear(&mut shared.pool);
+        call.clear(self.core.peer, shared);
         self.end_channel(channel, done, shared);
     }
 
     /// Ends a call from our side: frees it, tells the peer, and the application if `tell`.
     pub(crate) fn abort_call(&mut self, channel: usize, code: i32, tell: bool, shared: &mut Shared) {
         let Some(mut call) = self.channels[channel].call.take() else { return };
-        call.clear(&mut shared.pool);
+        call.clear(self.core.peer, shared);
         shared.stats.calls_aborted += 1;
         if tell && call.is_delivered() {
             shared.events.push_back(Event::Aborted { call: call.handle, code });
@@ -425,7 +429,7 @@ impl Connection {
 
     pub(crate) fn kill_call(&mut self, channel: usize, reason: DeadReason, shared: &mut Shared) {
         let Some(mut call) = self.channels[channel].call.take() else { return };
-        call.clear(&mut shared.pool);
+        call.clear(self.core.peer, shared);
         shared.stats.calls_dead += 1;
         if call.is_delivered() {
             shared.events.push_back(Event::Dead { call: call.handle, reason });
@@ -447,7 +451,7 @@ impl Connection {
         for channel in 0..CHANNELS {
             self.channels[channel].done = None;
             let Some(mut call) = self.channels[channel].call.take() else { continue };
-            call.clear(&mut shared.pool);
+            call.clear(self.core.peer, shared);
             shared.stats.calls_aborted += 1;
             if call.is_delivered() {
                 shared.events.push_back(Event::Aborted { call: call.handle, code });
@@ -528,7 +532,7 @@ impl Connection {
         self.end_check(shared);
         for channel in &mut self.channels {
             if let Some(mut call) = channel.call.take() {
-                call.clear(&mut shared.pool);
+                call.clear(self.core.peer, shared);
             }
         }
     }

@@ -526,6 +526,7 @@ impl Endpoint {
         if core.queued {
             self.shared.ready.retain(|&queued| queued != index);
         }
+        self.shared.peers[core.peer].room.forget(index);
         self.shared.peers.remove_connection(core.peer, now);
         let peer = &mut self.shared.peers[core.peer];
         if peer.probe.is_some_and(|probe| probe.connection == index) {

@@ -25,6 +25,7 @@ mod recovery;
 pub mod rtt;
 pub mod security;
 mod shared;
+mod socket_room;
 mod source;
 mod stats;
 mod transmit;

@@ -9,6 +9,7 @@ use crate::config::EndpointConfig;
 use crate::packet::Account;
 use crate::pmtud::{MtuConfig, MtuDiscovery, SAFE_SIZE};
 use crate::rtt::RttEstimator;
+use crate::socket_room::SocketRoom;
 use crate::source::Sources;
 
 /// A remote address and port.
@@ -24,6 +25,10 @@ pub struct Peer {
     pub(crate) introduced: bool,
     /// Does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor, Linux, ours).
     pub(crate) modern: bool,
+    /// It looks stock and yet was silent: until then it is asked for its ACKs.
+    pub(crate) ask_until: Option<Instant>,
+    /// What its socket buffer takes, if it is stock.
+    pub(crate) room: SocketRoom,
     /// Last window it stated at the start of a call, packets.
     pub(crate) window: u32,
     /// Largest packet it takes, bytes with Rx header; unknown before its first ACK.
@@ -84,6 +89,8 @@ impl Peer {
             extended: false,
             introduced: false,
             modern: false,
+            ask_until: None,
+            room: SocketRoom::default(),
             window: STOCK_WINDOW,
             packet_max: None,
             reordering: None,
@@ -152,6 +159,16 @@ impl Peer {
             Some(stated) => stated.min(STOCK_PACKET),
         };
         usize::from(self.mtu.current()).min(limit as usize)
+    }
+
+    /// Whether it is known to be OpenAFS, or as old.
+    pub(crate) fn is_stock(&self) -> bool {
+        !self.modern && self.packet_max.is_some()
+    }
+
+    /// Whether it acknowledges every second packet without being asked.
+    pub(crate) fn acks_unasked(&self, now: Instant) -> bool {
+        self.is_stock() && self.ask_until.is_none_or(|until| now >= until)
     }
 
     /// How much reordering a new call should expect. It is forgotten by halves, as routes change.
@@ -360,6 +377,8 @@ const CREDIT_MAX: u32 = 256 * 1024;
 const CREDIT_TIME: Duration = Duration::from_secs(60);
 /// Send window before the peer has stated its own, packets (OpenAFS `rx_initSendWindow`).
 const STOCK_WINDOW: u32 = 16;
+/// How long a peer that was silent is asked for its ACKs.
+pub(crate) const ASKED_AFTER_SILENCE: Duration = Duration::from_secs(10);
 /// Packet size that every Rx takes, bytes with Rx header.
 const STOCK_PACKET: u32 = 1444;
 /// Time in which what was learnt of reordering loses half its weight.

@@ -66,6 +66,12 @@ counters! {
         resends,
         /// Of these, the ones whose first transmission turned out to have arrived.
         resends_spurious,
+        /// Times a call to a stock peer waited for more ACKs, to send more at once.
+        bursts_gathered,
+        /// Times it waited because what other calls had under way filled the peer's socket buffer.
+        bursts_crowded,
+        /// Packets of calls received from stock peers.
+        stock_received,
         /// Retransmission timeouts.
         timeouts,
         /// Tail probes (a PING instead of a resend).

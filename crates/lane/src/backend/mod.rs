@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::task::{Context, Poll, Waker};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -193,6 +193,12 @@ pub(crate) trait Backend {
 
     /// Hands operations to the kernel, waits as `park` says, and wakes tasks whose operations completed.
     fn turn(&self, park: Park) -> io::Result<()>;
+
+    /// Lets the next wait of [`Backend::turn`] gather completions for `wait` before it ends; see [`crate::time::gather`].
+    /// Simulated lanes take no time to wake up, so they have nothing to gain.
+    fn gather(&self, wait: Duration) {
+        let _ = wait;
+    }
 
     /// Wakes the lane from another thread while it is parked in [`Backend::turn`].
     fn unparker(&self) -> std::sync::Arc<dyn Unpark>;

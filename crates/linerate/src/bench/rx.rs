@@ -100,6 +100,15 @@ struct Transport {
     /// What decides how much is under way on paths with losses
     #[arg(long, value_enum, default_value_t = Congestion::Auto)]
     congestion: Congestion,
+    /// Packets that a call to a stock peer gathers to send at once; 1 sends as ACKs come
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=255))]
+    stock_burst: u32,
+    /// Packets under way to one stock address: what the receive buffer of its socket takes
+    #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(2..=65_536))]
+    stock_in_flight: u32,
+    /// Microseconds for which a lane gathers packets of stock peers where they come fast; 0 for never
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=1000))]
+    gather_us: u64,
 }
 
 /// Congestion controllers, as `rx::congestion::Algorithm` names them.
@@ -140,6 +149,9 @@ impl Transport {
         config.endpoint.packets = self.packets as usize;
         config.endpoint.packet_size_max = self.packet_size_max;
         config.endpoint.congestion = self.congestion.into();
+        config.endpoint.stock_burst = self.stock_burst;
+        config.endpoint.stock_in_flight = self.stock_in_flight;
+        config.gather = Duration::from_micros(self.gather_us);
         config
     }
 }

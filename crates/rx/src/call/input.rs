@@ -71,7 +71,7 @@ impl Call {
             self.acks.on_receipt = true;
             self.rx.set_window(shared.first_window(0));
         }
-        let modern = peer.modern || peer.extended;
+        let modern = (peer.modern || peer.extended) && shared.config.extensions;
         let verdict = self.rx.classify(header.seq, header.is_last());
         match verdict {
             Verdict::AfterLast => {
@@ -207,6 +207,7 @@ impl Call {
             let acked = self.acked(in_flight, &outcome, controller);
             controller.on_ack(now, &acked, &shared.peers[core.peer].rtt);
         }
+        self.settle_room(core.peer, shared);
     }
 
     /// Applies an ACK packet.
@@ -279,6 +280,7 @@ impl Call {
             controller.on_ack(now, &acked, &peer.rtt);
         }
         self.look_for_losses(now, core, controller, shared);
+        self.settle_room(core.peer, shared);
     }
 
     /// An ACK is progress. A client's is only if it is hard, since what is soft-acknowledged stays held here, and if it

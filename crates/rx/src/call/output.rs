@@ -9,6 +9,7 @@ use crate::connection::Core;
 use crate::event::{DeadReason, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, flags, restamp};
 use crate::packet::{Packet, PacketRef};
+use crate::peer::ASKED_AFTER_SILENCE;
 use crate::pmtud::SAFE_SIZE;
 use crate::recovery::Timeout;
 use crate::shared::Shared;
@@ -54,7 +55,24 @@ impl Call {
         self.next_data(now, core, controller, shared)
     }
 
+    /// The next DATA packet of the call's burst; `None` ends that.
     fn next_data(
+        &mut self,
+        now: Instant,
+        core: &mut Core,
+        controller: &mut dyn Controller,
+        shared: &mut Shared,
+    ) -> Option<PacketRef> {
+        let packet = self.take_data(now, core, controller, shared);
+        if packet.is_some() {
+            self.settle_room(core.peer, shared);
+        } else {
+            self.bursts.end();
+        }
+        packet
+    }
+
+    fn take_data(
         &mut self,
         now: Instant,
         core: &mut Core,
@@ -72,10 +90,14 @@ impl Call {
             return None;
         }
         let edge = self.edge;
-        let Some(outgoing) = self.tx.peek(edge) else {
+        let Some(is_new) = self.tx.peek(edge).map(|outgoing| !outgoing.resent) else {
             controller.on_app_limited(in_flight);
             return None;
         };
+        if is_new && !self.may_leave(now, window, core, shared) {
+            return None;
+        }
+        let outgoing = self.tx.peek(edge)?;
         if !self.timeout_resend
             && let Err(until) = self.pacer.take(now, controller, &shared.peers[core.peer].rtt)
         {
@@ -102,6 +124,9 @@ impl Call {
         let serial = core.next_serial();
         let more = in_flight + 1 < window && seq + 1 < edge && self.tx.unsent() > u32::from(!resent);
         let wants_ack = self.wants_ack(now, last, resent, more, window, core, shared);
+        // A stock peer acknowledges every second packet unasked.
+        let stock = shared.peers[core.peer].acks_unasked(now);
+        let expects_ack = wants_ack || stock && !last && in_flight > 0;
         let bits = core.side_flag()
             | if last { flags::LAST_PACKET } else { 0 }
             | if wants_ack { flags::REQUEST_ACK } else { 0 }
@@ -118,10 +143,11 @@ impl Call {
             }
         };
         self.tx.sent(seq, serial, now);
-        self.recovery.on_sent(now, serial, wants_ack, in_flight == 0, resent);
+        self.recovery.on_sent(now, serial, expects_ack, in_flight == 0, resent);
         controller.on_sent(now, serial, in_flight + 1);
         self.window_limited = false;
         self.timeout_resend = false;
+        self.bursts.on_sent();
         self.since_request = if wants_ack { 0 } else { self.since_request + 1 };
         if seq == 1 && !resent {
             match self.side {
@@ -166,6 +192,15 @@ impl Call {
             if Pacer::is_for(&peer.rtt) { REQUESTS_PER_PACED_WINDOW } else { REQUESTS_PER_WINDOW };
         let stride = (window / per_window).clamp(1, REQUEST_STRIDE_MAX);
         let stale = peer.rtt_asked_at.is_none_or(|at| now.saturating_duration_since(at) >= RTT_REFRESH);
+        // It gives an ACK for every second packet, and answers each request with one more. Only where calls wait for one
+        // another an odd packet must not stay unacknowledged for 100 ms: it takes room.
+        if peer.acks_unasked(now) {
+            let asks = resent || stale || peer.room.is_crowded() && self.bursts.ends_now();
+            if asks {
+                peer.rtt_asked_at = Some(now);
+            }
+            return asks;
+        }
         // The ACK on its way may name too old a packet to let a call go on that is held to its share.
         let burst_ends = !more && !last && (self.write_refused || !self.recovery.awaits_ack());
         let asks = resent || stale || burst_ends || self.since_request + 1 >= stride && !last;
@@ -293,14 +328,22 @@ impl Call {
         }
         match self.recovery.on_timeout(now, &self.tx, &shared.peers[core.peer].rtt) {
             Timeout::None => {}
-            Timeout::Reorder => self.look_for_losses(now, core, controller, shared),
+            Timeout::Reorder => {
+                self.look_for_losses(now, core, controller, shared);
+                self.settle_room(core.peer, shared);
+            }
             Timeout::Probe => {
                 self.ping_due = true;
                 shared.stats.tail_probes += 1;
+                if self.tx.in_flight() > STOCK_UNACKED_MAX {
+                    shared.peers[core.peer].ask_until = Some(now + ASKED_AFTER_SILENCE);
+                }
             }
             Timeout::Resend => {
                 shared.stats.timeouts += 1;
-                if self.recovery.on_rto(now, &mut self.tx) {
+                let lost = self.recovery.on_rto(now, &mut self.tx);
+                self.settle_room(core.peer, shared);
+                if lost {
                     self.timeout_resend = true;
                     controller.on_lost(1);
                     controller.on_rto(now);
@@ -421,6 +464,8 @@ const REQUESTS_PER_WINDOW: u32 = 4;
 const REQUESTS_PER_PACED_WINDOW: u32 = 16;
 /// Most DATA packets between two that ask for an ACK.
 const REQUEST_STRIDE_MAX: u32 = 64;
+/// Packets that a stock peer may have and not acknowledge for a while, and as many more that may be lost.
+const STOCK_UNACKED_MAX: u32 = 4;
 /// How old the last request for an ACK may be before the next DATA packet asks, for the round trip's sake.
 const RTT_REFRESH: Duration = Duration::from_secs(1);
 /// Pings within one dead time (OpenAFS: deadtime / 6).

@@ -292,6 +292,10 @@ impl Connection {
     ) {
         let peer = shared.peers.find_or_add(remote, now, &shared.config);
         let old = std::mem::replace(&mut self.core.peer, peer);
+        for call in self.channels.iter_mut().filter_map(|channel| channel.call.as_mut()) {
+            call.leave_room(old, shared);
+        }
+        shared.peers[old].room.forget(self.core.index);
         shared.peers.remove_connection(old, now);
         shared.peers.add_connection(peer);
         shared.peers.inherit(old, peer);

@@ -32,10 +32,16 @@ impl Connection {
         }
         for _ in 0..CHANNELS {
             if let Some(prepared) = self.next_channel_packet(now, self.turn, shared) {
+                self.served = self.turn;
                 return Some(prepared);
             }
             self.turn = (self.turn + 1) % CHANNELS;
         }
+        // Where room is short the next one has it first.
+        self.turn = (self.served + 1) % CHANNELS;
+        let room = &mut shared.peers[self.core.peer].room;
+        room.pass_on(self.core.index);
+        shared.ready.extend(room.call(&shared.config));
         None
     }
 

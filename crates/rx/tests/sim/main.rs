@@ -13,5 +13,6 @@ mod rivals;
 mod scenario;
 mod seeds;
 mod sharing;
+mod stock;
 mod wiretap;
 mod world;

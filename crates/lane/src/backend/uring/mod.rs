@@ -81,6 +81,8 @@ pub(crate) struct Uring {
     counters: Arc<LaneCounters>,
     memory: Arc<LaneMemory>,
     now: Cell<Instant>,
+    /// What the next park gathers for; zero for nothing.
+    gather: Cell<Duration>,
     woken: RefCell<Vec<Waker>>,
 }
 
@@ -126,6 +128,7 @@ impl Uring {
             counters,
             memory,
             now: Cell::new(Instant::now()),
+            gather: Cell::default(),
             woken: RefCell::default(),
         };
         uring.arm_unpark();
@@ -517,6 +520,10 @@ impl Backend for Uring {
         Ok(())
     }
 
+    fn gather(&self, wait: Duration) {
+        self.gather.set(wait);
+    }
+
     fn unparker(&self) -> Arc<dyn Unpark> {
         Arc::clone(&self.parker) as Arc<dyn Unpark>
     }
@@ -550,12 +557,20 @@ impl Uring {
         self.counters.parks.increment();
         let mut ring = self.ring.borrow_mut();
         self.counters.submissions.add(ring.submission().len() as u64);
+        let gather = self.gather.take();
         let entered = match deadline {
             None => ring.submitter().submit_and_wait(1),
             Some(deadline) => {
                 let wait = deadline.saturating_duration_since(Instant::now());
                 let timespec = Timespec::from(wait);
-                ring.submitter().submit_with_args(1, &SubmitArgs::new().timespec(&timespec))
+                let args = SubmitArgs::new().timespec(&timespec);
+                if gather > Duration::ZERO && wait > gather && ring.params().is_feature_min_timeout() {
+                    self.counters.gathers.increment();
+                    let gather = u32::try_from(gather.as_micros()).unwrap_or(u32::MAX);
+                    ring.submitter().submit_with_args(GATHERED_MAX, &args.min_wait_usec(gather))
+                } else {
+                    ring.submitter().submit_with_args(1, &args)
+                }
             }
         };
         entered.map(drop).or_else(ignore_transient)
@@ -620,5 +635,7 @@ fn ignore_transient(error: io::Error) -> io::Result<()> {
     }
 }
 
+/// Completions that end a park which gathers at once.
+const GATHERED_MAX: usize = 64;
 /// IORING_ENTER_GETEVENTS: deferred work runs only when events are asked for.
 const ENTER_GETEVENTS: u32 = 1;

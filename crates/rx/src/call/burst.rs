@@ -1,0 +1,111 @@
+//! When DATA leaves to a stock peer: in bursts of half a window and no more than its socket buffer holds.
+//!
+//! A stock peer acknowledges every second packet, so a sender that answers each ACK sends two packets at a time, and each
+//! time costs a wake-up, a pass and a system call. While the peer has work left a call waits for more ACKs instead; when
+//! it has none, or none came for a while, what may leave leaves.
+
+use std::time::{Duration, Instant};
+
+use super::Call;
+use crate::connection::Core;
+use crate::shared::Shared;
+
+/// Where a call stands between two bursts.
+#[derive(Debug, Default)]
+pub(crate) struct Bursts {
+    /// Packets of the burst begun that are yet to leave.
+    left: u32,
+    /// Since when packets that could leave wait for more to leave with them.
+    held_since: Option<Instant>,
+    /// In flight as the peer's room counts it.
+    charged: u32,
+}
+
+impl Bursts {
+    pub(super) fn on_sent(&mut self) {
+        self.left = self.left.saturating_sub(1);
+        self.held_since = None;
+    }
+
+    /// Whether the packet about to leave is the last of its burst.
+    pub(super) fn ends_now(&self) -> bool {
+        self.left <= 1
+    }
+
+    /// The call's turn ends.
+    pub(super) fn end(&mut self) {
+        self.left = 0;
+    }
+}
+
+impl Call {
+    /// Whether a packet that has not been sent before may leave now; `window` is the congestion window.
+    pub(super) fn may_leave(&mut self, now: Instant, window: u32, core: &Core, shared: &mut Shared) -> bool {
+        let peer = &mut shared.peers[core.peer];
+        if !peer.is_stock() || self.bursts.left > 0 {
+            return true;
+        }
+        let (in_flight, unsent) = (self.tx.in_flight(), self.tx.unsent());
+        let (by_window, by_edge) = (window.saturating_sub(in_flight), self.edge - self.tx.next());
+        let open = by_window.min(by_edge).min(unsent);
+        let config = &shared.config;
+        let room = peer.room.left(core.index, peer.rtt.min_rtt(), config);
+        let wanted = config
+            .stock_burst
+            .min(config.stock_in_flight)
+            .min((window.min(peer.window) / 2).max(1))
+            .min(unsent);
+        let idle = self.tx.next() - self.tx.base() < FEW;
+        let held_for =
+            self.bursts.held_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let sendable = open.min(room);
+        let starved = in_flight == 0 && held_for >= CROWDED_MAX;
+        if sendable >= wanted || sendable > 0 && (idle || held_for >= HELD_MAX) || starved {
+            self.bursts.left = sendable.max(open.min(2));
+            return true;
+        }
+        let first = u64::from(self.bursts.held_since.is_none());
+        let since = *self.bursts.held_since.get_or_insert(now);
+        self.window_limited = by_window < by_edge.min(unsent);
+        if room < wanted.min(open) {
+            peer.room.wait(core.index);
+            shared.stats.bursts_crowded += first;
+            self.paced_until = Some(now + CROWDED_MAX);
+        } else {
+            shared.stats.bursts_gathered += first;
+            self.paced_until = Some(since + HELD_MAX);
+        }
+        false
+    }
+
+    /// Tells the peer's room what the call has under way now.
+    pub(crate) fn settle_room(&mut self, peer: usize, shared: &mut Shared) {
+        let peer = &mut shared.peers[peer];
+        let in_flight = if peer.is_stock() { self.tx.in_flight() } else { 0 };
+        let before = std::mem::replace(&mut self.bursts.charged, in_flight);
+        if before == in_flight {
+            return;
+        }
+        peer.room.change(before, in_flight);
+        if in_flight < before {
+            shared.ready.extend(peer.room.call(&shared.config));
+        }
+    }
+
+    /// The call ends, or goes to another address: nothing of it is under way to this one any more.
+    pub(crate) fn leave_room(&mut self, peer: usize, shared: &mut Shared) {
+        let before = std::mem::take(&mut self.bursts.charged);
+        if before > 0 {
+            let room = &mut shared.peers[peer].room;
+            room.change(before, 0);
+            shared.ready.extend(room.call(&shared.config));
+        }
+    }
+}
+
+/// Packets not used up by the reader below which a peer has nothing to do, and no ACK is on its way.
+const FEW: u32 = 4;
+/// How long packets wait for more ACKs at most.
+const HELD_MAX: Duration = Duration::from_millis(1);
+/// How long they wait for other calls' packets to arrive before they look by themselves, should nobody call.
+const CROWDED_MAX: Duration = Duration::from_millis(20);
