@@ -23,6 +23,15 @@ pub struct File {
     fd: Descriptor,
 }
 
+/// What of a file is to be made safe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncOf {
+    /// Its content, and of its attributes those that reading the content back needs (fdatasync(2)).
+    Data,
+    /// Content and attributes (fsync(2)).
+    All,
+}
+
 impl Dir {
     /// Opens the directory a volume exports. Blocks: for start-up and configuration.
     pub fn open_root(path: &Path) -> io::Result<Self> {
@@ -121,6 +130,75 @@ impl File {
         (Ok(done), buf)
     }
 
+    /// As [`File::read_at`], into several buffers one after another. They come back in every case.
+    pub async fn read_vectored_at(
+        &self,
+        offset: u64,
+        len: usize,
+        mut bufs: Vec<Buf>,
+    ) -> (io::Result<usize>, Vec<Buf>) {
+        let len = bufs.iter().map(Buf::spare).sum::<usize>().min(len);
+        let mut done = 0;
+        while done < len {
+            let at = offset + done as u64;
+            let read = op::ReadVectored::new(self.fd(), at, len - done, bufs);
+            let result;
+            (result, bufs) = OpFuture::submit(read).await;
+            match result {
+                Ok(0) => break,
+                Ok(n) => {
+                    context::with(|lane| lane.note_served(self.fd(), at, n));
+                    done += n;
+                }
+                Err(error) => return (Err(error), bufs),
+            }
+        }
+        (Ok(done), bufs)
+    }
+
+    /// Writes all of `buf` at `offset`. It shows at once, and is safe after [`File::sync`]. The buffer comes back in every
+    /// case; after an error, and where the future was dropped early, an unknown part was written.
+    ///
+    /// # Errors
+    /// `EBADF` where the file was not opened with [`OpenHow::write`]; `ENOSPC`, `EFBIG`, `EIO` and others as the kernel says.
+    pub async fn write_at(&self, offset: u64, mut buf: Buf) -> (io::Result<()>, Buf) {
+        let mut done = 0;
+        while done < buf.len() {
+            let write = op::Write { file: self.fd(), offset: offset + done as u64, from: done, buf };
+            let result;
+            (result, buf) = OpFuture::submit(write).await;
+            match taken(result) {
+                Ok(n) => done += n,
+                Err(error) => return (Err(error), buf),
+            }
+        }
+        (Ok(()), buf)
+    }
+
+    /// As [`File::write_at`], the bytes of several buffers one after another.
+    pub async fn write_vectored_at(&self, offset: u64, mut bufs: Vec<Buf>) -> (io::Result<()>, Vec<Buf>) {
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let mut done = 0;
+        while done < len {
+            let write = op::WriteVectored::new(self.fd(), offset + done as u64, done, bufs);
+            let result;
+            (result, bufs) = OpFuture::submit(write).await;
+            match taken(result) {
+                Ok(n) => done += n,
+                Err(error) => return (Err(error), bufs),
+            }
+        }
+        (Ok(()), bufs)
+    }
+
+    /// Makes what was written safe: with [`SyncOf::Data`] its content and what reading it back needs.
+    ///
+    /// # Errors
+    /// What was written since the last success may be lost then, whatever a later call says: it is to be written again.
+    pub async fn sync(&self, what: SyncOf) -> io::Result<()> {
+        OpFuture::submit(op::Sync { file: self.fd(), data_only: what == SyncOf::Data }).await
+    }
+
     /// Brings a range into the page cache without holding up the lane.
     pub async fn warm(&self, offset: u64, len: usize) -> io::Result<()> {
         OpFuture::submit(op::Warm { file: self.fd(), offset, len }).await
@@ -137,6 +215,11 @@ impl File {
     pub(crate) fn fd(&self) -> Fd {
         self.fd.fd()
     }
+}
+
+/// A write that takes nothing goes nowhere.
+fn taken(written: io::Result<usize>) -> io::Result<usize> {
+    written.and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
 }
 
 /// The absolute path of the same file without symbolic links, `.` and `..`. Blocks: for start-up and configuration.

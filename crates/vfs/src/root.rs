@@ -36,13 +36,13 @@ impl Root {
 
     /// As [`Root::open_directory`], but never through a symbolic link: what a watch may vouch for.
     pub(crate) async fn open_real_directory(&self, path: RelPath<'_>) -> Result<Dir, Error> {
-        let how = OpenHow { kind: OpenKind::Directory, symlinks: false };
+        let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
         Ok(self.attempt(&c_path(path), how).await?.into_dir()?)
     }
 
     /// Opens what a name leads to, over links that stay inside, absolute ones too.
     async fn open_through_links(&self, mut path: CString, kind: OpenKind) -> Result<File, Error> {
-        let how = OpenHow { kind, symlinks: self.places.is_some() };
+        let how = OpenHow { kind, symlinks: self.places.is_some(), write: false };
         let mut budget = Budget::default();
         loop {
             match (self.attempt(&path, how).await, &self.places) {

@@ -4,13 +4,15 @@ use std::time::{Duration, SystemTime};
 
 use super::Watch;
 
-/// How a name is opened. Always read-only, beneath the directory given, without magic links.
+/// How a name is opened: always beneath the directory given, without magic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenHow {
     /// What the name must be.
     pub kind: OpenKind,
     /// Whether symbolic links that stay beneath the directory are followed.
     pub symlinks: bool,
+    /// For writing as well as reading: `EISDIR` for a directory.
+    pub write: bool,
 }
 
 /// What an opened name must be.
@@ -105,7 +107,9 @@ impl Timestamp {
 
 impl OpenHow {
     /// A file or directory, following symbolic links that stay beneath.
-    pub const FOLLOW: Self = Self { kind: OpenKind::Any, symlinks: true };
+    pub const FOLLOW: Self = Self { kind: OpenKind::Any, symlinks: true, write: false };
     /// A file or directory, refusing symbolic links.
-    pub const NO_SYMLINKS: Self = Self { kind: OpenKind::Any, symlinks: false };
+    pub const NO_SYMLINKS: Self = Self { kind: OpenKind::Any, symlinks: false, write: false };
+    /// A file to read and write, following symbolic links that stay beneath.
+    pub const WRITE: Self = Self { kind: OpenKind::Any, symlinks: true, write: true };
 }

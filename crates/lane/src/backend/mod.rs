@@ -156,6 +156,13 @@ pub(crate) trait Backend {
     /// The next bytes of a stream, in a buffer the backend provided. An empty buffer is the end of the stream.
     fn poll_recv(&self, socket: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>>;
 
+    /// Has the lane's own receive of a stream rest: the next bytes that it brought, none at the end of the stream; once
+    /// there are none left and it rests, [`Quiet::Resting`]. Then a task may receive into memory of its own.
+    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<Quiet>>;
+
+    /// Puts bytes back that were taken from a stream and nobody wants yet.
+    fn put_back(&self, stream: Fd, bytes: RecvBuf);
+
     /// Appends every datagram that has arrived, at most `max` of them, to `out`. At least one when ready.
     fn poll_recv_datagrams(
         &self,
@@ -234,6 +241,18 @@ pub enum Park {
     No,
     /// Nothing to do before this moment (`None`: before anything happens).
     Until(Option<Instant>),
+}
+
+/// A stream, whatever has its number later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StreamName(pub(crate) u64);
+
+/// How far a stream is from being left to its task.
+pub(crate) enum Quiet {
+    /// It has brought these first.
+    Bytes(RecvBuf),
+    /// Nothing receives from it.
+    Resting(StreamName),
 }
 
 /// Names a watched directory in [`WatchEvent`]s.

@@ -91,6 +91,24 @@ impl ReceiveShares {
         Some(buf)
     }
 
+    /// Puts back what was taken and is not wanted yet.
+    pub(crate) fn put_back(&self, untaken: &mut Untaken, buf: RecvBuf) {
+        if buf.is_empty() {
+            return;
+        }
+        match buf.heap_bytes() {
+            None => {
+                untaken.lent += 1;
+                self.lent.set(self.lent.get() + 1);
+            }
+            Some(bytes) => {
+                untaken.copied_bytes += bytes;
+                self.copied_bytes.set(self.copied_bytes.get() + bytes);
+            }
+        }
+        untaken.queue.push_front(buf);
+    }
+
     /// Drops what a stream that is closed left.
     pub(crate) fn drop_all(&self, untaken: &mut Untaken) {
         while self.take(untaken).is_some() {}

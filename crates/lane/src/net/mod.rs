@@ -1,5 +1,6 @@
 //! Sockets of a lane.
 
+mod receive;
 pub mod tcp;
 pub mod udp;
 

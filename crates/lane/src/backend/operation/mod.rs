@@ -15,9 +15,9 @@ use std::task::{Poll, Waker};
 
 use io_uring::{cqueue, squeue};
 
-use super::Fd;
 use super::sim::Step;
 use super::uring::Uring;
+use super::{Fd, StreamName};
 
 #[macro_use]
 mod registry;
@@ -28,10 +28,16 @@ mod list;
 mod open;
 mod read;
 mod read_link;
+mod read_vectored;
 mod ready;
+mod receive_into;
 mod send;
 mod stat;
+mod sync;
+mod vectors;
 mod warm;
+mod write;
+mod write_vectored;
 
 pub(crate) use self::future::OpFuture;
 
@@ -41,10 +47,15 @@ operations! {
     open::Open,
     read::Read,
     read_link::ReadLink,
+    read_vectored::ReadVectored,
     ready::Ready,
+    receive_into::ReceiveInto,
     send::Send,
     stat::StatAt,
+    sync::Sync,
     warm::Warm,
+    write::Write,
+    write_vectored::WriteVectored,
 }
 
 /// One kind of operation. A value of it is one operation in flight, and owns what the kernel may touch until it is
@@ -126,6 +137,9 @@ pub(crate) enum Opened {
 pub(crate) trait Keeper {
     /// Closes what nobody owns.
     fn close(&mut self, opened: Opened);
+
+    /// Gives bytes back to the stream they came from.
+    fn put_back(&mut self, stream: StreamName, bytes: Vec<u8>);
 }
 
 impl Start {

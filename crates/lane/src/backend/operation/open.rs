@@ -52,7 +52,7 @@ impl Operation for Open {
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Opened>> {
         let at = step.file()?;
         let inode = at.disk.open(at.inode, self.read.0.as_bytes(), self.how, at.engine)?;
-        Poll::Ready(at.process.add_file(inode).map(Opened::Simulated))
+        Poll::Ready(at.process.add_file(inode, self.how.into()).map(Opened::Simulated))
     }
 
     fn finish(self, result: io::Result<Opened>) -> io::Result<Opened> {

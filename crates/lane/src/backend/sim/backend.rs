@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::{Instant, SystemTime};
 
-use super::core::{Closed, Core, State, wall_clock};
+use super::core::{Access, Closed, Core, State, wall_clock};
 use super::engine::{Bell, Event};
 use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::backend::operation::{Op, Opened, Outcome};
 use crate::backend::released::{Held, Numbered, Released};
 use crate::backend::{
-    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, SlowBells,
-    SocketKind, SocketOption, UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, Quiet, SlowBells,
+    SocketKind, SocketOption, StreamName, UdpOptions, Unpark, Watch,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -112,7 +112,7 @@ impl Backend for SimBackend {
             let dir = state.inode(self.host, dir)?;
             let (disk, engine) = (&state.disks[self.host.0], &mut state.engine);
             match disk.try_open(&dir, path.as_bytes(), how, engine)? {
-                Some(inode) => state.hosts[self.host.0].add_file(inode).map(Some),
+                Some(inode) => state.hosts[self.host.0].add_file(inode, how.into()).map(Some),
                 None => Ok(None),
             }
         })?;
@@ -131,7 +131,7 @@ impl Backend for SimBackend {
     fn open_root(&self, path: &Path) -> io::Result<Descriptor> {
         let fd = self.with(|state| {
             let inode = state.disks[self.host.0].open_root(path.as_os_str().as_bytes())?;
-            state.hosts[self.host.0].add_file(inode)
+            state.hosts[self.host.0].add_file(inode, Access::Read)
         })?;
         self.counters.files.add(1);
         Ok(Descriptor::new(fd))
@@ -289,6 +289,21 @@ impl Backend for SimBackend {
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
         }
+    }
+
+    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<Quiet>> {
+        let quiet = self.with_socket(stream, |state, socket| {
+            state.net.quieten(socket, self.lane, cx.waker(), &mut state.engine)
+        });
+        quiet.transpose().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    fn put_back(&self, stream: Fd, bytes: RecvBuf) {
+        // A stream that is gone has nobody to take them.
+        let _ = self.with_socket(stream, |state, socket| {
+            state.net.put_back(StreamName(socket), bytes, &mut state.engine);
+            Ok(())
+        });
     }
 
     fn poll_recv_datagrams(

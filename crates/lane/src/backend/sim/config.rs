@@ -121,6 +121,13 @@ pub struct FsConfig {
     pub short_read: f64,
     /// Rate of reads that fail with `EIO`.
     pub read_error: f64,
+    /// Rate of writes that take less than they were given.
+    pub short_write: f64,
+    /// Rate of writes that fail with `EIO` or `ENOSPC`.
+    pub write_error: f64,
+    /// Rate of syncs that fail with `EIO`: what was written since the last one is torn on the disk, and no later sync
+    /// writes it again.
+    pub sync_error: f64,
     /// Rate of opens, look-ups and listings that fail with `EIO`.
     pub name_error: f64,
     /// How long an operation takes.
@@ -164,6 +171,7 @@ impl Config {
         config.fs.cold_read = 0.0;
         config.fs.cold_open = 0.0;
         config.fs.short_read = 0.0;
+        config.fs.short_write = 0.0;
         config.fs.delay = Duration::from_micros(100)..Duration::from_micros(100);
         config.mesh.delay = Duration::from_micros(5)..Duration::from_micros(5);
         config.helpers.delay = Duration::from_micros(100)..Duration::from_micros(100);
@@ -189,6 +197,7 @@ impl Config {
         config.fs.cold_read = 0.5;
         config.fs.cold_open = 0.5;
         config.fs.short_read = 0.5;
+        config.fs.short_write = 0.5;
         config.fs.slow = 0.05;
         config.mesh.delay = Duration::ZERO..Duration::from_millis(5);
         config
@@ -286,6 +295,9 @@ impl Default for FsConfig {
             cold_open: 0.1,
             short_read: 0.1,
             read_error: 0.0,
+            short_write: 0.1,
+            write_error: 0.0,
+            sync_error: 0.0,
             name_error: 0.0,
             delay: Duration::from_micros(20)..Duration::from_millis(2),
             slow: 0.0,

@@ -12,8 +12,8 @@ use super::fs::{Disk, Inode};
 use super::helpers::Helpers;
 use super::net::{HostId, Network, SocketId};
 use super::ops::Ops;
-use crate::backend::Fd;
 use crate::backend::released::Dropped;
+use crate::backend::{Fd, OpenHow};
 
 /// The shared part of a world. Tasks are woken only while it is not borrowed.
 pub(super) struct Core {
@@ -51,7 +51,21 @@ pub(super) enum Closed {
 /// What a descriptor number names.
 pub(super) enum Descriptor {
     Socket(SocketId),
-    File(Rc<Inode>),
+    File(Rc<Inode>, Access),
+}
+
+/// What a file was opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// And reading.
+    Write,
+}
+
+impl From<OpenHow> for Access {
+    fn from(how: OpenHow) -> Self {
+        if how.write { Self::Write } else { Self::Read }
+    }
 }
 
 impl Core {
@@ -140,14 +154,14 @@ impl State {
     pub(super) fn socket(&self, host: HostId, fd: Fd) -> io::Result<SocketId> {
         match self.hosts[host.0].descriptor(fd) {
             Some(&Descriptor::Socket(socket)) => Ok(socket),
-            Some(Descriptor::File(_)) => Err(io::Error::from_raw_os_error(libc::ENOTSOCK)),
+            Some(Descriptor::File(..)) => Err(io::Error::from_raw_os_error(libc::ENOTSOCK)),
             None => Err(io::Error::from_raw_os_error(libc::EBADF)),
         }
     }
 
     pub(super) fn inode(&self, host: HostId, fd: Fd) -> io::Result<Rc<Inode>> {
         match self.hosts[host.0].descriptor(fd) {
-            Some(Descriptor::File(inode)) => Ok(Rc::clone(inode)),
+            Some(Descriptor::File(inode, _)) => Ok(Rc::clone(inode)),
             Some(Descriptor::Socket(_)) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             None => Err(io::Error::from_raw_os_error(libc::EBADF)),
         }
@@ -160,7 +174,7 @@ impl State {
                 self.net.close(socket, &mut self.engine);
                 Some(Closed::Socket)
             }
-            Descriptor::File(inode) => {
+            Descriptor::File(inode, _) => {
                 drop(inode);
                 self.disks[host.0].sweep(&mut self.engine);
                 Some(Closed::File)
@@ -202,8 +216,8 @@ impl Process {
         self.open
     }
 
-    pub(crate) fn add_file(&mut self, inode: Rc<Inode>) -> io::Result<Fd> {
-        self.add(Descriptor::File(inode))
+    pub(crate) fn add_file(&mut self, inode: Rc<Inode>, access: Access) -> io::Result<Fd> {
+        self.add(Descriptor::File(inode, access))
     }
 
     pub(super) fn remove(&mut self, fd: Fd) -> Option<Descriptor> {

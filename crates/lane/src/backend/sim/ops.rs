@@ -6,12 +6,13 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::core::{Descriptor, Process, State};
+use super::core::{Access, Descriptor, Process, State};
 use super::engine::{Engine, Event};
 use super::fs::{Disk, Inode};
 use super::net::{HostId, Network, SocketId};
 use crate::backend::operation::{Keeper, Op, Opened, Outcome};
-use crate::backend::{Fd, OpId};
+use crate::backend::{Fd, OpId, StreamName};
+use crate::buffer::RecvBuf;
 
 /// Names an operation; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -44,7 +45,7 @@ enum Stage {
 #[derive(Clone)]
 enum Target {
     Socket(SocketId),
-    Inode(Rc<Inode>),
+    Inode(Rc<Inode>, Access),
     /// Nothing: the outcome is this error.
     Invalid(i32),
 }
@@ -72,6 +73,14 @@ pub(crate) struct AtFile<'a> {
     pub(crate) engine: &'a mut Engine,
     pub(crate) process: &'a mut Process,
     pub(crate) inode: &'a Rc<Inode>,
+    access: Access,
+}
+
+impl AtFile<'_> {
+    /// `EBADF` where the file was opened for reading only.
+    pub(crate) fn check_writable(&self) -> io::Result<()> {
+        if self.access == Access::Write { Ok(()) } else { Err(errno(libc::EBADF)) }
+    }
 }
 
 impl Step<'_> {
@@ -80,7 +89,7 @@ impl Step<'_> {
         let State { net, engine, .. } = &mut *self.state;
         match self.target {
             &Target::Socket(socket) => Ok(AtSocket { net, engine, socket, key: self.key }),
-            Target::Inode(_) => Err(errno(libc::EINVAL)),
+            Target::Inode(..) => Err(errno(libc::EINVAL)),
             Target::Invalid(number) => Err(errno(*number)),
         }
     }
@@ -90,12 +99,12 @@ impl Step<'_> {
         let State { disks, engine, hosts, .. } = &mut *self.state;
         let (disk, process) = (&mut disks[self.host.0], &mut hosts[self.host.0]);
         match self.target {
-            Target::Inode(inode) => {
+            &Target::Inode(ref inode, access) => {
                 engine.note("file operation", &[self.host.0 as u64, inode.ino()]);
-                Ok(AtFile { disk, engine, process, inode })
+                Ok(AtFile { disk, engine, process, inode, access })
             }
             Target::Socket(_) => Err(errno(libc::ENOTSOCK)),
-            Target::Invalid(number) => Err(errno(*number)),
+            &Target::Invalid(number) => Err(errno(number)),
         }
     }
 
@@ -163,7 +172,7 @@ impl State {
     /// Starts an operation. Its first step is not taken here: a ring, too, works between two turns.
     pub(super) fn submit(&mut self, host: HostId, op: Op) -> OpId {
         let target = self.target(host, op.descriptor());
-        let is_file_work = matches!(target, Target::Inode(_));
+        let is_file_work = matches!(target, Target::Inode(..));
         let key = self.ops.insert(host, op, target);
         let delay = match is_file_work {
             true => self.disks[host.0].delay(&mut self.engine),
@@ -206,7 +215,7 @@ impl State {
                         return;
                     }
                 }
-                if let Target::Inode(inode) = target {
+                if let Target::Inode(inode, _) = target {
                     // The descriptor may have been closed meanwhile, and this have been the last hold.
                     drop(inode);
                     self.disks[host.0].sweep(&mut self.engine);
@@ -252,7 +261,7 @@ impl State {
     fn target(&self, host: HostId, fd: Fd) -> Target {
         match self.hosts[host.0].descriptor(fd) {
             Some(Descriptor::Socket(socket)) => Target::Socket(*socket),
-            Some(Descriptor::File(inode)) => Target::Inode(Rc::clone(inode)),
+            Some(Descriptor::File(inode, access)) => Target::Inode(Rc::clone(inode), *access),
             None => Target::Invalid(libc::EBADF),
         }
     }
@@ -269,6 +278,10 @@ impl Keeper for LeftOn<'_> {
         if let Opened::Simulated(fd) = opened {
             self.state.close(self.host, fd);
         }
+    }
+
+    fn put_back(&mut self, stream: StreamName, bytes: Vec<u8>) {
+        self.state.net.put_back(stream, RecvBuf::from_vec(bytes), &mut self.state.engine);
     }
 }
 

@@ -11,6 +11,7 @@ use super::key::{Key, Kind};
 use super::ops::Ended;
 use super::sockets::{Arrived, CONNECTIONS_UNTAKEN_MAX, Receive, Socket};
 use super::{Uring, setup};
+use crate::backend::StreamName;
 use crate::backend::operation::{Keeper, Op, Opened, Outcome};
 use crate::backend::receive::{Kept, datagrams_lent_max};
 use crate::buffer::RecvBuf;
@@ -20,6 +21,11 @@ impl Keeper for &Uring {
     fn close(&mut self, opened: Opened) {
         // The kernel closes it.
         drop(opened);
+    }
+
+    fn put_back(&mut self, stream: StreamName, mut bytes: Vec<u8>) {
+        bytes.shrink_to_fit();
+        self.give_back(stream, RecvBuf::from_vec(bytes));
     }
 }
 
@@ -100,8 +106,10 @@ impl Uring {
             }
             // A pause has ended. Who asked meanwhile goes on waiting.
             Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => {
-                if socket.waker.is_some() {
-                    self.arm_receive(fd, socket);
+                match socket.keeps_quiet {
+                    true => self.woken.borrow_mut().extend(socket.tell()),
+                    false if socket.waker.is_some() => self.arm_receive(fd, socket),
+                    false => {}
                 }
                 return;
             }
@@ -115,7 +123,7 @@ impl Uring {
         self.woken.borrow_mut().extend(waker);
     }
 
-    fn pause(&self, fd: i32, socket: &mut Socket) {
+    pub(super) fn pause(&self, fd: i32, socket: &mut Socket) {
         let kind = match socket.arrived {
             Arrived::Connections(_) => Kind::Accept,
             Arrived::Bytes(_) => Kind::Stream,

@@ -17,7 +17,8 @@ pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
 /// Flags and resolution rules of an open beneath a directory.
 pub(crate) fn open_rules(how: OpenHow) -> (OFlags, ResolveFlags) {
     // NONBLOCK keeps the open of a pipe from waiting; `settle` takes it off again.
-    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+    let access = if how.write { OFlags::RDWR } else { OFlags::RDONLY };
+    let mut flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
     if how.kind == OpenKind::Directory {
         flags |= OFlags::DIRECTORY;
     }

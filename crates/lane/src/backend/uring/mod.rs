@@ -26,7 +26,7 @@ use super::operation::{Answer, Op, Opened, Outcome};
 use super::receive::ReceiveShares;
 use super::released::{Held, Released};
 use super::{
-    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, SocketKind,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, Quiet, SocketKind,
     SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
@@ -45,6 +45,7 @@ pub(super) mod files;
 mod key;
 mod ops;
 mod park;
+mod quiet;
 mod residency;
 mod setup;
 mod sockets;
@@ -419,6 +420,14 @@ impl Backend for Uring {
         }
         self.wait_for_arrival(fd.0, socket, cx);
         Poll::Pending
+    }
+
+    fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<Quiet>> {
+        self.quieten(stream, cx)
+    }
+
+    fn put_back(&self, stream: Fd, bytes: RecvBuf) {
+        self.give_back(self.stream_name(stream), bytes);
     }
 
     fn poll_recv_datagrams(

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::task::Waker;
+use std::task::{Context, Waker};
 
 use super::key::GENERATION_MASK;
 use crate::backend::receive::Untaken;
@@ -32,6 +32,8 @@ pub(super) struct Socket {
     /// Ends the stream, or one accept, once what arrived before is taken.
     pub(super) error: Option<io::Error>,
     pub(super) receive: Receive,
+    /// Its task waits for the receive to rest.
+    pub(super) keeps_quiet: bool,
     /// The kernel makes TLS records of what is sent.
     pub(super) kernel_tls: bool,
     /// Reports of datagrams that did not arrive, where they were asked for.
@@ -52,8 +54,10 @@ pub(super) enum Receive {
     Off,
     /// Armed.
     On,
-    /// Being cancelled because too much has arrived untaken.
+    /// Being cancelled because too much has arrived untaken, or its task wants the stream for itself.
     Pausing,
+    /// A receive into memory of its task has its place.
+    Into,
     /// The stream has ended.
     Ended,
 }
@@ -70,6 +74,7 @@ impl Sockets {
             starved: false,
             error: None,
             receive: Receive::Off,
+            keeps_quiet: false,
             kernel_tls: false,
             unreachable: None,
         };
@@ -155,6 +160,14 @@ impl Socket {
     /// Whether its task waits for something to arrive, or is about to take what did.
     pub(super) fn is_attended(&self) -> bool {
         self.waker.is_some() || self.told
+    }
+
+    /// Makes `cx` the one to wake.
+    pub(super) fn wait(&mut self, cx: &mut Context<'_>) {
+        match &mut self.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => self.waker = Some(cx.waker().clone()),
+        }
     }
 
     /// The task to wake because something arrived for it.

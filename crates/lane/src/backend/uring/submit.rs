@@ -57,17 +57,15 @@ impl Uring {
 
     /// Makes `cx` the one to wake when something arrives, and arms the socket if it is not.
     pub(super) fn wait_for_arrival(&self, fd: i32, socket: &mut Socket, cx: &mut Context<'_>) {
-        match &mut socket.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            None => socket.waker = Some(cx.waker().clone()),
-        }
+        socket.keeps_quiet = false;
+        socket.wait(cx);
         self.arm_receive(fd, socket);
     }
 
     /// Starts the multishot operation of a socket, or its stand-in for one buffer, if none is running.
     pub(super) fn arm_receive(&self, fd: i32, socket: &mut Socket) {
         // In a line for buffers its turn comes.
-        if socket.receive != Receive::Off || socket.starved {
+        if socket.receive != Receive::Off || socket.starved || socket.keeps_quiet {
             return;
         }
         let (kind, entry) = match &socket.arrived {

@@ -42,9 +42,23 @@ impl Content {
         self.unsynced.push(Write::Resize(len));
     }
 
+    /// All that was written since the last sync is safe, were it well or not.
     pub(super) fn sync(&mut self) {
-        self.durable = None;
-        self.unsynced.clear();
+        let Some(durable) = &mut self.durable else { return };
+        for write in self.unsynced.drain(..) {
+            write.apply(durable);
+        }
+        if *durable == self.bytes {
+            self.durable = None;
+        }
+    }
+
+    /// The disk has refused some of it. The kernel keeps showing what it could not write, and never writes it again.
+    pub(super) fn fail_sync(&mut self, engine: &mut Engine) {
+        let Some(durable) = &mut self.durable else { return };
+        for write in self.unsynced.drain(..) {
+            write.tear(durable, engine);
+        }
     }
 
     /// Of every unsynced write, each sector has reached the disk or not: earlier ones no likelier than later.

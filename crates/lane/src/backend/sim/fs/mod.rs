@@ -21,6 +21,7 @@ mod handle;
 mod read;
 mod resolve;
 mod watch;
+mod write;
 
 pub use self::handle::{Fs, Writer};
 
@@ -220,4 +221,5 @@ const ROOT_INO: u64 = 2;
 const OWNER: u32 = 1000;
 /// Permission bits of the owner.
 const READ: u32 = 0o400;
+const WRITE: u32 = 0o200;
 const SEARCH: u32 = 0o100;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rand::seq::SliceRandom;
 
 use super::resolve::{Rules, canonical, resolve};
-use super::{Disk, Inode, Node, READ, errno};
+use super::{Disk, Inode, Node, READ, WRITE, errno};
 use crate::backend::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat};
 use crate::backend::sim::engine::Engine;
 
@@ -119,6 +119,10 @@ impl Disk {
             inode.directory()?;
         }
         inode.check_access(READ)?;
+        if how.write {
+            inode.content()?;
+            inode.check_access(WRITE)?;
+        }
         match inode.kind() {
             FileKind::File | FileKind::Directory => Ok(inode),
             FileKind::Symlink | FileKind::Other => Err(errno(libc::ENXIO)),

@@ -17,6 +17,8 @@ use crate::backend::sim::engine::Engine;
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
 
+mod quiet;
+
 /// Which lane of the world.
 pub(in crate::backend::sim) type LaneNumber = usize;
 
@@ -48,6 +50,8 @@ pub(super) struct StreamReceive {
     filled: usize,
     told: bool,
     starved: bool,
+    /// Its task waits for the receive to rest.
+    keeps_quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +63,8 @@ enum Receive {
     Once,
     /// Being cancelled: it may fill more buffers until it is.
     Pausing,
+    /// A receive into memory of its task has its place.
+    Into,
 }
 
 impl Network {
@@ -105,7 +111,7 @@ impl Network {
         let (id, side) = self.stream_of(socket)?;
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else { return Err(not_connected()) };
         let (receive, receives) = (&mut stream.receive, lane_of(&mut self.lanes, lane));
-        (receive.lane, receive.told) = (lane, false);
+        (receive.lane, receive.told, receive.keeps_quiet) = (lane, false, false);
         if let Some(buf) = receives.shares.take(&mut receive.untaken) {
             return Ok(Some(buf));
         }
@@ -131,7 +137,7 @@ impl Network {
         let lane = receive.lane;
         let receives = lane_of(&mut self.lanes, lane);
         let idle = receives.completions.is_empty();
-        while receive.state != Receive::Off {
+        while matches!(receive.state, Receive::On | Receive::Once | Receive::Pausing) {
             let Some(conn) = self.conns.get(&id) else { break };
             if conn.flows[side.other() as usize].inbox.is_empty() {
                 break;
@@ -268,6 +274,9 @@ impl Network {
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else { return };
         let Some((id, side)) = stream.conn else { return };
         let awaited = self.conns.get(&id).is_some_and(|conn| conn.ends[side as usize].reader.is_some());
+        if awaited && stream.receive.keeps_quiet {
+            return self.tell_reader(socket, engine);
+        }
         if awaited && stream.receive.state == Receive::Off {
             stream.receive.state = lane_of(&mut self.lanes, stream.receive.lane).armed();
             self.fill(id, side, engine);

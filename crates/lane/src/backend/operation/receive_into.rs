@@ -1,0 +1,94 @@
+//! Receives into memory of the caller's, of any size, until it is full (recv(2) with MSG_WAITALL).
+//!
+//! The lane's own receive of the stream rests meanwhile: see [`crate::backend::Backend::poll_quiet`]. What had come
+//! when its future is dropped goes back to the stream, so that no byte is lost.
+
+use std::io;
+use std::task::Poll;
+
+use io_uring::opcode;
+use io_uring::types::Fd as RingFd;
+
+use super::{Completion, Keeper, Operation, Start};
+use crate::backend::sim::Step;
+use crate::backend::uring::Uring;
+use crate::backend::{Fd, StreamName};
+
+/// Receives at most `wanted` bytes, appended to `into`; fewer at the end of the stream or before an error.
+pub(crate) struct ReceiveInto {
+    stream: Fd,
+    /// The same, whatever has the number later.
+    name: StreamName,
+    into: Vec<u8>,
+    /// Where in `into` begins what came from the stream, this receive's and what was taken before it.
+    start: usize,
+    /// Where begins what this receive brings.
+    began: usize,
+    wanted: usize,
+}
+
+/// What a receive brought.
+pub(crate) struct ReceivedInto {
+    /// Bytes that it appended: 0 is the end of the stream.
+    pub(crate) result: io::Result<usize>,
+    pub(crate) into: Vec<u8>,
+    start: usize,
+    name: StreamName,
+}
+
+impl ReceiveInto {
+    /// What is behind the first `start` bytes of `into` was taken from the stream before.
+    pub(crate) fn new(stream: Fd, name: StreamName, into: Vec<u8>, start: usize, wanted: usize) -> Self {
+        let began = into.len();
+        Self { stream, name, into, start, began, wanted }
+    }
+}
+
+impl Operation for ReceiveInto {
+    const NAME: &'static str = "receive into";
+    type Value = ();
+    type Output = ReceivedInto;
+
+    fn descriptor(&self) -> Fd {
+        self.stream
+    }
+
+    fn prepare(&mut self, ring: &Uring) -> Start {
+        ring.receive_into_begins(self.name);
+        self.into.reserve_exact(self.wanted);
+        let room = self.into.spare_capacity_mut();
+        let len = u32::try_from(self.wanted.min(room.len())).unwrap_or(u32::MAX / 2);
+        let entry = opcode::Recv::new(RingFd(self.stream.0), room.as_mut_ptr().cast(), len);
+        Start::Ring(entry.flags(libc::MSG_WAITALL).build())
+    }
+
+    fn complete(&mut self, completion: Completion, ring: &Uring) -> io::Result<()> {
+        let received = completion.bytes();
+        ring.receive_into_ended(self.name, received.as_ref().ok().copied());
+        let n = received?;
+        // SAFETY: the kernel wrote `n` bytes from the first of the room that `prepare` named, which has not moved since.
+        unsafe { self.into.set_len(self.into.len() + n) };
+        Ok(())
+    }
+
+    fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
+        let at = step.socket()?;
+        let before = self.into.len();
+        let ended = at.net.receive_into(at.socket, at.key, &mut self.into, self.wanted, at.engine);
+        // As in Linux: of an error after some bytes nothing is told, and the stream then seems to have ended.
+        let ended = ended.map(|result| {
+            result.or_else(|error| if self.into.len() > self.began { Ok(()) } else { Err(error) })
+        });
+        self.wanted -= self.into.len() - before;
+        ended
+    }
+
+    fn finish(self, result: io::Result<()>) -> ReceivedInto {
+        let result = result.map(|()| self.into.len() - self.began);
+        ReceivedInto { result, into: self.into, start: self.start, name: self.name }
+    }
+
+    fn abandon(mut output: ReceivedInto, keeper: &mut dyn Keeper) {
+        keeper.put_back(output.name, output.into.split_off(output.start));
+    }
+}

@@ -1,0 +1,53 @@
+//! Writes a buffer to a file (pwrite(2)). What is written shows at once and is safe after [`super::Sync`].
+
+use std::io::{self, IoSlice};
+use std::task::Poll;
+
+use io_uring::opcode;
+use io_uring::types::Fd as RingFd;
+
+use super::{Completion, Operation, Start};
+use crate::backend::Fd;
+use crate::backend::sim::Step;
+use crate::backend::uring::Uring;
+use crate::buffer::Buf;
+
+/// Writes `buf[from..]` at `offset`, or some of it.
+pub(crate) struct Write {
+    pub(crate) file: Fd,
+    pub(crate) offset: u64,
+    pub(crate) from: usize,
+    pub(crate) buf: Buf,
+}
+
+impl Operation for Write {
+    const NAME: &'static str = "write";
+    /// Bytes written.
+    type Value = usize;
+    type Output = (io::Result<usize>, Buf);
+
+    fn descriptor(&self) -> Fd {
+        self.file
+    }
+
+    fn prepare(&mut self, _: &Uring) -> Start {
+        let bytes = &self.buf[self.from..];
+        let len = u32::try_from(bytes.len()).expect("buffers are far below 4 GiB");
+        Start::Ring(opcode::Write::new(RingFd(self.file.0), bytes.as_ptr(), len).offset(self.offset).build())
+    }
+
+    fn complete(&mut self, completion: Completion, _: &Uring) -> io::Result<usize> {
+        completion.bytes()
+    }
+
+    fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<usize>> {
+        let at = step.file()?;
+        at.check_writable()?;
+        let parts = [IoSlice::new(&self.buf[self.from..])];
+        Poll::Ready(at.disk.write(at.inode, self.offset, &parts, at.engine))
+    }
+
+    fn finish(self, result: io::Result<usize>) -> (io::Result<usize>, Buf) {
+        (result, self.buf)
+    }
+}

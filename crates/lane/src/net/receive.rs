@@ -1,0 +1,98 @@
+//! Receiving into a caller's own memory: long messages come as one piece, without a buffer of the lane.
+
+use std::future::poll_fn;
+use std::io;
+
+use super::TcpStream;
+use crate::backend::operation as op;
+use crate::backend::{OpFuture, Quiet};
+use crate::buffer::RecvBuf;
+use crate::context;
+
+impl TcpStream {
+    /// Appends exactly `len` bytes to `into`, and gives it back in every case. For long messages, whose bytes the kernel
+    /// puts where they belong; what the stream has received already comes first. The lane's own receive rests
+    /// meanwhile and begins again with the next [`TcpStream::recv`], which costs two operations: heads and
+    /// short messages come by that.
+    ///
+    /// A future that is dropped early loses no bytes: those it had go back to the stream, in memory that counts as the
+    /// stream's untaken bytes do.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the stream ends first, or is reset after some of the bytes; what came before is in the buffer
+    /// then.
+    pub async fn recv_exact(&self, into: Vec<u8>, len: usize) -> (io::Result<()>, Vec<u8>) {
+        let start = into.len();
+        let mut taken = Taken { stream: self, bytes: into, start };
+        taken.bytes.reserve_exact(len);
+        let result = self.fill(&mut taken, start + len).await;
+        (result, taken.keep())
+    }
+
+    async fn fill(&self, taken: &mut Taken<'_>, end: usize) -> io::Result<()> {
+        while taken.bytes.len() < end {
+            let missing = end - taken.bytes.len();
+            let quiet = match missing < ALONE_BYTES_MIN {
+                true => Quiet::Bytes(self.recv().await?),
+                false => poll_fn(|cx| context::with(|lane| lane.backend().poll_quiet(self.fd(), cx))).await?,
+            };
+            match quiet {
+                Quiet::Bytes(received) if received.is_empty() => {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                Quiet::Bytes(received) => taken.take(received, missing),
+                Quiet::Resting(name) => {
+                    let into = std::mem::take(&mut taken.bytes);
+                    let receive = op::ReceiveInto::new(self.fd(), name, into, taken.start, missing);
+                    let received = OpFuture::submit(receive).await;
+                    taken.bytes = received.into;
+                    if received.result? == 0 {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What was taken from a stream for somebody who may give up waiting for the rest.
+struct Taken<'a> {
+    stream: &'a TcpStream,
+    bytes: Vec<u8>,
+    /// What lies before is not the stream's.
+    start: usize,
+}
+
+impl Taken<'_> {
+    /// At most `most` bytes; the rest is the stream's again.
+    fn take(&mut self, mut received: RecvBuf, most: usize) {
+        let n = received.len().min(most);
+        self.bytes.extend_from_slice(&received[..n]);
+        received.advance(n);
+        self.put_back(received);
+    }
+
+    fn keep(mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    fn put_back(&self, bytes: RecvBuf) {
+        if !bytes.is_empty() {
+            context::try_with(|lane| lane.backend().put_back(self.stream.fd(), bytes));
+        }
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if self.bytes.len() > self.start {
+            let mut bytes = self.bytes.split_off(self.start);
+            bytes.shrink_to_fit();
+            self.put_back(RecvBuf::from_vec(bytes));
+        }
+    }
+}
+
+/// Less than this is not worth a receive of its own: the lane's brings it with what comes next.
+const ALONE_BYTES_MIN: usize = 32 << 10;
