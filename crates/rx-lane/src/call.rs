@@ -1,17 +1,16 @@
 //! A call as straight-line code: write, finish, read.
 
 use std::future::poll_fn;
-use std::net::{IpAddr, SocketAddr};
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::task::Poll;
 
 use crate::CallError;
 use crate::connection::Open;
+use crate::held::Held;
+use crate::rooms::Rooms;
 use crate::state::{CallCell, Shared};
 use rx::abort;
-use rx::security::Principal;
-use rx::{CallMut, ReadError, Side, WriteBatch, WriteError};
+use rx::{CallMut, ReadError, Side, WriteError};
 
 /// A call in progress, ours or a client's. Dropped before its end it is aborted.
 pub struct Call {
@@ -21,19 +20,6 @@ pub struct Call {
     finished: bool,
     /// Keeps the connection open.
     _connection: Option<Rc<Open>>,
-}
-
-/// A call that a client made; a [`Call`] that knows its client.
-pub struct ServerCall {
-    call: Call,
-}
-
-/// Payload rooms of consecutive packets, to be filled in place: by a read from the page cache, for instance, which
-/// is then the only copy. Dropped, it writes nothing.
-#[must_use = "a reservation writes nothing until it is committed"]
-pub struct Reserved<'c> {
-    call: &'c mut Call,
-    batch: Option<WriteBatch>,
 }
 
 impl Call {
@@ -67,13 +53,14 @@ impl Call {
         Ok(())
     }
 
-    /// Lends payload rooms for up to `len` bytes, waiting until there is one at least.
+    /// Lends payload rooms for up to `len` bytes, as many as the call may have queued now, waiting for some. Where less
+    /// than a packet is asked for there may be less.
     ///
     /// # Errors
-    /// How the call ended.
-    pub async fn reserve(&mut self, len: usize) -> Result<Reserved<'_>, CallError> {
+    /// How the call ended; [`CallError::Lent`] where other rooms of it are lent out.
+    pub async fn rooms(&mut self, len: usize) -> Result<Rooms, CallError> {
         let batch = self.when_writable(|call| call.lend_batch(len)).await?;
-        Ok(Reserved { call: self, batch: Some(batch) })
+        Ok(Rooms::new(Rc::clone(&self.shared), Rc::clone(&self.cell), batch))
     }
 
     /// Sends what is written even if it does not fill a packet.
@@ -101,33 +88,49 @@ impl Call {
     /// # Errors
     /// How the call ended, if not well.
     pub async fn read(&mut self, mut take: impl FnMut(&[u8])) -> Result<usize, CallError> {
-        poll_fn(|cx| {
-            let mut state = self.shared.state.borrow_mut();
-            let Some(mut call) = state.endpoint.call(lane::time::clock(), self.cell.handle) else {
-                drop(state);
-                // How it ended may not have been told yet.
-                self.shared.dispatch();
-                return Poll::Ready(match self.cell.error() {
-                    CallError::Ended => Ok(0),
-                    error => Err(error),
-                });
-            };
-            match call.read() {
-                Ok(_) => {
-                    let count = lend(&mut call, &mut take);
-                    drop(state);
-                    self.shared.kick();
-                    Poll::Ready(Ok(count))
-                }
-                Err(ReadError::End) => Poll::Ready(Ok(0)),
-                Err(ReadError::Held) => Poll::Ready(Err(CallError::Held)),
-                Err(ReadError::Blocked) => {
-                    *self.cell.reader.borrow_mut() = Some(cx.waker().clone());
-                    Poll::Pending
-                }
+        let count = self.when_readable(|call| {
+            call.read()?;
+            Ok(lend(call, &mut take))
+        });
+        count.await.map(Option::unwrap_or_default)
+    }
+
+    /// Copies the next bytes, as many as have come and `into` takes, waiting for the first. Returns how many there were; 0
+    /// at the end of the peer's stream. What comes behind them stays for the next read.
+    ///
+    /// # Errors
+    /// How the call ended, if not well.
+    pub async fn read_into(&mut self, into: &mut [u8]) -> Result<usize, CallError> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        self.when_readable(|call| copy_out(call, into)).await.map(Option::unwrap_or_default)
+    }
+
+    /// Fills `into` with the next bytes, waiting for all of them. What comes behind them stays for the next read.
+    ///
+    /// # Errors
+    /// [`CallError::Short`] when the peer's stream ends before; how the call ended, if not well.
+    pub async fn read_exact(&mut self, into: &mut [u8]) -> Result<(), CallError> {
+        let mut filled = 0;
+        while filled < into.len() {
+            match self.read_into(&mut into[filled..]).await? {
+                0 => return Err(CallError::Short),
+                count => filled += count,
             }
-        })
-        .await
+        }
+        Ok(())
+    }
+
+    /// Takes the next bytes in their packets, as many as have come and at most `max`, waiting for the first. None at the
+    /// end of the peer's stream. What comes behind them stays for the next read. Reading goes on while they are held, up to
+    /// the call's window.
+    ///
+    /// # Errors
+    /// [`CallError::Held`] when the whole window is held already; how the call ended, if not well.
+    pub async fn read_held(&mut self, max: usize) -> Result<Held, CallError> {
+        let batch = self.when_readable(|call| call.hold(max)).await?.unwrap_or_default();
+        Ok(Held::new(Rc::clone(&self.shared), self.cell.handle, batch))
     }
 
     /// Reads the rest of the peer's stream; more than `max` bytes abort the call.
@@ -168,14 +171,44 @@ impl Call {
 
     fn end(&mut self, code: i32) {
         self.finished = true;
-        let mut state = self.shared.state.borrow_mut();
-        if let Some(call) = state.endpoint.call(self.shared.now.get(), self.cell.handle) {
-            call.abort(code);
-            state.forget(self.cell.handle);
-            drop(state);
-            self.cell.end.set(Some(crate::error::CallEnd::Aborted(code)));
-            self.shared.kick();
-        }
+        self.shared.end_call(&self.cell, code);
+    }
+
+    pub(super) fn cell(&self) -> &Rc<CallCell> {
+        &self.cell
+    }
+
+    /// Does `body`, again when there is something to read if there is nothing now; `None` at the end of the stream.
+    async fn when_readable<T>(
+        &mut self,
+        mut body: impl FnMut(&mut CallMut<'_>) -> Result<T, ReadError>,
+    ) -> Result<Option<T>, CallError> {
+        poll_fn(|cx| {
+            let mut state = self.shared.state.borrow_mut();
+            let Some(mut call) = state.endpoint.call(lane::time::clock(), self.cell.handle) else {
+                drop(state);
+                // How it ended may not have been told yet.
+                self.shared.dispatch();
+                return Poll::Ready(match self.cell.error() {
+                    CallError::Ended => Ok(None),
+                    error => Err(error),
+                });
+            };
+            match body(&mut call) {
+                Ok(value) => {
+                    drop(state);
+                    self.shared.kick();
+                    Poll::Ready(Ok(Some(value)))
+                }
+                Err(ReadError::End) => Poll::Ready(Ok(None)),
+                Err(ReadError::Held) => Poll::Ready(Err(CallError::Held)),
+                Err(ReadError::Blocked) => {
+                    *self.cell.reader.borrow_mut() = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
     }
 
     /// Does `body`, again when there is room if there is none now.
@@ -231,6 +264,23 @@ fn fill_rooms(call: &mut CallMut<'_>, len: u64, fill: &mut impl FnMut(&mut [u8])
     Ok(filled)
 }
 
+/// Copies unread bytes and marks them read; returns how many.
+fn copy_out(call: &mut CallMut<'_>, into: &mut [u8]) -> Result<usize, ReadError> {
+    let mut filled = 0;
+    while filled < into.len() {
+        let bytes = match call.read() {
+            Ok(bytes) => bytes,
+            Err(error) if filled == 0 => return Err(error),
+            Err(_) => break,
+        };
+        let count = bytes.len().min(into.len() - filled);
+        into[filled..filled + count].copy_from_slice(&bytes[..count]);
+        call.consume(count);
+        filled += count;
+    }
+    Ok(filled)
+}
+
 /// Lends unread bytes and marks them read; returns how many.
 fn lend(call: &mut CallMut<'_>, take: &mut impl FnMut(&[u8])) -> usize {
     let mut count = 0;
@@ -242,59 +292,6 @@ fn lend(call: &mut CallMut<'_>, take: &mut impl FnMut(&[u8])) -> usize {
     count
 }
 
-impl Reserved<'_> {
-    /// The rooms in order; each is to be filled whole before the next.
-    pub fn rooms(&mut self) -> impl Iterator<Item = &mut [u8]> {
-        self.batch.as_mut().into_iter().flat_map(WriteBatch::rooms)
-    }
-
-    /// Bytes of room.
-    pub fn len(&self) -> usize {
-        self.batch.as_ref().map_or(0, WriteBatch::len)
-    }
-
-    /// Whether there is no room; never so, as there is one at least.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Writes the first `filled` bytes of the rooms.
-    ///
-    /// # Errors
-    /// How the call ended in the meantime.
-    pub fn commit(mut self, filled: usize) -> Result<(), CallError> {
-        let Some(batch) = self.batch.take() else { return Err(CallError::Ended) };
-        let shared = &self.call.shared;
-        let mut state = shared.state.borrow_mut();
-        let endpoint = &mut state.endpoint;
-        let handle = self.call.cell.handle;
-        if endpoint.call(lane::time::clock(), handle).is_none() {
-            endpoint.discard_batch(batch);
-            drop(state);
-            shared.dispatch();
-            return Err(self.call.cell.error());
-        }
-        let outcome = match endpoint.call(lane::time::clock(), handle) {
-            Some(mut call) => call.commit_batch(batch, filled),
-            None => Ok(()),
-        };
-        drop(state);
-        shared.kick();
-        outcome.map_err(|error| match error {
-            WriteError::Security(code) => CallError::Aborted(code),
-            WriteError::Blocked | WriteError::Finished | WriteError::Lent => CallError::Ended,
-        })
-    }
-}
-
-impl Drop for Reserved<'_> {
-    fn drop(&mut self) {
-        if let Some(batch) = self.batch.take() {
-            self.call.shared.state.borrow_mut().endpoint.discard_batch(batch);
-        }
-    }
-}
-
 impl Drop for Call {
     fn drop(&mut self) {
         if self.cell.end.get().is_some() {
@@ -302,73 +299,21 @@ impl Drop for Call {
         }
         // A server's reply goes on by itself; a client that does not wait for its answer gives it up.
         let replying = self.finished && self.with(|call| call.side()) == Some(Side::Server);
-        if !replying {
+        if replying {
+            return;
+        }
+        // A handler's outcome, which comes now, says with which code.
+        if self.cell.handled.get() {
+            self.cell.unfinished.set(true);
+        } else {
             self.end(abort::USER_ABORT);
         }
-    }
-}
-
-impl ServerCall {
-    pub(super) fn new(shared: Rc<Shared>, cell: Rc<CallCell>) -> Self {
-        Self { call: Call::new(shared, cell, None) }
-    }
-
-    /// The service it is for, after any upgrade; `None` when the call has ended.
-    pub fn service(&self) -> Option<u16> {
-        self.call.with(|call| call.service())
-    }
-
-    /// The client's address; `None` when the call has ended.
-    pub fn remote(&self) -> Option<SocketAddr> {
-        self.call.with(|call| call.remote())
-    }
-
-    /// Address of ours that the client uses, where the host has several: a connection back to it goes from there.
-    pub fn local_ip(&self) -> Option<IpAddr> {
-        let state = self.call.shared.state.borrow();
-        state.endpoint.connection(self.call.cell.handle.connection)?.local_ip()
-    }
-
-    /// Who the client proved to be; `None` for an anonymous one.
-    pub fn principal(&self) -> Option<Principal> {
-        self.call.with(|call| call.principal().cloned()).flatten()
-    }
-
-    /// Ends the call with an abort code.
-    pub fn abort(self, code: i32) {
-        self.call.abort(code);
-    }
-}
-
-impl Deref for ServerCall {
-    type Target = Call;
-
-    fn deref(&self) -> &Call {
-        &self.call
-    }
-}
-
-impl DerefMut for ServerCall {
-    fn deref_mut(&mut self) -> &mut Call {
-        &mut self.call
     }
 }
 
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Call").field("cell", &self.cell).finish_non_exhaustive()
-    }
-}
-
-impl std::fmt::Debug for ServerCall {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.call.fmt(f)
-    }
-}
-
-impl std::fmt::Debug for Reserved<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Reserved").field("len", &self.len()).finish_non_exhaustive()
     }
 }
 

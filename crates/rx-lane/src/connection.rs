@@ -1,6 +1,7 @@
 //! Client connections.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::Poll;
 
@@ -38,7 +39,7 @@ impl Connection {
             let mut state = shared.state.borrow_mut();
             match state.endpoint.open_call(lane::time::now(), *handle) {
                 Ok(call) => {
-                    let cell = state.add_call(call);
+                    let cell = state.add_call(call, false);
                     Poll::Ready(Ok(Call::new(Rc::clone(shared), cell, Some(Rc::clone(&self.open)))))
                 }
                 Err(OpenError::Busy) => {
@@ -58,6 +59,26 @@ impl Connection {
     pub fn service(&self) -> Option<u16> {
         let Open { shared, handle } = &*self.open;
         shared.state.borrow().endpoint.connection(*handle).map(|connection| connection.service())
+    }
+
+    /// The peer's address; `None` when it is gone.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        let Open { shared, handle } = &*self.open;
+        shared.state.borrow().endpoint.connection(*handle).map(|view| view.remote())
+    }
+
+    /// Epoch, and id without channel bits; `None` when it is gone.
+    pub fn id(&self) -> Option<(u32, u32)> {
+        let Open { shared, handle } = &*self.open;
+        shared.state.borrow().endpoint.connection(*handle).map(|view| view.id())
+    }
+
+    /// Aborts it with all its calls; the peer is told the code. Further calls fail with it.
+    pub fn abort(&self, code: i32) {
+        let Open { shared, handle } = &*self.open;
+        shared.state.borrow_mut().endpoint.abort_connection(*handle, code);
+        shared.dispatch();
+        shared.kick();
     }
 
     /// Changes how long its calls may take, those under way too.

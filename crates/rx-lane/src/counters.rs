@@ -35,6 +35,9 @@ rx_counters! {
         gauge handlers: "Calls in the hands of services.",
         count handlers_refused: "Calls aborted because services had their limit in hand, or their host its share.",
         count handlers_cancelled: "Services' tasks ended because their call had died.",
+        count handlers_failed: "Calls aborted with their handler's error.",
+        count handlers_panicked: "Services' tasks that a panic has ended; their calls were aborted.",
+        count calls_cut: "Calls aborted because they had not ended by the deadline of a drain.",
         count handed_over as handed_over [to = "own_silo"]: "Packets given to the lane that owns their connection.",
         count handed_across as handed_over [to = "other_silo"]: "Packets given to the lane that owns their connection.",
         count handed_in: "Packets that other lanes gave to this one.",
@@ -148,7 +151,7 @@ mod tests {
         let (mut stats, mut total) = (EndpointStats::default(), 0);
         counters.visit(&mut |_| total += 1);
         let own = total - stats.each().count();
-        assert_eq!(own, 19, "a counter is missing in the block, or a new one of its own needs counting here");
+        assert_eq!(own, 22, "a counter is missing in the block, or a new one of its own needs counting here");
         stats.resends_spurious = 3;
         counters.publish(&stats, &PacketPool::new(4, 100), 2);
         assert_eq!((counters.resends_spurious.get(), counters.connections.get()), (3, 2));

@@ -28,12 +28,18 @@
 mod call;
 mod connection;
 mod counters;
+mod drain;
 mod error;
+mod handler;
 mod handover;
+mod held;
 mod intake;
 mod listen;
 mod moderation;
 mod pass;
+mod rooms;
+mod server_call;
+mod server_connection;
 mod shares;
 mod state;
 
@@ -52,12 +58,18 @@ use rand::rngs::OsRng;
 use rx::security::{NullSecurity, SECURITY_NULL, Security, SecurityFactory};
 use rx::{ConnectError, ConnectOptions, Endpoint, EndpointConfig, Service};
 
-pub use call::{Call, Reserved, ServerCall};
+pub use call::Call;
 pub use connection::Connection;
 pub use counters::RxCounters;
+pub use drain::Drained;
 pub use error::{CallError, StartError};
+pub use handler::{AbortCode, Handler};
 pub use handover::Links;
+pub use held::Held;
 pub use listen::open_group;
+pub use rooms::Rooms;
+pub use server_call::{ServerCall, Shield};
+pub use server_connection::ServerConnection;
 
 use state::Shared;
 
@@ -78,26 +90,6 @@ pub struct DriverConfig {
 #[derive(Clone)]
 pub struct Driver {
     shared: Rc<Shared>,
-}
-
-/// A service's code: runs once for each call, as a task of the lane.
-///
-/// A call that is dropped unfinished, or whose handler returns an error, is aborted. A handler whose call has died
-/// (its client gave up, went silent or began another call) is dropped at its next `await`; see
-/// [`Service::outlives_calls`].
-pub trait Handler: 'static {
-    /// Answers one call.
-    fn handle(&self, call: ServerCall) -> impl Future<Output = Result<(), CallError>> + 'static;
-}
-
-impl<F, A> Handler for F
-where
-    F: Fn(ServerCall) -> A + 'static,
-    A: Future<Output = Result<(), CallError>> + 'static,
-{
-    fn handle(&self, call: ServerCall) -> impl Future<Output = Result<(), CallError>> + 'static {
-        self(call)
-    }
 }
 
 /// How a client proves who it is: makes the [`Security`] of a new connection.

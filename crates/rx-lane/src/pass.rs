@@ -44,6 +44,7 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
             pass.shared.kick();
         }
         pass.publish();
+        pass.shared.end_pass();
         pass.moderate();
     }
 }

@@ -1,52 +1,52 @@
 //! What the driver's task and the calls of its lane share: the endpoint, who waits for which call, and the
 //! services.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use lane::net::UdpSocket;
 
-use crate::call::ServerCall;
 use crate::counters::RxCounters;
 use crate::error::CallEnd;
+use crate::handler::{Offer, Offered};
+use crate::server_connection::Attachments;
 use crate::shares::HandlerShares;
 use crate::{CallError, Handler};
 use rx::abort;
 use rx::header::CHANNELS;
-use rx::{CallHandle, ConnectionHandle, Endpoint, Event, Service};
+use rx::{CallHandle, ConnectionEnd, ConnectionHandle, Endpoint, Event, Service};
 
 pub(super) struct Shared {
     pub(super) state: RefCell<State>,
     pub(super) socket: UdpSocket,
     pub(super) counters: Arc<RxCounters>,
-    handlers: RefCell<HashMap<u16, Offer>>,
+    handlers: RefCell<HashMap<u16, Rc<dyn Offer>>>,
     shares: RefCell<HandlerShares>,
     /// The last pass's time, for destructors, which may run when the lane is gone.
     pub(super) now: Cell<Instant>,
     /// A call was written, read or opened outside of the driver's pass: there may be something to send.
     kicked: Cell<bool>,
     task: RefCell<Option<Waker>>,
-}
-
-/// Starts a service's task for a call.
-type Start = Rc<dyn Fn(&Rc<Shared>, IpAddr, ServerCall, Rc<CallCell>)>;
-
-/// What is done with calls for one service.
-#[derive(Clone)]
-struct Offer {
-    start: Start,
-    busy_code: i32,
+    /// Passes so far.
+    pub(super) passes: Cell<u64>,
+    /// Tasks that wait for something to come to its end.
+    watchers: RefCell<Vec<Waker>>,
 }
 
 pub(super) struct State {
     pub(super) endpoint: Endpoint,
     /// By connection and channel: one call at a time each.
     calls: Vec<Option<Rc<CallCell>>>,
+    /// Of these, calls of clients.
+    pub(super) serving: usize,
+    /// What services keep of clients' connections.
+    pub(super) attached: Attachments,
     /// Connections that nobody uses any more, and when to close them.
     closing: VecDeque<(Instant, ConnectionHandle)>,
     /// Tasks that wait for a free channel.
@@ -60,8 +60,15 @@ pub(super) struct CallCell {
     pub(super) end: Cell<Option<CallEnd>>,
     pub(super) reader: RefCell<Option<Waker>>,
     pub(super) writer: RefCell<Option<Waker>>,
+    /// A client made it.
+    served: bool,
     /// The task of the service that has the call.
-    handler: RefCell<Option<Waker>>,
+    pub(super) handler: RefCell<Option<Waker>>,
+    /// That task runs, and says what becomes of a call that it drops unfinished.
+    pub(super) handled: Cell<bool>,
+    pub(super) unfinished: Cell<bool>,
+    /// Sections under way that the call's death does not end.
+    pub(super) shields: Cell<u32>,
 }
 
 impl Shared {
@@ -70,6 +77,8 @@ impl Shared {
             state: RefCell::new(State {
                 endpoint,
                 calls: Vec::new(),
+                serving: 0,
+                attached: Attachments::default(),
                 closing: VecDeque::new(),
                 channel_waiters: HashMap::new(),
             }),
@@ -80,26 +89,13 @@ impl Shared {
             now: Cell::new(lane::time::now()),
             kicked: Cell::new(false),
             task: RefCell::default(),
+            passes: Cell::new(0),
+            watchers: RefCell::default(),
         }
     }
 
     pub(super) fn add_handler(&self, id: u16, service: Service, handler: impl Handler) {
-        let handler = Rc::new(handler);
-        let start = move |shared: &Rc<Self>, ip: IpAddr, call: ServerCall, cell: Rc<CallCell>| {
-            let (handler, slot) = (Rc::clone(&handler), HandlerSlot::of(shared, ip));
-            lane::spawn(async move {
-                let work = handler.handle(call);
-                // What is wrong with a call has been told to its client, and counted, where it was found.
-                if service.outlives_calls {
-                    let _ = work.await;
-                } else if while_alive(&cell, work).await.is_none() {
-                    slot.shared.counters.handlers_cancelled.increment();
-                }
-            })
-            .detach();
-        };
-        let offer = Offer { start: Rc::new(start), busy_code: service.busy_code };
-        self.handlers.borrow_mut().insert(id, offer);
+        self.handlers.borrow_mut().insert(id, Rc::new(Offered { handler, service }));
     }
 
     /// Tells the driver's task that there may be something to send.
@@ -127,31 +123,90 @@ impl Shared {
             match event {
                 None => return,
                 Some(Event::NewCall { call, service }) => self.start_service(call, service),
-                Some(event) => self.state.borrow_mut().notify(event),
+                Some(Event::ConnectionEnded { connection, end }) => self.detach(connection, end),
+                Some(event) => {
+                    self.state.borrow_mut().notify(event);
+                    if let Event::ConnectionAborted { connection, code } = event {
+                        self.detach(connection, ConnectionEnd::Aborted(code));
+                    }
+                }
             }
         }
     }
 
     fn start_service(self: &Rc<Self>, handle: CallHandle, service: u16) {
         let offer = self.handlers.borrow().get(&service).cloned();
-        let cell = self.state.borrow_mut().add_call(handle);
-        let call = ServerCall::new(Rc::clone(self), Rc::clone(&cell));
-        let connection = self.state.borrow().endpoint.connection(handle.connection).map(|view| view.remote());
+        let mut state = self.state.borrow_mut();
+        let cell = state.add_call(handle, true);
+        let connection = state.endpoint.connection(handle.connection).map(|view| view.remote());
         let ip = connection.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |remote| remote.ip());
+        drop(state);
         match offer {
-            Some(offer) if self.shares.borrow_mut().take(ip) => (offer.start)(self, ip, call, cell),
+            Some(offer) if self.shares.borrow_mut().take(ip) => offer.start(self, cell, ip),
             Some(offer) => {
                 self.counters.handlers_refused.increment();
-                call.abort(offer.busy_code);
+                self.end_call(&cell, offer.service().busy_code);
             }
-            None => call.abort(abort::INVALID_OPERATION),
+            None => {
+                self.end_call(&cell, abort::INVALID_OPERATION);
+            }
         }
+    }
+
+    /// Aborts a call that is not over yet; says whether it was not. No client is told 0: it would be no error.
+    pub(super) fn end_call(&self, cell: &CallCell, code: i32) -> bool {
+        let code = if code == 0 { abort::USER_ABORT } else { code };
+        let mut state = self.state.borrow_mut();
+        let Some(call) = state.endpoint.call(self.now.get(), cell.handle) else { return false };
+        call.abort(code);
+        state.forget(cell.handle);
+        drop(state);
+        cell.end.set(Some(CallEnd::Aborted(code)));
+        self.kick();
+        true
+    }
+
+    /// Keeps a service's data for a connection as long as that lives.
+    pub(super) fn attach(&self, connection: ConnectionHandle, data: Rc<dyn Any>, offer: Rc<dyn Offer>) {
+        let mut state = self.state.borrow_mut();
+        let alive = state.endpoint.connection(connection).is_some_and(|view| view.error().is_none());
+        if alive {
+            state.attached.insert(connection, data, offer);
+        }
+    }
+
+    fn detach(&self, connection: ConnectionHandle, end: ConnectionEnd) {
+        let attached = self.state.borrow_mut().attached.remove(connection);
+        if let Some(attached) = attached {
+            attached.end(end);
+        }
+    }
+
+    /// A handler from `ip` has ended.
+    pub(super) fn give_back_place(&self, ip: IpAddr) {
+        self.shares.borrow_mut().give_back(ip);
+    }
+
+    /// Wakes `waker` when a pass or a handler has ended.
+    pub(super) fn watch(&self, waker: &Waker) {
+        self.watchers.borrow_mut().push(waker.clone());
+    }
+
+    pub(super) fn wake_watchers(&self) {
+        self.watchers.borrow_mut().drain(..).for_each(Waker::wake);
+    }
+
+    /// The task's pass is at its end.
+    pub(super) fn end_pass(&self) {
+        self.passes.set(self.passes.get() + 1);
+        self.wake_watchers();
     }
 }
 
 impl State {
-    pub(super) fn add_call(&mut self, handle: CallHandle) -> Rc<CallCell> {
-        let cell = Rc::new(CallCell::new(handle));
+    pub(super) fn add_call(&mut self, handle: CallHandle, served: bool) -> Rc<CallCell> {
+        let cell = Rc::new(CallCell::new(handle, served));
+        self.serving += usize::from(served);
         let slot = slot(handle);
         if slot >= self.calls.len() {
             self.calls.resize_with(slot + 1, || None);
@@ -190,6 +245,7 @@ impl State {
 
     fn notify(&mut self, event: Event) {
         match event {
+            // Dealt with before.
             Event::NewCall { .. } | Event::ConnectionEnded { .. } => {}
             Event::Readable(call) => wake(self.cell(call).map(|cell| &cell.reader)),
             Event::Writable(call) => wake(self.cell(call).map(|cell| &cell.writer)),
@@ -209,10 +265,7 @@ impl State {
 
     /// Notes how a call ended and forgets it.
     fn end(&mut self, call: CallHandle, end: CallEnd) {
-        if self.cell(call).is_none() {
-            return;
-        }
-        let Some(cell) = self.calls[slot(call)].take() else { return };
+        let Some(cell) = self.take_call(call) else { return };
         cell.end.set(Some(end));
         wake(Some(&cell.reader));
         wake(Some(&cell.writer));
@@ -221,25 +274,33 @@ impl State {
 
     /// Forgets a call that its owner has ended.
     pub(super) fn forget(&mut self, call: CallHandle) {
-        if self.cell(call).is_some() {
-            self.calls[slot(call)] = None;
-        }
+        self.take_call(call);
+    }
+
+    fn take_call(&mut self, call: CallHandle) -> Option<Rc<CallCell>> {
+        let cell = self.calls.get_mut(slot(call))?.take_if(|cell| cell.handle == call)?;
+        self.serving -= usize::from(cell.served);
+        Some(cell)
     }
 }
 
 impl CallCell {
-    fn new(handle: CallHandle) -> Self {
+    fn new(handle: CallHandle, served: bool) -> Self {
         Self {
             handle,
             end: Cell::new(None),
             reader: RefCell::default(),
             writer: RefCell::default(),
+            served,
             handler: RefCell::default(),
+            handled: Cell::new(false),
+            unfinished: Cell::new(false),
+            shields: Cell::new(0),
         }
     }
 
     /// Whether the peer will not take part in it any more.
-    fn has_died(&self) -> bool {
+    pub(super) fn has_died(&self) -> bool {
         matches!(self.end.get(), Some(CallEnd::Aborted(_) | CallEnd::Dead(_)))
     }
 
@@ -249,51 +310,11 @@ impl CallCell {
     }
 }
 
-/// Runs a service's `work` for a call to its end, or, if the call dies, until it next waits; `None` then.
-async fn while_alive<T>(cell: &CallCell, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = std::pin::pin!(work);
-    std::future::poll_fn(|cx| {
-        // It may know already, from a read or a write, and have something to say about it.
-        if let Poll::Ready(output) = work.as_mut().poll(cx) {
-            return Poll::Ready(Some(output));
-        }
-        if cell.has_died() {
-            return Poll::Ready(None);
-        }
-        let mut handler = cell.handler.borrow_mut();
-        if !handler.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-            *handler = Some(cx.waker().clone());
-        }
-        Poll::Pending
-    })
-    .await
-}
-
-/// Counts a service's task while it runs.
-struct HandlerSlot {
-    shared: Rc<Shared>,
-    ip: IpAddr,
-}
-
-impl HandlerSlot {
-    fn of(shared: &Rc<Shared>, ip: IpAddr) -> Self {
-        shared.counters.handlers.add(1);
-        Self { shared: Rc::clone(shared), ip }
-    }
-}
-
-impl Drop for HandlerSlot {
-    fn drop(&mut self) {
-        self.shared.shares.borrow_mut().give_back(self.ip);
-        self.shared.counters.handlers.sub(1);
-    }
-}
-
 fn slot(call: CallHandle) -> usize {
     call.connection.slot() * CHANNELS + call.channel()
 }
 
-fn wake(waiting: Option<&RefCell<Option<Waker>>>) {
+pub(super) fn wake(waiting: Option<&RefCell<Option<Waker>>>) {
     if let Some(waker) = waiting.and_then(|waiting| waiting.borrow_mut().take()) {
         waker.wake();
     }

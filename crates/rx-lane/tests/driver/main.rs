@@ -13,6 +13,7 @@ mod handlers;
 mod lanes;
 mod moving;
 mod path_mtu;
+mod service;
 mod two_lanes;
 mod unreachable;
 
@@ -128,11 +129,11 @@ fn rooms_filled_in_place_arrive_in_order() {
             call.read_to_end(0).await?;
             let mut at = 0;
             while at < 200_000 {
-                let mut reserved = call.reserve(200_000 - at).await?;
+                let mut reserved = call.rooms(200_000 - at).await?;
                 // A read from a file may take time and give less than there is room for.
                 lane::time::sleep(Duration::from_millis(1)).await;
                 let mut filled = 0;
-                for room in reserved.rooms() {
+                for room in reserved.slices_mut() {
                     room.iter_mut().zip(&pattern(200_000)[at + filled..]).for_each(|(to, from)| *to = *from);
                     filled += room.len();
                 }
@@ -141,7 +142,7 @@ fn rooms_filled_in_place_arrive_in_order() {
                 at += filled;
             }
             // A reservation that is dropped writes nothing.
-            drop(call.reserve(5000).await?);
+            drop(call.rooms(5000).await?);
             call.finish().await
         });
         let connection = client.connect(server.local_addr().unwrap(), SERVICE, &Anonymous).unwrap();
@@ -183,7 +184,7 @@ fn handlers_abort_reaches_the_client_with_its_code() {
         let (server, client) = (bind(config()), bind(config()));
         server.serve(SERVICE, async |call: ServerCall| {
             call.abort(4242);
-            Ok(())
+            Ok::<(), CallError>(())
         });
         let connection = client.connect(server.local_addr().unwrap(), SERVICE, &Anonymous).unwrap();
         let mut call = connection.call().await.unwrap();

@@ -134,7 +134,7 @@ fn tshark_finds_no_malformed_packet_in_a_captured_run() {
         server.serve(rxperf::SERVICE, rxperf::serve);
         server.serve(SLOW_SERVICE, async |call: ServerCall| {
             call.abort(7);
-            Ok(())
+            Ok::<(), rx_lane::CallError>(())
         });
         let address = server.local_addr().unwrap();
         let filter = format!("udp port {}", address.port());

@@ -1,0 +1,207 @@
+//! Services' code: how it runs, and what becomes of a call whose handler fails, panics or is dropped.
+
+use std::any::Any;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::task::Poll;
+
+use rx::{ConnectionEnd, Service, abort};
+
+use crate::CallError;
+use crate::server_call::ServerCall;
+use crate::server_connection::ServerConnection;
+use crate::state::{CallCell, Shared};
+
+/// The code that a call is aborted with: what its client gets for an error. 0 would say that all is well, so it counts as
+/// [`USER_ABORT`](abort::USER_ABORT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the call is aborted with code {0}")]
+pub struct AbortCode(pub i32);
+
+/// A service's code: runs once for each call, as a task of the lane. A closure from [`ServerCall`] to a future is one
+/// that keeps nothing of connections.
+///
+/// - An **error** is the call's abort code, also where a part of the reply has left.
+/// - A call that is **dropped unfinished** is aborted with [`USER_ABORT`](abort::USER_ABORT).
+/// - A **panic** aborts the call with [`Service::panic_code`].
+/// - A handler whose **call has died** (its client gave up, went silent or began another call; a limit passed; its
+///   connection is gone) is dropped at its next `await`, unless a [`Shield`](crate::Shield) stands or its service
+///   [`outlives_calls`](Service::outlives_calls).
+pub trait Handler: 'static {
+    /// What the service keeps of each connection: its client's host and identity, for instance.
+    type Connection: 'static;
+    /// How a call fails.
+    type Error: Into<AbortCode>;
+
+    /// A connection has its first call, and its client is proved to be who it says. What is returned lives as long as the
+    /// connection, and the calls that still have it in hand.
+    fn connected(&self, connection: &ServerConnection) -> Self::Connection;
+
+    /// Answers one call.
+    fn handle(
+        &self,
+        call: ServerCall<Self::Connection>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + 'static;
+
+    /// A connection is no more: there will be no further call of it. Handlers whose calls have died with it may not have
+    /// been dropped yet.
+    fn gone(&self, data: Rc<Self::Connection>, end: ConnectionEnd) {
+        let _ = (data, end);
+    }
+}
+
+impl<F, A, E> Handler for F
+where
+    F: Fn(ServerCall) -> A + 'static,
+    A: Future<Output = Result<(), E>> + 'static,
+    E: Into<AbortCode>,
+{
+    type Connection = ();
+    type Error = E;
+
+    fn connected(&self, _: &ServerConnection) {}
+
+    fn handle(&self, call: ServerCall) -> impl Future<Output = Result<(), E>> + 'static {
+        self(call)
+    }
+}
+
+impl From<i32> for AbortCode {
+    fn from(code: i32) -> Self {
+        Self(code)
+    }
+}
+
+impl From<CallError> for AbortCode {
+    fn from(error: CallError) -> Self {
+        Self(match error {
+            CallError::Aborted(code) => code,
+            CallError::Short => abort::EOF,
+            CallError::Dead(_) | CallError::Gone | CallError::UsedUp => abort::CALL_DEAD,
+            CallError::Ended | CallError::Held | CallError::Lent => abort::USER_ABORT,
+        })
+    }
+}
+
+/// A service as the driver knows it.
+pub(super) trait Offer {
+    fn service(&self) -> &Service;
+
+    /// Starts a task that answers a call.
+    fn start(self: Rc<Self>, shared: &Rc<Shared>, cell: Rc<CallCell>, ip: IpAddr);
+
+    fn gone(&self, data: Rc<dyn Any>, end: ConnectionEnd);
+}
+
+/// A service's handler, and how it is offered.
+pub(super) struct Offered<H> {
+    pub(super) handler: H,
+    pub(super) service: Service,
+}
+
+impl<H: Handler> Offer for Offered<H> {
+    fn service(&self) -> &Service {
+        &self.service
+    }
+
+    fn start(self: Rc<Self>, shared: &Rc<Shared>, cell: Rc<CallCell>, ip: IpAddr) {
+        let slot = HandlerSlot::of(shared, cell, ip, self.service.panic_code);
+        // All of the service's code runs in its own task: there a panic harms this call alone.
+        lane::spawn(async move {
+            let outcome = if slot.cell.has_died() { None } else { slot.answer(self).await };
+            match outcome {
+                Some(Ok(())) => {}
+                Some(Err(error)) => slot.fail(error.into()),
+                None => slot.shared.counters.handlers_cancelled.increment(),
+            }
+        })
+        .detach();
+    }
+
+    fn gone(&self, data: Rc<dyn Any>, end: ConnectionEnd) {
+        if let Ok(data) = data.downcast() {
+            self.handler.gone(data, end);
+        }
+    }
+}
+
+impl<H: Handler> Offered<H> {
+    /// What the service keeps of the call's connection.
+    fn data(self: &Rc<Self>, shared: &Shared, connection: &ServerConnection) -> Rc<H::Connection> {
+        let handle = connection.handle();
+        let known = shared.state.borrow().attached.get(handle).and_then(|data| data.downcast().ok());
+        known.unwrap_or_else(|| {
+            let data = Rc::new(self.handler.connected(connection));
+            let offer: Rc<dyn Offer> = Rc::clone(self) as _;
+            shared.attach(handle, Rc::clone(&data) as _, offer);
+            data
+        })
+    }
+}
+
+/// One service's task: its place among all that the lane may have, and the call that it answers.
+struct HandlerSlot {
+    shared: Rc<Shared>,
+    cell: Rc<CallCell>,
+    ip: IpAddr,
+    panic_code: i32,
+}
+
+impl HandlerSlot {
+    fn of(shared: &Rc<Shared>, cell: Rc<CallCell>, ip: IpAddr, panic_code: i32) -> Self {
+        shared.counters.handlers.add(1);
+        cell.handled.set(true);
+        Self { shared: Rc::clone(shared), cell, ip, panic_code }
+    }
+
+    /// Runs the handler to its end; `None` if its call dies before.
+    async fn answer<H: Handler>(&self, offered: Rc<Offered<H>>) -> Option<Result<(), H::Error>> {
+        let connection = ServerConnection::new(&self.shared, self.cell.handle.connection);
+        let data = offered.data(&self.shared, &connection);
+        let call = ServerCall::new(Rc::clone(&self.shared), Rc::clone(&self.cell), connection, data);
+        let work = offered.handler.handle(call);
+        if offered.service.outlives_calls { Some(work.await) } else { while_alive(&self.cell, work).await }
+    }
+
+    fn fail(&self, code: AbortCode) {
+        if self.shared.end_call(&self.cell, code.0) {
+            self.shared.counters.handlers_failed.increment();
+        }
+    }
+}
+
+impl Drop for HandlerSlot {
+    fn drop(&mut self) {
+        self.cell.handled.set(false);
+        if std::thread::panicking() {
+            self.shared.counters.handlers_panicked.increment();
+            self.shared.end_call(&self.cell, self.panic_code);
+        } else if self.cell.unfinished.get() {
+            self.shared.end_call(&self.cell, abort::USER_ABORT);
+        }
+        self.shared.give_back_place(self.ip);
+        self.shared.counters.handlers.sub(1);
+        self.shared.wake_watchers();
+    }
+}
+
+/// Runs a service's `work` for a call to its end, or, if the call dies, until it next waits without a shield; `None`
+/// then.
+async fn while_alive<T>(cell: &CallCell, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    std::future::poll_fn(|cx| {
+        // It may know already, from a read or a write, and have something to say about it.
+        if let Poll::Ready(output) = work.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        if cell.has_died() && cell.shields.get() == 0 {
+            return Poll::Ready(None);
+        }
+        let mut handler = cell.handler.borrow_mut();
+        if !handler.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            *handler = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    })
+    .await
+}

@@ -1,0 +1,67 @@
+//! Received bytes in their packets, in a reader's hands.
+
+use std::io::IoSlice;
+use std::rc::Rc;
+
+use rx::{CallHandle, ReadBatch};
+
+use crate::state::Shared;
+
+/// Received bytes that their reader holds, across as many `await`s as it likes, to be written to a file by one vectored
+/// write without a copy. Their places in the call's window stay taken until it is dropped: a slow disk is a closed window
+/// to the peer, and a call never holds more than its window.
+#[must_use = "what is dropped is not written anywhere"]
+pub struct Held {
+    shared: Rc<Shared>,
+    call: CallHandle,
+    batch: ReadBatch,
+}
+
+impl Held {
+    pub(super) fn new(shared: Rc<Shared>, call: CallHandle, batch: ReadBatch) -> Self {
+        Self { shared, call, batch }
+    }
+
+    /// The bytes in order, in as many pieces as packets.
+    pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        self.batch.slices()
+    }
+
+    /// The bytes from `from` on, for a vectored write; at most 1,001 pieces.
+    pub fn io_slices(&self, from: usize) -> Vec<IoSlice<'_>> {
+        let mut skip = from;
+        let rest = self.slices().map(|slice| {
+            let (_, rest) = slice.split_at(skip.min(slice.len()));
+            skip -= slice.len() - rest.len();
+            rest
+        });
+        rest.filter(|slice| !slice.is_empty()).map(IoSlice::new).collect()
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    /// Whether there is not a byte: so at the end of the peer's stream.
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let batch = std::mem::take(&mut self.batch);
+        if batch.packets() == 0 {
+            return;
+        }
+        self.shared.state.borrow_mut().endpoint.release(self.shared.now.get(), self.call, batch);
+        self.shared.kick();
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("packets", &self.batch.packets()).field("len", &self.len()).finish()
+    }
+}

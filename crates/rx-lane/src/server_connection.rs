@@ -1,0 +1,145 @@
+//! Connections that clients opened, as services see them, and what services keep for them.
+
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::{Rc, Weak};
+
+use rx::security::Principal;
+use rx::{ConnectionEnd, ConnectionHandle, ConnectionView, Limits};
+
+use crate::handler::Offer;
+use crate::state::Shared;
+
+/// A connection that a client opened; clones are handles to the same one. It keeps nothing alive, so a service may store
+/// it with what it keeps of the connection; once that is gone, everything asked of it is `None`.
+#[derive(Clone)]
+pub struct ServerConnection {
+    shared: Weak<Shared>,
+    handle: ConnectionHandle,
+}
+
+impl ServerConnection {
+    pub(super) fn new(shared: &Rc<Shared>, handle: ConnectionHandle) -> Self {
+        Self { shared: Rc::downgrade(shared), handle }
+    }
+
+    pub(super) fn handle(&self) -> ConnectionHandle {
+        self.handle
+    }
+
+    /// The client's address now; it may move.
+    pub fn remote(&self) -> Option<SocketAddr> {
+        self.look(|view| view.remote())
+    }
+
+    /// Address of ours that the client uses, where the host has several: a connection back to it goes from there.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        self.look(|view| view.local_ip()).flatten()
+    }
+
+    /// Epoch, and id without channel bits.
+    pub fn id(&self) -> Option<(u32, u32)> {
+        self.look(|view| view.id())
+    }
+
+    /// The service, after any upgrade.
+    pub fn service(&self) -> Option<u16> {
+        self.look(|view| view.service())
+    }
+
+    /// Index of the security class.
+    pub fn security_index(&self) -> Option<u8> {
+        self.look(|view| view.security_index())
+    }
+
+    /// Who the client proved to be, how its packets are protected, and when that expires; `None` also for an anonymous
+    /// one.
+    pub fn principal(&self) -> Option<Principal> {
+        self.look(|view| view.principal().cloned()).flatten()
+    }
+
+    /// Whether there may be further calls.
+    pub fn is_alive(&self) -> bool {
+        self.look(|view| view.error().is_none()).unwrap_or(false)
+    }
+
+    /// How long its calls may take.
+    pub fn limits(&self) -> Option<Limits> {
+        self.look(|view| view.limits())
+    }
+
+    /// Changes how long its calls may take, those under way too. False if it is gone.
+    pub fn set_limits(&self, limits: Limits) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        let found = shared.state.borrow_mut().endpoint.set_limits(self.handle, limits);
+        shared.kick();
+        found
+    }
+
+    /// Aborts it with all its calls; its client is told the code, and has to open another.
+    pub fn abort(&self, code: i32) {
+        let Some(shared) = self.shared.upgrade() else { return };
+        shared.state.borrow_mut().endpoint.abort_connection(self.handle, code);
+        shared.kick();
+    }
+
+    fn look<T>(&self, look: impl FnOnce(ConnectionView<'_>) -> T) -> Option<T> {
+        let shared = self.shared.upgrade()?;
+        let state = shared.state.borrow();
+        state.endpoint.connection(self.handle).map(look)
+    }
+}
+
+impl PartialEq for ServerConnection {
+    fn eq(&self, other: &Self) -> bool {
+        self.handle == other.handle && self.shared.ptr_eq(&other.shared)
+    }
+}
+
+impl Eq for ServerConnection {}
+
+impl std::fmt::Debug for ServerConnection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ServerConnection").field(&self.handle).finish()
+    }
+}
+
+/// What services keep for connections, by the connection's place in the endpoint's table.
+#[derive(Default)]
+pub(super) struct Attachments {
+    by_slot: Vec<Option<Attached>>,
+}
+
+/// What a service keeps for one connection.
+pub(super) struct Attached {
+    connection: ConnectionHandle,
+    data: Rc<dyn Any>,
+    offer: Rc<dyn Offer>,
+}
+
+impl Attachments {
+    pub(super) fn get(&self, connection: ConnectionHandle) -> Option<Rc<dyn Any>> {
+        let found = self.by_slot.get(connection.slot())?.as_ref()?;
+        (found.connection == connection).then(|| Rc::clone(&found.data))
+    }
+
+    pub(super) fn insert(&mut self, connection: ConnectionHandle, data: Rc<dyn Any>, offer: Rc<dyn Offer>) {
+        let slot = connection.slot();
+        if slot >= self.by_slot.len() {
+            self.by_slot.resize_with(slot + 1, || None);
+        }
+        self.by_slot[slot] = Some(Attached { connection, data, offer });
+    }
+
+    pub(super) fn remove(&mut self, connection: ConnectionHandle) -> Option<Attached> {
+        let slot = self.by_slot.get_mut(connection.slot())?;
+        slot.take_if(|found| found.connection == connection)
+    }
+}
+
+impl Attached {
+    /// Tells the service that the connection is no more, in a task of the service's own.
+    pub(super) fn end(self, end: ConnectionEnd) {
+        lane::spawn(async move { self.offer.gone(self.data, end) }).detach();
+    }
+}
