@@ -8,7 +8,7 @@ use std::task::Poll;
 use crate::CallError;
 use crate::call::Call;
 use crate::state::Shared;
-use rx::{ConnectionHandle, Limits, OpenError};
+use rx::{ConnectionHandle, Limits, OpenError, Priority};
 
 /// A connection we opened; clones are handles to the same one. It closes soon after the last handle and the last
 /// of its calls are dropped.
@@ -71,6 +71,12 @@ impl Connection {
     pub fn id(&self) -> Option<(u32, u32)> {
         let Open { shared, handle } = &*self.open;
         shared.state.borrow().endpoint.connection(*handle).map(|view| view.id())
+    }
+
+    /// Has its packets leave before or after those of others.
+    pub fn set_priority(&self, priority: Priority) {
+        let Open { shared, handle } = &*self.open;
+        shared.state.borrow_mut().endpoint.set_priority(*handle, priority);
     }
 
     /// Aborts it with all its calls; the peer is told the code. Further calls fail with it.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
 use rx::security::Principal;
-use rx::{ConnectionEnd, ConnectionHandle, ConnectionView, Limits};
+use rx::{ConnectionEnd, ConnectionHandle, ConnectionView, Limits, Priority};
 
 use crate::handler::Offer;
 use crate::state::Shared;
@@ -74,6 +74,12 @@ impl ServerConnection {
         let found = shared.state.borrow_mut().endpoint.set_limits(self.handle, limits);
         shared.kick();
         found
+    }
+
+    /// Has its packets leave before or after those of others. False if it is gone.
+    pub fn set_priority(&self, priority: Priority) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        shared.state.borrow_mut().endpoint.set_priority(self.handle, priority)
     }
 
     /// Aborts it with all its calls; its client is told the code, and has to open another.

@@ -84,6 +84,19 @@ pub struct Limits {
     pub hard_time: Option<Duration>,
 }
 
+/// Whose packets leave first where several connections have some; see
+/// [`Endpoint::set_priority`](crate::Endpoint::set_priority).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// Before the others: calls of few bytes that somebody waits for.
+    High,
+    /// What every connection begins with.
+    #[default]
+    Normal,
+    /// After the others: bulk that nobody waits for.
+    Low,
+}
+
 impl EndpointConfig {
     /// The limits that a new connection begins with.
     pub(crate) fn limits(&self, side: Side) -> Limits {

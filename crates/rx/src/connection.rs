@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use crate::abort;
 use crate::ack::{Ack, AckReason};
 use crate::call::{Call, DataOutcome};
-use crate::config::Limits;
+use crate::config::{Limits, Priority};
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
 use crate::packet::Account;
@@ -63,6 +63,7 @@ pub(crate) struct Core {
     account: Account,
     pub(crate) proof: Proof,
     pub(crate) limits: Limits,
+    pub(crate) priority: Priority,
     pub(crate) error: Option<i32>,
     /// A call of it has been delivered: the application may keep something for it.
     pub(crate) delivered: bool,
@@ -258,6 +259,7 @@ impl Connection {
                 },
                 proof,
                 limits: shared.config.limits(identity.side),
+                priority: Priority::Normal,
                 error: None,
                 delivered: false,
                 doubt: None,

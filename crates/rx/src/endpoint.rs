@@ -33,7 +33,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::config::{EndpointConfig, Limits};
+use crate::config::{EndpointConfig, Limits, Priority};
 use crate::connection::{Connection, Control, Identity};
 use crate::cookie::{Cookies, Holder};
 use crate::event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
@@ -338,6 +338,21 @@ impl Endpoint {
         true
     }
 
+    /// Changes whose packets leave first. Who is behind others has a burst after every few of theirs. False if the
+    /// connection is gone.
+    pub fn set_priority(&mut self, handle: ConnectionHandle, priority: Priority) -> bool {
+        let Some(connection) = self.connections.get_mut(handle.index as usize) else { return false };
+        if connection.core.handle() != handle {
+            return false;
+        }
+        connection.core.priority = priority;
+        if connection.core.queued {
+            self.shared.ready.remove(handle.index);
+            self.shared.ready.push(handle.index, priority);
+        }
+        true
+    }
+
     /// Goes on with connections whose security class has been woken. A driver calls this in each pass, after
     /// [`register_checks`](Self::register_checks) with its task's waker.
     pub fn handle_checks(&mut self, now: Instant) {
@@ -428,12 +443,13 @@ impl Endpoint {
         if let Some(Loose { destination, src_ip, packet }) = self.loose.pop_front() {
             return Some(Carried { destination, src_ip, packet, probe: false });
         }
-        while let Some(&index) = self.shared.ready.front() {
+        while let Some(index) = self.shared.ready.front() {
             let Some(connection) = self.connections.get_mut(index as usize) else {
-                self.shared.ready.pop_front();
+                self.shared.ready.pop();
                 continue;
             };
             if let Some(prepared) = connection.next_packet(now, &mut self.shared) {
+                self.shared.ready.sent();
                 let core = &connection.core;
                 let counters = &mut self.shared.peers[core.peer].counters;
                 counters.packets_sent += 1;
@@ -446,7 +462,7 @@ impl Endpoint {
                 });
             }
             connection.core.queued = false;
-            self.shared.ready.pop_front();
+            self.shared.ready.pop();
             let deadline = connection.deadline(now, &self.shared);
             self.shared.arm(&mut connection.core, deadline);
         }
@@ -524,7 +540,7 @@ impl Endpoint {
         }
         self.last_found = None;
         if core.queued {
-            self.shared.ready.retain(|&queued| queued != index);
+            self.shared.ready.remove(index);
         }
         self.shared.peers[core.peer].room.forget(index);
         self.shared.peers.remove_connection(core.peer, now);

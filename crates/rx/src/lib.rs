@@ -20,6 +20,7 @@ pub mod packet;
 mod peer;
 pub mod pmtud;
 mod proved;
+mod ready;
 mod receive;
 mod recovery;
 pub mod rtt;
@@ -36,7 +37,7 @@ mod window;
 mod tests;
 
 pub use call::{ReadBatch, WriteBatch, WriteError};
-pub use config::{EndpointConfig, Limits};
+pub use config::{EndpointConfig, Limits, Priority};
 pub use endpoint::{
     Arrival, CallMut, CallView, ConnectError, ConnectOptions, ConnectionView, Endpoint, OpenError, Question,
     ReadError, Roster, Route, Service,

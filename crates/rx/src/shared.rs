@@ -13,6 +13,7 @@ use crate::connection::Core;
 use crate::event::{CallHandle, Event};
 use crate::packet::PacketPool;
 use crate::peer::Peers;
+use crate::ready::Ready;
 use crate::security::Surroundings;
 use crate::stats::EndpointStats;
 
@@ -25,7 +26,7 @@ pub(crate) struct Shared {
     pub(crate) rng: StdRng,
     pub(crate) events: VecDeque<Event>,
     /// Connections to look at in the next transmit pass, each at most once.
-    pub(crate) ready: VecDeque<u32>,
+    pub(crate) ready: Ready,
     timers: BinaryHeap<Reverse<Timer>>,
     /// Calls whose write was refused for want of a buffer.
     pub(crate) waiting_for_packets: VecDeque<CallHandle>,
@@ -63,7 +64,7 @@ impl Shared {
             stats: EndpointStats::default(),
             rng,
             events: VecDeque::new(),
-            ready: VecDeque::new(),
+            ready: Ready::default(),
             timers: BinaryHeap::new(),
             waiting_for_packets: VecDeque::new(),
             refuses: None,
@@ -119,7 +120,7 @@ impl Shared {
     /// Puts a connection on the list for the next transmit pass.
     pub(crate) fn mark_ready(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut core.queued, true) {
-            self.ready.push_back(core.index);
+            self.ready.push(core.index, core.priority);
         }
     }
 

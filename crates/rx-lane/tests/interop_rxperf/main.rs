@@ -1,6 +1,7 @@
 //! The stock Rx library (OpenAFS) against ours, by rxperf's calls, both ways, in every mode, with threads and odd sizes,
 //! and over a path that loses packets.
 
+mod ending;
 mod lossy;
 mod relay;
 mod stock;

@@ -91,6 +91,11 @@ impl<'e> ConnectionView<'e> {
         self.connection.core.limits
     }
 
+    /// Whether its packets leave before or after those of others.
+    pub fn priority(&self) -> crate::Priority {
+        self.connection.core.priority
+    }
+
     /// Last serial sent.
     pub fn serial(&self) -> u32 {
         self.connection.core.serial

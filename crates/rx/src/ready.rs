@@ -1,0 +1,176 @@
+//! The connections that have something to send, in the order of their turns.
+//!
+//! Those of higher priority go first. So that none waits for ever, who is behind them has a burst after every few of
+//! theirs. As long as all have the same priority, which is nearly always, there is one list and nothing to choose.
+
+use std::collections::VecDeque;
+
+use crate::config::Priority;
+
+/// Connections to look at in the next transmit pass, each at most once.
+#[derive(Debug, Default)]
+pub(crate) struct Ready {
+    normal: VecDeque<u32>,
+    high: VecDeque<u32>,
+    low: VecDeque<u32>,
+    /// Whose turn it is.
+    turn: Priority,
+    /// Packets that have gone ahead of somebody who waits, since he last had a burst.
+    ahead: u32,
+    /// Packets of that burst.
+    burst: u32,
+    /// The last burst of one who waited was of a connection of low priority.
+    low_had: bool,
+}
+
+impl Ready {
+    pub(crate) fn push(&mut self, index: u32, priority: Priority) {
+        self.list(priority).push_back(index);
+    }
+
+    /// Puts connections on the list that wait for nobody in particular.
+    pub(crate) fn extend(&mut self, indexes: impl IntoIterator<Item = u32>) {
+        self.normal.extend(indexes);
+    }
+
+    /// Whose turn it is.
+    #[inline]
+    pub(crate) fn front(&mut self) -> Option<u32> {
+        if self.high.is_empty() && self.low.is_empty() {
+            self.turn = Priority::Normal;
+            return self.normal.front().copied();
+        }
+        self.choose();
+        let turn = self.turn;
+        self.list(turn).front().copied()
+    }
+
+    /// The turn of [`front`](Self::front) is over.
+    pub(crate) fn pop(&mut self) {
+        let turn = self.turn;
+        self.list(turn).pop_front();
+    }
+
+    /// A packet of [`front`](Self::front) leaves.
+    #[inline]
+    pub(crate) fn sent(&mut self) {
+        if !self.high.is_empty() || !self.low.is_empty() {
+            self.count();
+        }
+    }
+
+    pub(crate) fn remove(&mut self, index: u32) {
+        for list in [&mut self.normal, &mut self.high, &mut self.low] {
+            list.retain(|&queued| queued != index);
+        }
+    }
+
+    fn list(&mut self, priority: Priority) -> &mut VecDeque<u32> {
+        match priority {
+            Priority::Normal => &mut self.normal,
+            Priority::High => &mut self.high,
+            Priority::Low => &mut self.low,
+        }
+    }
+
+    /// The first list that has any, or, where others have waited for long, one behind it.
+    fn choose(&mut self) {
+        let [high, normal, low] = [&self.high, &self.normal, &self.low].map(|list| !list.is_empty());
+        self.turn = if high {
+            Priority::High
+        } else if normal {
+            Priority::Normal
+        } else {
+            Priority::Low
+        };
+        if self.ahead < AHEAD_MAX {
+            return;
+        }
+        match (high && normal, (high || normal) && low) {
+            (true, true) => self.turn = if self.low_had { Priority::Normal } else { Priority::Low },
+            (true, false) => self.turn = Priority::Normal,
+            (false, true) => self.turn = Priority::Low,
+            (false, false) => self.ahead = 0,
+        }
+    }
+
+    fn count(&mut self) {
+        let waits = match self.turn {
+            Priority::High => !self.normal.is_empty() || !self.low.is_empty(),
+            Priority::Normal => !self.low.is_empty(),
+            Priority::Low => false,
+        };
+        if self.ahead < AHEAD_MAX {
+            self.ahead = if waits { self.ahead + 1 } else { 0 };
+            return;
+        }
+        self.burst += 1;
+        if self.burst >= BURST {
+            (self.ahead, self.burst) = (0, 0);
+            self.low_had = self.turn == Priority::Low;
+        }
+    }
+}
+
+/// Packets that may go ahead of one who waits.
+const AHEAD_MAX: u32 = 512;
+/// Packets that he may send then.
+const BURST: u32 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The shares of `packets` that connections of these priorities get, all with more to send than they may.
+    fn shares(priorities: &[Priority], packets: u32) -> Vec<u32> {
+        let mut ready = Ready::default();
+        let mut sent = vec![0; priorities.len()];
+        for (index, &priority) in priorities.iter().enumerate() {
+            ready.push(index as u32, priority);
+        }
+        for packet in 0..packets {
+            let index = ready.front().expect("all have something to send");
+            sent[index as usize] += 1;
+            ready.sent();
+            if packet % 10 == 9 {
+                ready.pop();
+                ready.push(index, priorities[index as usize]);
+            }
+        }
+        sent
+    }
+
+    #[test]
+    fn same_priority_takes_turns() {
+        for priority in [Priority::High, Priority::Normal, Priority::Low] {
+            assert_eq!(shares(&[priority; 4], 4000), [1000; 4], "{priority:?}");
+        }
+    }
+
+    #[test]
+    fn who_has_less_priority_gets_a_ninth_and_never_nothing() {
+        let (high, normal, low) = (Priority::High, Priority::Normal, Priority::Low);
+        assert_eq!(shares(&[high, low], 576 * 100), [51_200, 6_400]);
+        assert_eq!(shares(&[high, normal], 576 * 100), [51_200, 6_400]);
+        assert_eq!(shares(&[low, normal], 576 * 100), [6_400, 51_200]);
+        assert_eq!(shares(&[low, normal, high], 576 * 100), [3_200, 3_200, 51_200]);
+    }
+
+    #[test]
+    fn few_packets_of_high_priority_go_before_all_others() {
+        let mut ready = Ready::default();
+        ready.push(1, Priority::Low);
+        ready.push(2, Priority::Normal);
+        assert_eq!(ready.front(), Some(2));
+        ready.sent();
+        ready.push(3, Priority::High);
+        assert_eq!(ready.front(), Some(3), "in the middle of the other's turn");
+        ready.sent();
+        ready.pop();
+        assert_eq!(ready.front(), Some(2));
+        ready.pop();
+        assert_eq!(ready.front(), Some(1));
+        ready.remove(1);
+        assert_eq!(ready.front(), None);
+    }
+}
