@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::service::{Mount, Role, Service, Site};
 use lane::backend::ListenOptions;
 use lane::net::TcpListener;
+use service::commons::Commons;
 use tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
 
@@ -24,8 +25,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let volume = Volume::open(&cache, &spec).expect("the directory can be opened");
         let mut site = Site::new(vec![Mount::new("/", volume, true)]);
         site.tls = certificates.map(|certificates| certificates.config);
-        let service =
-            Service::new(site, Arc::default(), Arc::default(), None, KtlsPolicy::Auto, Arc::default(), 1);
+        let service = Service::new(
+            site,
+            Arc::default(),
+            Arc::default(),
+            None,
+            KtlsPolicy::Auto,
+            Commons::new(Arc::default()),
+            1,
+        );
         if let Some(address) = tls {
             let listener =
                 TcpListener::bind(address, &ListenOptions::default()).expect("the address is free");

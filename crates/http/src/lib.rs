@@ -14,6 +14,7 @@ pub mod listing;
 pub mod log;
 pub mod mime;
 pub mod multipart;
+mod offer;
 pub mod page;
 pub mod path;
 pub mod range;
@@ -22,3 +23,6 @@ pub mod refusal;
 pub mod request;
 pub mod response;
 pub mod service;
+pub mod settings;
+
+pub use settings::Http;

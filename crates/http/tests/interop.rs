@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::service::{Mount, Role, Service, Site};
 use lane::backend::ListenOptions;
 use lane::net::TcpListener;
+use service::commons::Commons;
 use tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
 
@@ -54,8 +55,15 @@ fn start(directory: &Path) -> (String, String) {
             let spec = VolumeSpec::new("test".parse().unwrap(), directory, VolumeOptions::default());
             let mut site = Site::new(vec![Mount::new("/", Volume::open(&cache, &spec).unwrap(), true)]);
             site.tls = Some(tls);
-            let service =
-                Service::new(site, Arc::default(), Arc::default(), None, KtlsPolicy::Auto, Arc::default(), 1);
+            let service = Service::new(
+                site,
+                Arc::default(),
+                Arc::default(),
+                None,
+                KtlsPolicy::Auto,
+                Commons::new(Arc::default()),
+                1,
+            );
             let any = "127.0.0.1:0".parse().unwrap();
             let bind = || TcpListener::bind(any, &ListenOptions::default()).unwrap();
             let (plain, sealed) = (bind(), bind());

@@ -4,11 +4,12 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
-use server::config::{Config, LogFormat};
+use server::Server;
+use server::config::{Config, LogFormat, Services};
 use server::logs::{self, Diagnostics};
-use server::{Addresses, Server};
 
 use crate::output::say;
 
@@ -64,7 +65,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let filter = std::env::var("LINERATE_LOG").ok();
     let _diagnostics = Diagnostics::start(filter.as_deref()).context("LINERATE_LOG")?;
     let source = args.clone_source();
-    let load = move || source.load();
+    // One value each for the process: what they keep outlives reloads.
+    let services = source.services();
+    let load = move || source.load(&services);
     let config = load()?;
     if let Some(check) = args.check {
         let what = match check {
@@ -77,8 +80,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         say!("the configuration is good");
         return Ok(ExitCode::SUCCESS);
     }
-    let server = Server::start(config.clone())?;
-    logs::announce(&greeting(&config, server.addresses()));
+    let server = Server::start(config)?;
+    logs::announce(&greeting(&server));
     for warning in server.warnings() {
         tracing::warn!("{warning}");
     }
@@ -119,18 +122,24 @@ impl Args {
 }
 
 impl Source {
-    fn load(&self) -> anyhow::Result<Config> {
+    /// What this program can serve.
+    fn services(&self) -> Arc<Services> {
+        let given = |listen: &[Listen]| {
+            (!listen.is_empty()).then(|| listen.iter().flat_map(|listen| &listen.0).copied().collect())
+        };
+        Arc::new([Arc::new(http::Http::listening(given(&self.http), given(&self.https)))])
+    }
+
+    fn load(&self, services: &Services) -> anyhow::Result<Config> {
         let mut config = match (&self.file, &self.dir) {
-            (Some(file), _) => Config::load(file)?,
+            (Some(file), _) => Config::load(file, services)?,
             (None, Some(dir)) => {
                 let dir =
                     std::path::absolute(dir).with_context(|| format!("cannot find {}", dir.display()))?;
-                Config::for_directory(&dir)
+                Config::for_directory(&dir, services)?
             }
             (None, None) => unreachable!("clap asks for one of them"),
         };
-        override_listen(&mut config.http.listen, &self.http);
-        override_listen(&mut config.https.listen, &self.https);
         if let Some(admin) = &self.admin {
             config.admin.listen = admin.0.first().copied();
         }
@@ -174,12 +183,6 @@ fn parse_admin(text: &str) -> Result<Listen, String> {
     }
 }
 
-fn override_listen(listen: &mut Vec<SocketAddr>, given: &[Listen]) {
-    if !given.is_empty() {
-        *listen = given.iter().flat_map(|listen| &listen.0).copied().collect();
-    }
-}
-
 fn absolute(path: &Path) -> PathBuf {
     if path == Path::new("-") {
         path.to_owned()
@@ -189,48 +192,27 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 /// Tells a person where to look; scripts read the log or the admin address.
-fn greeting(config: &Config, addresses: &Addresses) -> String {
+fn greeting(server: &Server) -> String {
     let mut text = String::new();
-    put_greeting(config, addresses, &mut text).expect("a string takes every text");
+    put_greeting(server, &mut text).expect("a string takes every text");
     text
 }
 
-fn put_greeting(config: &Config, addresses: &Addresses, out: &mut String) -> std::fmt::Result {
+fn put_greeting(server: &Server, out: &mut String) -> std::fmt::Result {
     writeln!(out, "Linerate {} serves, read-only:", env!("CARGO_PKG_VERSION"))?;
-    for volume in &config.volumes {
-        writeln!(out, "  {} at {}", volume.path.display(), volume.mount)?;
-    }
-    for addr in &addresses.http {
-        writeln!(out, "  http://{}/", reachable(*addr))?;
-    }
-    for addr in &addresses.https {
-        writeln!(out, "  https://{}/", reachable(*addr))?;
+    let told = server.greetings();
+    for line in told.iter().flat_map(|told| told.serves.iter().chain(&told.urls)) {
+        writeln!(out, "  {line}")?;
     }
     writeln!(out, "\nTry:")?;
-    if let Some(addr) = addresses.http.first() {
-        writeln!(out, "  curl http://{}/", reachable(*addr))?;
+    for line in told.iter().flat_map(|told| &told.tries) {
+        writeln!(out, "  {line}")?;
     }
-    if let Some(addr) = addresses.https.first() {
-        let insecure = if config.https.certificates.is_empty() { "--insecure " } else { "" };
-        writeln!(out, "  curl {insecure}https://{}/", reachable(*addr))?;
-    }
-    if let Some(addr) = addresses.admin {
+    if let Some(addr) = server.addresses().admin {
         writeln!(out, "  linerate stat {addr}")?;
         writeln!(out, "  curl http://{addr}/metrics")?;
     }
     writeln!(out, "\nCtrl-C ends it after transfers in progress; a second Ctrl-C at once.")
-}
-
-/// An address a browser on this machine can use.
-fn reachable(addr: SocketAddr) -> SocketAddr {
-    if addr.ip().is_unspecified() {
-        let loopback: std::net::IpAddr = match addr {
-            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
-            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
-        };
-        return SocketAddr::new(loopback, addr.port());
-    }
-    addr
 }
 
 #[cfg(test)]

@@ -186,7 +186,10 @@ fn a_start_that_cannot_succeed_says_what_to_do() {
         &["unknown field `header_secs`", "header_seconds", "linerate.toml"],
     );
     refused("[http]\nlisten = [\"localhost:80\"]\n", &["listen", "localhost:80"]);
-    refused("[http]\nlisten = []\n[https]\nlisten = []\n", &["http.listen", "give"]);
+    refused(
+        "[http]\nlisten = []\n[https]\nlisten = []\n[admin]\nlisten = \"off\"\n",
+        &["http.listen", "give", "admin.listen"],
+    );
     refused("[server]\ncpus = \"0-\"\n", &["server.cpus", "0-3,8"]);
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let addr = taken.local_addr().unwrap().to_string();
@@ -197,6 +200,40 @@ fn a_start_that_cannot_succeed_says_what_to_do() {
     );
     let (status, said) = Launch::dir(&site.beside("none")).fail();
     assert!(!status.success() && said.contains("none"), "{said}");
+}
+
+#[test]
+fn without_http_a_server_lives_at_its_admin_address_and_http_comes_and_goes_by_reloads() {
+    let site = Site::new(&[("a.txt", b"hello\n")], "");
+    let [http, admin] = [free_address(), free_address()];
+    let configure = |listen: &str| {
+        let text = format!("[http]\nlisten = \"{listen}\"\n[https]\nlisten = \"off\"\n");
+        site.configure(&format!("{text}[admin]\nlisten = \"{admin}\"\n"));
+    };
+    configure("off");
+    let mut server = site.start();
+    assert!(server.http.is_empty() && server.https.is_empty());
+    assert_eq!(server.counted("linerate_silo_listeners", ""), 0);
+    assert_eq!(health(&server), (200, b"ok\n".to_vec()));
+
+    configure(&http.to_string());
+    server.reload("reloaded");
+    assert_eq!(raw::get(http, "/a.txt").body, b"hello\n");
+    assert_eq!(server.counted("linerate_http_requests", "method=\"GET\""), 1);
+
+    // Off again its connections end; on again it goes on counting where it was.
+    let mut idle = asking(http, "/a.txt");
+    assert_eq!(raw::read_response(&mut idle).status, 200);
+    configure("off");
+    server.reload("reloaded");
+    assert!(raw::read_to_close(&mut idle).is_empty());
+    assert!(TcpStream::connect(http).is_err());
+    configure(&http.to_string());
+    server.reload("reloaded");
+    assert_eq!(raw::get(http, "/a.txt").body, b"hello\n");
+    assert_eq!(server.counted("linerate_http_requests", "method=\"GET\""), 3);
+    server.signal(Signal::TERM);
+    assert_eq!(server.wait().code(), Some(0));
 }
 
 #[test]

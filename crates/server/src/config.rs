@@ -1,109 +1,71 @@
 //! The configuration: `linerate.toml`, checked as a whole before anything starts. Unknown keys are refused
 //! by name, and every refusal says where and what would do.
+//!
+//! What is here concerns the server, whatever it serves; each service reads its own tables and gives back its
+//! [`Settings`].
 
-mod limits;
-mod listen;
 mod server;
 
 use std::collections::HashSet;
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
+use service::config::Keys;
+pub use service::config::{ConfigError, Document, parse_listen};
+pub use service::volumes::VolumeSection;
+use service::{Bound, Service, Settings, Transport, Wanted};
 
-pub use self::limits::LimitsSection;
-pub use self::listen::parse_listen;
 pub use self::server::ServerSection;
+pub(crate) use self::server::default_state_dir;
+use crate::listeners::Change;
 
-/// Everything an operator can say. `Config::default()` serves nothing until a volume is added.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
+/// What the program can serve, in the order of their lines in messages.
+pub type Services = [Arc<dyn Service>];
+
+/// Everything an operator can say.
+#[derive(Clone, Debug)]
 pub struct Config {
     /// Lanes, state and shutdown.
     pub server: ServerSection,
     /// Exported directories.
-    #[serde(rename = "volume")]
     pub volumes: Vec<VolumeSection>,
-    /// Plain HTTP.
-    pub http: HttpSection,
-    /// HTTPS.
-    pub https: HttpsSection,
-    /// Limits of HTTP connections, plain and TLS.
-    pub limits: LimitsSection,
     /// Access log.
     pub log: LogSection,
     /// Metrics and health.
     pub admin: AdminSection,
+    /// Sending rate of everything together, bytes per second (`limits.total_bytes_per_second`); absent: no bound.
+    pub total_bytes_per_second: Option<u64>,
+    /// What each service is to do.
+    pub(crate) wishes: Vec<Wish>,
 }
 
-/// `[[volume]]`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeSection {
-    /// Its name in logs, metrics and other protocols. Letters, digits, `.`, `-` and `_`.
-    pub name: String,
-    /// The directory.
-    pub path: PathBuf,
-    /// The URL path it appears under.
-    #[serde(default = "root_mount")]
-    pub mount: String,
-    /// Whether symbolic links that stay inside the directory are followed. Links that lead out never are.
-    #[serde(default = "yes")]
-    pub symlinks: bool,
-    /// Whether names that begin with a dot are served and listed.
+/// A service, and what the configuration wants of it.
+#[derive(Clone)]
+pub(crate) struct Wish {
+    pub(crate) service: Arc<dyn Service>,
+    pub(crate) settings: Option<Arc<dyn Settings>>,
+}
+
+/// The tables of the server itself.
+#[derive(Deserialize)]
+struct Tables {
     #[serde(default)]
-    pub hidden: bool,
-    /// Whether a directory without an index file is listed.
-    #[serde(default = "yes")]
-    pub listings: bool,
-    /// Whether `.br`, `.zst` and `.gz` siblings are sent in place of a file to clients that take them.
-    #[serde(default = "yes")]
-    pub precompressed: bool,
-}
-
-/// `[http]`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub struct HttpSection {
-    /// Addresses; empty switches plain HTTP off.
-    #[serde(deserialize_with = "listen::addresses")]
-    pub listen: Vec<SocketAddr>,
-    /// Answer every plain request with a redirect to HTTPS.
-    pub redirect_to_https: bool,
-}
-
-/// `[https]`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
-pub struct HttpsSection {
-    /// Addresses; empty switches HTTPS off.
-    #[serde(deserialize_with = "listen::addresses")]
-    pub listen: Vec<SocketAddr>,
-    /// Port that redirects name, when a gateway maps it; absent: the port of the first HTTPS address.
-    pub public_port: Option<u16>,
-    /// Only TLS 1.2: the version that NICs offload today.
-    pub tls12_only: bool,
-    /// Offer HTTP/2.
-    pub http2: bool,
-    /// Hand transmit encryption to the kernel where it can.
-    pub kernel_tls: bool,
-    /// Certificates; without any, a self-signed one is made and kept.
-    #[serde(rename = "certificate")]
-    pub certificates: Vec<CertificateSection>,
-}
-
-/// `[[https.certificate]]`
-#[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
-pub struct CertificateSection {
-    /// Host names it is shown for (SNI), `*.` allowed in front; empty: for every name no other has.
+    server: ServerSection,
     #[serde(default)]
-    pub names: Vec<String>,
-    /// PEM file with the certificate and its chain.
-    pub cert: PathBuf,
-    /// PEM file with the private key.
-    pub key: PathBuf,
+    log: LogSection,
+    #[serde(default)]
+    admin: AdminSection,
+    #[serde(default)]
+    limits: Limits,
+}
+
+#[derive(Default, Deserialize)]
+struct Limits {
+    total_bytes_per_second: Option<u64>,
 }
 
 /// `[log]`
@@ -132,66 +94,53 @@ pub enum LogFormat {
 #[serde(deny_unknown_fields, default)]
 pub struct AdminSection {
     /// Address of metrics, health and `linerate stat`; `off`: none.
-    #[serde(deserialize_with = "listen::address")]
+    #[serde(deserialize_with = "service::config::address")]
     pub listen: Option<SocketAddr>,
 }
 
-/// A configuration that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read.
-    #[error("cannot read the configuration {}: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It is not TOML, has an unknown key or a value of the wrong kind. The text shows the line.
-    #[error("in {}: {source}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// Where and why.
-        source: Box<toml::de::Error>,
-    },
-    /// It contradicts itself or the machine.
-    #[error("{key}: {problem}")]
-    Invalid {
-        /// The key, dotted.
-        key: String,
-        /// What is wrong and what would do.
-        problem: String,
-    },
-}
-
 impl Config {
-    /// Reads and checks a file. Relative paths in it are meant from the file's directory.
+    /// Reads and checks a file for `services`. Relative paths in it are meant from the file's directory.
     ///
     /// # Errors
     /// [`ConfigError`], naming the key.
-    pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        let mut config: Self = toml::from_str(&text)
-            .map_err(|source| ConfigError::Parse { path: path.to_owned(), source: Box::new(source) })?;
-        config.resolve_paths(path.parent().unwrap_or(Path::new(".")));
+    pub fn load(path: &Path, services: &Services) -> Result<Self, ConfigError> {
+        let config = Self::read(&Document::read(path)?, services)?;
         config.check()?;
         Ok(config)
     }
 
-    /// A configuration that serves one directory at `/`.
-    pub fn for_directory(path: &Path) -> Self {
-        let volume = VolumeSection {
-            name: "files".to_owned(),
-            path: path.to_owned(),
-            mount: root_mount(),
-            symlinks: true,
-            hidden: false,
-            listings: true,
-            precompressed: true,
+    /// A configuration that serves one directory.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn for_directory(path: &Path, services: &Services) -> Result<Self, ConfigError> {
+        Self::read(&Document::for_directory(path), services)
+    }
+
+    /// Reads a document for `services`, without checking what is the server's own: who changes something of it does
+    /// that afterwards, by [`Config::check`].
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn read(document: &Document, services: &Services) -> Result<Self, ConfigError> {
+        let keys: Vec<Keys> =
+            std::iter::once(OWN).chain(services.iter().map(|service| service.keys())).collect();
+        document.refuse_unknown(&keys)?;
+        let Tables { mut server, mut log, admin, limits } = document.tables()?;
+        if let Some(rate) = limits.total_bytes_per_second.filter(|rate| !RATES.contains(rate)) {
+            let problem = format!("{rate} is not within {} to {}", RATES.start(), RATES.end());
+            return Err(ConfigError::invalid("limits.total_bytes_per_second", problem));
+        }
+        let volumes = VolumeSection::all(document)?;
+        server.state_dir.iter_mut().for_each(|path| document.resolve(path));
+        log.access.iter_mut().filter(|path| *path != Path::new("-")).for_each(|path| document.resolve(path));
+        let wish = |service: &Arc<dyn Service>| {
+            let settings = service.read(document, &volumes)?;
+            Ok(Wish { service: Arc::clone(service), settings })
         };
-        Self { volumes: vec![volume], ..Self::default() }
+        let wishes = services.iter().map(wish).collect::<Result<_, ConfigError>>()?;
+        let total_bytes_per_second = limits.total_bytes_per_second;
+        Ok(Self { server, volumes, log, admin, total_bytes_per_second, wishes })
     }
 
     /// Checks what types alone cannot say.
@@ -199,31 +148,18 @@ impl Config {
     /// # Errors
     /// The first contradiction.
     pub fn check(&self) -> Result<(), ConfigError> {
-        if self.volumes.is_empty() {
-            return Err(invalid(
-                "volume",
-                "nothing to serve: name a directory, or add a [[volume]] with name and path",
-            ));
-        }
-        if self.http.listen.is_empty() && self.https.listen.is_empty() {
-            return Err(invalid(
-                "http.listen",
-                "no address to listen on: give http.listen or https.listen one",
-            ));
-        }
-        if self.http.redirect_to_https && self.https.listen.is_empty() {
-            return Err(invalid(
-                "http.redirect_to_https",
-                "there is no HTTPS to redirect to: set https.listen",
-            ));
+        if self.admin.listen.is_none() && self.wishes.iter().all(|wish| wish.settings.is_none()) {
+            return Err(self.nothing_to_do());
         }
         if self.server.lanes.is_some() && self.server.cpus.is_some() {
-            return Err(invalid("server.cpus", "excludes server.lanes: give one of them"));
+            return Err(ConfigError::invalid("server.cpus", "excludes server.lanes: give one of them"));
         }
         self.server.check_marks()?;
         self.check_addresses()?;
-        self.check_volumes()?;
-        self.limits.check()
+        for (index, volume) in self.volumes.iter().enumerate() {
+            volume.check(index)?;
+        }
+        Ok(())
     }
 
     /// How long a drain may take.
@@ -231,93 +167,52 @@ impl Config {
         Duration::from_secs(self.server.drain_seconds)
     }
 
+    /// The addresses that services want, by the service's place.
+    pub(crate) fn sockets(&self) -> Vec<(usize, Wanted)> {
+        let of = |(at, wish): (usize, &Wish)| {
+            let wanted = wish.settings.iter().flat_map(|settings| settings.sockets());
+            wanted.map(move |wanted| (at, wanted)).collect::<Vec<_>>()
+        };
+        self.wishes.iter().enumerate().flat_map(of).collect()
+    }
+
+    /// What services are reached at, by their names.
+    pub(crate) fn bound(&self, change: &Change) -> Vec<(&'static str, Bound)> {
+        let of = |(at, wish): (usize, &Wish)| {
+            let name = wish.service.name();
+            change.bound(at).into_iter().map(move |bound| (name, bound))
+        };
+        self.wishes.iter().enumerate().flat_map(of).collect()
+    }
+
+    fn nothing_to_do(&self) -> ConfigError {
+        let keys: Vec<&str> =
+            self.wishes.iter().flat_map(|wish| wish.service.listen_keys()).copied().collect();
+        let all = [&keys[..], &["admin.listen"]].concat().join(" or ");
+        let key = keys.first().copied().unwrap_or("admin.listen");
+        ConfigError::invalid(key, format!("no address to listen on: give {all} one"))
+    }
+
     fn check_addresses(&self) -> Result<(), ConfigError> {
         let mut seen = HashSet::new();
-        let http = self.http.listen.iter().map(|addr| ("http.listen", addr));
-        let https = self.https.listen.iter().map(|addr| ("https.listen", addr));
-        let admin = self.admin.listen.iter().map(|addr| ("admin.listen", addr));
-        for (key, addr) in http.chain(https).chain(admin) {
-            if addr.port() != 0 && !seen.insert(*addr) {
-                return Err(invalid(
+        let wanted =
+            self.sockets().into_iter().map(|(_, wanted)| (wanted.key, wanted.address, wanted.transport));
+        let admin = self.admin.listen.map(|address| ("admin.listen", address, Transport::Tcp));
+        for (key, address, transport) in wanted.chain(admin) {
+            if address.port() != 0 && !seen.insert((address, transport)) {
+                return Err(ConfigError::invalid(
                     key,
-                    format!("{addr} is used twice: every listener needs an address of its own"),
+                    format!("{address} is used twice: every listener needs an address of its own"),
                 ));
             }
         }
         Ok(())
     }
-
-    fn check_volumes(&self) -> Result<(), ConfigError> {
-        let (mut names, mut mounts) = (HashSet::new(), HashSet::new());
-        for (index, volume) in self.volumes.iter().enumerate() {
-            let key = |field: &str| format!("volume[{index}].{field}");
-            let named = !volume.name.is_empty()
-                && volume.name.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_".contains(&b));
-            if !named {
-                return Err(invalid(
-                    &key("name"),
-                    format!("{:?}: use letters, digits, '.', '-' and '_'", volume.name),
-                ));
-            }
-            if !names.insert(&volume.name) {
-                return Err(invalid(&key("name"), format!("{:?} is used twice", volume.name)));
-            }
-            let mount = &volume.mount;
-            if !is_reachable(mount) {
-                return Err(invalid(
-                    &key("mount"),
-                    format!(
-                        "{mount:?}: begin with one '/', end without, no '.' or '..' as a name, such as \"/pub\""
-                    ),
-                ));
-            }
-            if !mounts.insert(mount) {
-                return Err(invalid(&key("mount"), format!("{mount:?} is used twice")));
-            }
-            match std::fs::metadata(&volume.path) {
-                Ok(meta) if meta.is_dir() => {}
-                Ok(_) => {
-                    return Err(invalid(
-                        &key("path"),
-                        format!("{} is not a directory", volume.path.display()),
-                    ));
-                }
-                Err(error) => {
-                    return Err(invalid(&key("path"), format!("{}: {error}", volume.path.display())));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn resolve_paths(&mut self, base: &Path) {
-        let resolve = |path: &mut PathBuf| *path = base.join(&*path);
-        self.volumes.iter_mut().for_each(|volume| resolve(&mut volume.path));
-        self.server.state_dir.iter_mut().for_each(resolve);
-        self.log.access.iter_mut().filter(|path| *path != Path::new("-")).for_each(resolve);
-        for certificate in &mut self.https.certificates {
-            resolve(&mut certificate.cert);
-            resolve(&mut certificate.key);
-        }
-    }
 }
 
-impl Default for HttpSection {
-    fn default() -> Self {
-        Self { listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080))], redirect_to_https: false }
-    }
-}
-
-impl Default for HttpsSection {
-    fn default() -> Self {
-        Self {
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], 8443))],
-            public_port: None,
-            tls12_only: false,
-            http2: true,
-            kernel_tls: true,
-            certificates: Vec::new(),
-        }
+impl fmt::Debug for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct(self.service.name()).field("settings", &self.settings).finish()
     }
 }
 
@@ -327,64 +222,74 @@ impl Default for AdminSection {
     }
 }
 
-fn invalid(key: &str, problem: impl Into<String>) -> ConfigError {
-    ConfigError::Invalid { key: key.to_owned(), problem: problem.into() }
-}
-
-/// Whether requests can get there: what they ask for is tidied up, or refused, before anything is looked for.
-fn is_reachable(mount: &str) -> bool {
-    mount.strip_prefix('/').is_some_and(|place| {
-        let path = format!("/{}", http::path::encode(place.as_bytes()));
-        http::path::decode(path.as_bytes()).is_ok_and(|path| *path.bytes == *place.as_bytes())
-    })
-}
-
-fn root_mount() -> String {
-    "/".to_owned()
-}
-
-fn yes() -> bool {
-    true
-}
+/// Beyond these a rate is no rate, or sums overflow.
+const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
+/// What the server reads itself.
+const OWN: Keys = Keys {
+    tables: &["server", "log", "admin"],
+    volume: &["name", "path", "symlinks", "hidden"],
+    limits: &["total_bytes_per_second"],
+};
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn load(text: &str) -> Result<Config, String> {
+        load_for(text, &[Arc::new(http::Http::default())])
+    }
+
+    fn load_for(text: &str, services: &Services) -> Result<Config, String> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("data")).unwrap();
         let path = dir.path().join("linerate.toml");
         std::fs::write(&path, text).unwrap();
-        Config::load(&path).map_err(|error| error.to_string())
+        Config::load(&path, services).map_err(|error| error.to_string())
     }
 
     const VOLUME: &str = "[[volume]]\nname = 'a'\npath = 'data'\n";
 
     #[test]
-    fn a_volume_alone_is_enough() {
-        let config = load(VOLUME).unwrap();
-        assert_eq!(config.http.listen, [SocketAddr::from(([127, 0, 0, 1], 8080))]);
-        assert_eq!(config.volumes[0].mount, "/");
-        assert!(config.volumes[0].precompressed);
-        assert!(!load(&format!("{VOLUME}precompressed = false\n")).unwrap().volumes[0].precompressed);
-    }
-
-    #[test]
-    fn unknown_keys_are_refused_by_name() {
-        let error = load(&format!("[http]\nlisten_on = []\n{VOLUME}")).unwrap_err();
-        assert!(error.contains("unknown field `listen_on`") && error.contains("listen"), "{error}");
+    fn unknown_keys_are_refused_by_name_and_place() {
+        for (text, words, line) in [
+            (
+                format!("[http]\nlisten_on = []\n{VOLUME}"),
+                "unknown field `listen_on`, expected `listen` or `redirect_to_https`",
+                2,
+            ),
+            (format!("[server]\nlane = 2\n{VOLUME}"), "unknown field `lane`, expected one of `lanes`", 2),
+            (
+                format!("{VOLUME}[htp]\n"),
+                "unknown field `htp`, expected one of `server`, `log`, `admin`, `http`, `https`, `volume`, `limits`",
+                4,
+            ),
+            (
+                format!("{VOLUME}symlink = true\n"),
+                "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `hidden`, `mount`, `listings`, \
+                 `precompressed`",
+                4,
+            ),
+            (format!("[limits]\nranges = 'x'\n{VOLUME}"), "invalid type: string \"x\", expected usize", 2),
+        ] {
+            let error = load(&text).unwrap_err();
+            assert!(error.contains(words) && error.contains(&format!("at line {line},")), "{error}");
+        }
     }
 
     #[test]
     fn contradictions_name_their_key() {
         for (text, key) in [
             ("", "volume"),
-            ("[http]\nlisten = []\n[https]\nlisten = []\n[[volume]]\nname='a'\npath='data'", "http.listen"),
+            ("[http]\nlisten = []\n[https]\nlisten = []\n[admin]\nlisten = 'off'", "http.listen"),
             ("[[volume]]\nname = 'a/b'\npath = 'data'", "volume[0].name"),
+            ("[[volume]]\nname = '.a'\npath = 'data'", "volume[0].name"),
             ("[[volume]]\nname = 'a'\npath = 'absent'", "volume[0].path"),
             ("[[volume]]\nname = 'a'\npath = 'data'\nmount = 'x'", "volume[0].mount"),
             ("[limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "limits.ranges"),
+            (
+                "[limits]\ntotal_bytes_per_second = 0\n[[volume]]\nname='a'\npath='data'",
+                "limits.total_bytes_per_second",
+            ),
             (
                 "[server]\negress_marks = { eth0 = 0 }\n[[volume]]\nname='a'\npath='data'",
                 "server.egress_marks",
@@ -401,6 +306,7 @@ mod tests {
                 "[http]\nlisten=['127.0.0.1:1','127.0.0.1:1']\n[[volume]]\nname='a'\npath='data'",
                 "http.listen",
             ),
+            ("[http]\nlisten='127.0.0.1:8090'\n[[volume]]\nname='a'\npath='data'", "admin.listen"),
         ] {
             let error = load(text).unwrap_err();
             assert!(error.starts_with(&format!("{key}: ")), "{text:?} gave {error}");
@@ -408,18 +314,19 @@ mod tests {
     }
 
     #[test]
-    fn mounts_that_no_request_can_name_are_refused() {
-        for mount in
-            ["", "pub", "/pub/", "//", "/a//b", "/..", "/a/../b", "/./a", "/a/.", "/a\\\\..", "/a\\u0000"]
-        {
-            let text = format!("[[volume]]\nname = 'a'\npath = 'data'\nmount = \"{mount}\"\n");
-            let error = load(&text).unwrap_err();
-            assert!(error.starts_with("volume[0].mount: "), "{mount:?} gave {error}");
-        }
-        for mount in ["/", "/pub", "/a/b c/%2e%2e", "/.well-known", "/größe", "/a..b"] {
-            let text = format!("[[volume]]\nname = 'a'\npath = 'data'\nmount = \"{mount}\"\n");
-            assert!(load(&text).is_ok(), "{mount}");
-        }
+    fn without_http_the_admin_address_is_enough_and_with_nothing_at_all_the_keys_are_named() {
+        let off = "[http]\nlisten = 'off'\n[https]\nlisten = 'off'\n";
+        let config = load(off).unwrap();
+        assert!(config.sockets().is_empty() && config.volumes.is_empty());
+        assert_eq!(load(&format!("{off}{VOLUME}")).unwrap().volumes.len(), 1, "others may want it");
+        let nothing = load(&format!("{off}[admin]\nlisten = 'off'")).unwrap_err();
+        assert_eq!(
+            nothing,
+            "http.listen: no address to listen on: give http.listen or https.listen or admin.listen one"
+        );
+        // A program without HTTP does not know its tables.
+        assert!(load_for("", &[]).is_ok());
+        assert!(load_for("[http]\n", &[]).unwrap_err().contains("unknown field `http`"));
     }
 
     #[test]
@@ -446,7 +353,7 @@ mod tests {
     #[test]
     fn paths_are_meant_from_the_files_directory() {
         let config = load(&format!("[log]\naccess = 'a.log'\n{VOLUME}")).unwrap();
-        assert!(config.log.access.unwrap().is_absolute());
+        assert!(config.log.access.unwrap().is_absolute() && config.volumes[0].path.is_absolute());
         let config = load(&format!("[log]\naccess = '-'\n{VOLUME}")).unwrap();
         assert_eq!(config.log.access.unwrap(), Path::new("-"));
     }

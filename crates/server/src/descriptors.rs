@@ -1,6 +1,7 @@
 //! How many connections the process has descriptors for: each needs one, and so does each file that is kept open.
 
 use rustix::process::{Resource, getrlimit};
+use service::ConnectionsMax;
 use vfs::CacheOptions;
 
 use crate::config::Config;
@@ -8,37 +9,50 @@ use crate::config::Config;
 /// What fits below the limit of open files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fit {
-    /// Connections of each lane; at most what is configured.
-    pub(crate) connections_per_lane: usize,
+    /// Connections of each lane, by service; at most what is configured.
+    pub(crate) connections_per_lane: Vec<usize>,
     /// What the administrator should know when it is less.
-    pub(crate) warning: Option<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// What fits, once the soft limit is raised to the hard one as every start does.
 pub(crate) fn fit(config: &Config, lanes: usize) -> Fit {
     let descriptors = getrlimit(Resource::Nofile).maximum;
-    fit_below(config, lanes, descriptors.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX)))
+    let descriptors = descriptors.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    let none = ConnectionsMax { key: "", per_lane: 0 };
+    let wanted =
+        config.wishes.iter().map(|wish| wish.settings.as_ref().map_or(none, |all| all.connections()));
+    // A lane has its sockets twice: its own descriptors and the control thread's.
+    let own_per_lane = OWN_PER_LANE + config.volumes.len() + 2 * config.sockets().len();
+    fit_below(&wanted.collect::<Vec<_>>(), own_per_lane, lanes, descriptors)
 }
 
-fn fit_below(config: &Config, lanes: usize, descriptors: usize) -> Fit {
-    let wanted = config.limits.connections_per_lane;
-    let listeners = config.http.listen.len() + config.https.listen.len();
-    // A lane has its listeners twice: its own descriptors and the control thread's.
-    let own = OWN + lanes * (OWN_PER_LANE + config.volumes.len() + 2 * listeners);
+fn fit_below(wanted: &[ConnectionsMax], own_per_lane: usize, lanes: usize, descriptors: usize) -> Fit {
+    let all: usize = wanted.iter().map(|wanted| wanted.per_lane).sum();
+    let own = OWN + lanes * own_per_lane;
     let rest = descriptors.saturating_sub(own);
     // Files give way first, as the server can open them again; but without any it could answer nobody.
     let files = (lanes * CacheOptions::default().open_files_max).min(rest / 4);
-    let fitting = ((rest - files) / lanes.max(1)).max(CONNECTIONS_MIN);
-    if wanted <= fitting {
-        return Fit { connections_per_lane: wanted, warning: None };
+    let fitting = (rest - files) / lanes.max(1);
+    if all <= fitting.max(CONNECTIONS_MIN) {
+        let connections_per_lane = wanted.iter().map(|wanted| wanted.per_lane).collect();
+        return Fit { connections_per_lane, warnings: Vec::new() };
     }
-    let needed = own + lanes * (wanted + wanted / 3 + 1);
-    let warning = format!(
-        "limits.connections_per_lane is {wanted}, for {lanes} lanes, but the process may have only {descriptors} open \
-         files: each lane takes {fitting} connections; allow {needed} open files (LimitNOFILE=, ulimit -Hn) or lower \
-         the limit"
-    );
-    Fit { connections_per_lane: fitting, warning: Some(warning) }
+    let needed = own + lanes * (all + all / 3 + 1);
+    let share = |wanted: usize| (fitting as u128 * wanted as u128 / all as u128) as usize;
+    let (mut connections_per_lane, mut warnings) = (Vec::new(), Vec::new());
+    for ConnectionsMax { key, per_lane } in wanted {
+        let fitting = share(*per_lane).max(CONNECTIONS_MIN).min(*per_lane);
+        connections_per_lane.push(fitting);
+        if fitting < *per_lane {
+            warnings.push(format!(
+                "{key} is {per_lane}, for {lanes} lanes, but the process may have only {descriptors} open files: each \
+                 lane takes {fitting} connections; allow {needed} open files (LimitNOFILE=, ulimit -Hn) or lower the \
+                 limit"
+            ));
+        }
+    }
+    Fit { connections_per_lane, warnings }
 }
 
 /// Standard streams, logs, admin address, signals, helpers.
@@ -50,22 +64,32 @@ const CONNECTIONS_MIN: usize = 4;
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+
+    const ONE: ConnectionsMax = ConnectionsMax { key: "limits.connections_per_lane", per_lane: 16_384 };
 
     #[test]
     fn connections_leave_descriptors_for_files_and_a_limit_that_does_not_fit_is_told() {
-        let config = Config::for_directory(Path::new("/"));
-        let wide = fit_below(&config, 2, 1 << 20);
-        assert_eq!(wide, Fit { connections_per_lane: config.limits.connections_per_lane, warning: None });
-        let narrow = fit_below(&config, 2, 1024);
-        assert!((300..400).contains(&narrow.connections_per_lane), "{narrow:?}");
-        let warning = narrow.warning.unwrap();
+        let fit = |lanes, descriptors| fit_below(&[ONE], 21, lanes, descriptors);
+        assert_eq!(fit(2, 1 << 20), Fit { connections_per_lane: vec![16_384], warnings: Vec::new() });
+        let narrow = fit(2, 1024);
+        assert!((300..400).contains(&narrow.connections_per_lane[0]), "{narrow:?}");
+        let warning = &narrow.warnings[0];
         assert!(warning.contains("16384") && warning.contains("1024 open files"), "{warning}");
-        assert_eq!(fit_below(&config, 64, 100).connections_per_lane, CONNECTIONS_MIN);
+        assert_eq!(fit(64, 100).connections_per_lane, [CONNECTIONS_MIN]);
         // What the warning asks for is enough.
         let needed = warning.split("allow ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap();
-        assert_eq!(fit_below(&config, 2, needed).warning, None);
+        assert_eq!(fit(2, needed).warnings, [""; 0]);
+    }
+
+    #[test]
+    fn services_share_what_fits_by_what_they_want_and_one_without_descriptors_takes_none() {
+        let other = ConnectionsMax { key: "smb.connections_per_lane", per_lane: 16_384 / 3 };
+        let datagrams = ConnectionsMax { key: "", per_lane: 0 };
+        let Fit { connections_per_lane, warnings } = fit_below(&[ONE, datagrams, other], 25, 2, 4096);
+        let [web, none, files] = connections_per_lane[..] else { panic!("one for each service") };
+        assert_eq!(none, 0);
+        assert!(web / 3 >= files && web / 3 <= files + 2 && web + files <= 2048 - 25, "{web} and {files}");
+        assert_eq!(warnings.len(), 2);
     }
 }

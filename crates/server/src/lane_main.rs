@@ -5,28 +5,30 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::service::{HttpCounters, Service};
 use lane::layout::LaneSpec;
 use lane::mailbox::Receiver;
 use lane::{Ended, time};
-use service::counters::ConnectionCounters;
+use service::Site;
 use service::log::LaneLog;
 use service::pacer::RateShare;
-use tls::KtlsPolicy;
+use service::volumes::VolumeTable;
 use tokio::sync::mpsc::UnboundedSender;
-use vfs::{Cache, CacheOptions};
 
 use crate::egress::Mark;
+use crate::lane_services::LaneServices;
 use crate::listeners::LaneListener;
 use crate::listening::Listening;
 use crate::metrics::Blocks;
 use crate::round::{Order, Preparation};
 use crate::silo::{Door, Placement, SiloCounters, Ways};
-use crate::site::SiteSpec;
+
+/// What each service of the program is to serve, by its place; `None` where it is not wanted.
+pub(crate) type Sites = Vec<Option<Arc<dyn Site>>>;
 
 /// What a lane starts with.
 pub(crate) struct Boot {
-    pub(crate) site: SiteSpec,
+    pub(crate) sites: Sites,
+    pub(crate) volumes: VolumeTable,
     pub(crate) listeners: Vec<LaneListener>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) ways: Ways,
@@ -34,7 +36,6 @@ pub(crate) struct Boot {
     pub(crate) news: UnboundedSender<News>,
     pub(crate) blocks: Blocks,
     pub(crate) log: Option<LaneLog>,
-    pub(crate) ktls: KtlsPolicy,
     pub(crate) share: Arc<RateShare>,
     pub(crate) mark: Mark,
     pub(crate) seed: u64,
@@ -80,57 +81,41 @@ pub(crate) enum News {
 /// The main future of a lane.
 pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let lane = lane::current();
-    let cache = Cache::new(CacheOptions::default());
-    let counters = Arc::new(HttpCounters::default());
     let (id, silo) = (lane.id().0, lane.silo().0);
     boot.blocks.add("lane", id, silo, Arc::clone(lane.counters()) as _);
-    boot.blocks.add("http", id, silo, Arc::clone(&counters) as _);
-    let connection_counters = Arc::new(ConnectionCounters::default());
-    boot.blocks.add("http", id, silo, Arc::clone(&connection_counters) as _);
-    boot.blocks.add("vfs", id, silo, Arc::clone(cache.counters()) as _);
     let silo_counters = Arc::new(SiloCounters::default());
     boot.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
     boot.blocks.add("rate", id, silo, Arc::clone(&boot.share.usage) as _);
     let ended = EndedGuard { news: boot.news.clone(), cut: 0 };
 
-    let site = match boot.site.open(&cache, None) {
-        Ok(site) => site,
-        Err(error) => return tell(&boot.news, News::Failed(error.to_string())),
+    let services = match LaneServices::start(&mut boot) {
+        Ok(services) => services,
+        Err(problem) => return tell(&boot.news, News::Failed(problem)),
     };
-    let (log, share) = (boot.log.take(), Arc::clone(&boot.share));
-    let service = Service::new(site, counters, connection_counters, log, boot.ktls, share, boot.seed);
-    mark(&service, &silo_counters, boot.mark);
+    mark(&services, &silo_counters, boot.mark);
     let ways = std::mem::take(&mut boot.ways);
     let door = Door::new(spec.node, Arc::clone(&boot.placement), ways.outgoing, Arc::clone(&silo_counters));
     for incoming in ways.incoming {
-        let (door, service, incoming) =
-            (Rc::clone(&door), Rc::clone(&service), Rc::new(RefCell::new(incoming)));
-        let take_in = move || Rc::clone(&door).take_in(Rc::clone(&service), Rc::clone(&incoming));
+        let (door, services, incoming) =
+            (Rc::clone(&door), Rc::clone(&services), Rc::new(RefCell::new(incoming)));
+        let take_in = move || Rc::clone(&door).take_in(Rc::clone(&services), Rc::clone(&incoming));
         lane::essential("hand-over of connections", take_in).detach();
     }
     let news = boot.news.clone();
     let counters = Arc::clone(&silo_counters);
-    let listening = Listening::new(spec.id, Rc::clone(&service), Rc::clone(&door), counters, news);
+    let listening = Listening::new(spec.id, Rc::clone(&services), Rc::clone(&door), counters, news);
     if let Err(error) = listening.add(std::mem::take(&mut boot.listeners)) {
         return tell(&boot.news, News::Failed(error.to_string()));
     }
-    let logging = Rc::clone(&service);
-    lane::essential("flush of the access log", move || {
-        let service = Rc::clone(&logging);
-        async move {
-            service.keep_log_fresh().await;
-            Ended::Unexpectedly
-        }
-    })
-    .detach();
+    let logging = Rc::clone(&services);
+    lane::essential("flush of the access log", move || Rc::clone(&logging).keep_logs_fresh()).detach();
     tell(&boot.news, News::Serving);
-    obey(boot, &service, &cache, &door, &listening, &silo_counters, ended).await;
+    obey(boot, &services, &door, &listening, &silo_counters, ended).await;
 }
 
 async fn obey(
     mut boot: Boot,
-    service: &Rc<Service>,
-    cache: &Cache,
+    services: &Rc<LaneServices>,
     door: &Door,
     listening: &Rc<Listening>,
     silo_counters: &Arc<SiloCounters>,
@@ -140,11 +125,11 @@ async fn obey(
     // Without a control thread there is nobody left to serve for.
     while let Some(control) = boot.control.recv().await {
         // The bell of a verdict may have found the mailbox full: whatever else came rings it as well.
-        Preparation::settle(&mut preparation, service, listening, &boot.news);
+        Preparation::settle(&mut preparation, listening, &boot.news);
         match control {
             Control::Prepare(order) => {
                 let number = order.number;
-                let prepared = Preparation::new(*order, cache, &service.site());
+                let prepared = Preparation::new(*order, services);
                 let outcome = prepared.as_ref().map(|_| ()).map_err(Clone::clone);
                 preparation = prepared.ok();
                 tell(&boot.news, News::Prepared { lane: listening.lane(), order: number, outcome });
@@ -164,11 +149,11 @@ async fn obey(
                 lane::vital("end of its listeners", stopping).detach();
             }
             Control::Place(placement) => door.set_placement(placement),
-            Control::Mark(new) => mark(service, silo_counters, new),
+            Control::Mark(new) => mark(services, silo_counters, new),
             Control::Drain(patience) => {
-                lane::spawn(follow_marks(boot.control, Rc::clone(service), Arc::clone(silo_counters)))
+                lane::spawn(follow_marks(boot.control, Rc::clone(services), Arc::clone(silo_counters)))
                     .detach();
-                ended.cut = service.drain(time::now() + patience).await;
+                ended.cut = services.drain(time::now() + patience).await;
                 return;
             }
         }
@@ -176,21 +161,25 @@ async fn obey(
 }
 
 /// What is left to obey while transfers come to their ends: links may still be lost.
-async fn follow_marks(mut control: Receiver<Control>, service: Rc<Service>, counters: Arc<SiloCounters>) {
+async fn follow_marks(
+    mut control: Receiver<Control>,
+    services: Rc<LaneServices>,
+    counters: Arc<SiloCounters>,
+) {
     while let Some(control) = control.recv().await {
         if let Control::Mark(new) = control {
-            mark(&service, &counters, new);
+            mark(&services, &counters, new);
         }
     }
 }
 
-fn mark(service: &Service, counters: &SiloCounters, mark: Mark) {
+fn mark(services: &LaneServices, counters: &SiloCounters, mark: Mark) {
     match mark {
         Mark::None => {}
         Mark::LinkLost => counters.marks_lost.increment(),
         Mark::Of(_) => counters.marks_given.increment(),
     }
-    service.set_mark(mark.value());
+    services.mark(mark.value());
 }
 
 /// Tells of the lane's end however it comes, a panic included.

@@ -1,16 +1,15 @@
-//! The addresses a server listens at: one listener group each, opened before any lane starts, so that a
-//! taken address is an error of the start and not of a lane. Lanes of drained nodes have no listener.
+//! The addresses a server is reached at: one group of sockets each, opened before any lane starts, so that a
+//! taken address is an error of the start and not of a lane. Lanes of drained nodes have no socket.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use http::service::Role;
 use lane::layout::Layout;
 use lane::socket::incoming;
-use lane::socket::reuseport::{Group, GroupConfig, GroupError, Steering, SteeringError, Transport};
+use lane::socket::reuseport::{self, Group, GroupConfig, GroupError, Steering, SteeringError};
+use service::{Bound, Role, Transport, Wanted};
 
-use crate::config::Config;
 use crate::silo::Taking;
 
 /// Every open group and what is spoken there.
@@ -24,6 +23,8 @@ pub(crate) struct Listeners {
 pub(crate) struct Change {
     open: Vec<OpenListener>,
     close: Vec<ListenerId>,
+    /// All that is wanted, in its order.
+    bound: Vec<(usize, Bound)>,
 }
 
 /// A listener's name in messages to the lanes. Addresses would not do: port 0 may stand several times.
@@ -33,19 +34,30 @@ struct OpenListener {
     id: ListenerId,
     /// As configured: port 0 stays 0, so that a reload recognises it.
     asked: SocketAddr,
-    role: Role,
+    transport: Transport,
+    to: Destination,
     /// Shared by the old and the new listener while an address changes its role. Only the control thread locks it.
     group: Arc<Mutex<Group>>,
+}
+
+/// Who gets what comes by a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Destination {
+    /// The service's place among all of the program.
+    pub(crate) service: usize,
+    /// What the socket is to it.
+    pub(crate) role: Role,
 }
 
 /// Lanes and the sockets that are new to them.
 pub(crate) type NewSockets = Vec<(usize, LaneListener)>;
 
-/// A listening socket for one lane.
+/// A socket for one lane.
 #[derive(Debug)]
 pub(crate) struct LaneListener {
     pub(crate) id: ListenerId,
-    pub(crate) role: Role,
+    pub(crate) to: Destination,
+    pub(crate) transport: Transport,
     pub(crate) socket: OwnedFd,
 }
 
@@ -65,32 +77,22 @@ impl Listeners {
         Self { open: Vec::new(), next_id: 0 }
     }
 
-    /// Binds what `config` asks for and is not open yet, for every lane, and says what it asks for no more.
-    /// Nothing is kept when one address fails.
+    /// Binds what is `wanted` by services, given by their places, and not open yet, for every lane, and says what is
+    /// wanted no more. Nothing is kept when one address fails.
     pub(crate) fn change(
         &mut self,
-        config: &Config,
+        wanted: &[(usize, Wanted)],
         layout: &Layout,
         taking: &Taking,
     ) -> Result<Change, ListenError> {
-        let (mut open, mut kept) = (Vec::new(), Vec::new());
-        let lanes = (layout, taking);
-        for address in &config.https.listen {
-            self.want(*address, Role::Tls, lanes, &mut open, &mut kept)?;
-        }
-        let role = if config.http.redirect_to_https {
-            // Only what is open knows the port that the kernel chose.
-            let https = open.iter().chain(self.open.iter().filter(|listener| kept.contains(&listener.id)));
-            let port = https.map(|listener| listener.group().address().port()).next();
-            Role::Redirect { https_port: config.https.public_port.or(port).unwrap_or(443) }
-        } else {
-            Role::Plain
-        };
-        for address in &config.http.listen {
-            self.want(*address, role, lanes, &mut open, &mut kept)?;
+        let (mut open, mut kept, mut bound) = (Vec::new(), Vec::new(), Vec::new());
+        for (service, wanted) in wanted {
+            let to = Destination { service: *service, role: wanted.role };
+            let address = self.want(wanted, to, (layout, taking), &mut open, &mut kept)?;
+            bound.push((*service, Bound { address, transport: wanted.transport, role: wanted.role }));
         }
         let close = self.open.iter().map(|listener| listener.id).filter(|id| !kept.contains(id)).collect();
-        Ok(Change { open, close })
+        Ok(Change { open, close, bound })
     }
 
     /// Puts a change in force, after the lanes have been told.
@@ -156,48 +158,47 @@ impl Listeners {
         self.open.clear();
     }
 
-    /// Where HTTP is answered, with the ports the kernel chose.
-    pub(crate) fn http(&self) -> Vec<SocketAddr> {
-        self.addresses(|role| role != Role::Tls)
-    }
-
-    /// Where HTTPS is answered.
-    pub(crate) fn https(&self) -> Vec<SocketAddr> {
-        self.addresses(|role| role == Role::Tls)
+    /// How many addresses are open.
+    #[cfg(test)]
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        self.open.iter().map(|open| open.group().address()).collect()
     }
 
     fn want(
         &mut self,
-        asked: SocketAddr,
-        role: Role,
+        wanted: &Wanted,
+        to: Destination,
         (layout, taking): (&Layout, &Taking),
         open: &mut Vec<OpenListener>,
         kept: &mut Vec<ListenerId>,
-    ) -> Result<(), ListenError> {
-        let mut here = self.open.iter().filter(|listener| listener.asked == asked);
-        if let Some(same) = here.clone().find(|listener| listener.role == role) {
+    ) -> Result<SocketAddr, ListenError> {
+        let Wanted { address: asked, transport, .. } = *wanted;
+        let here = |listener: &&OpenListener| listener.asked == asked && listener.transport == transport;
+        let mut here = self.open.iter().filter(here);
+        if let Some(same) = here.clone().find(|listener| listener.to == to && !kept.contains(&listener.id)) {
             kept.push(same.id);
-            return Ok(());
+            return Ok(same.group().address());
         }
         // A port the kernel chose belongs to the listener it was chosen for.
         let group = match here.next().filter(|_| asked.port() != 0) {
             Some(other_role) => Arc::clone(&other_role.group),
             None => {
-                let transport = Transport::Tcp { backlog: BACKLOG };
                 // Where a connection came from is a matter of placement: without it, it is served all the same.
                 let prepare = Box::new(|socket: &_| incoming::keep_interface(socket).or(Ok(())));
+                let transport = match transport {
+                    Transport::Tcp => reuseport::Transport::Tcp { backlog: BACKLOG },
+                    Transport::Rx => reuseport::Transport::Rx,
+                };
                 let config = GroupConfig { address: asked, transport, prepare };
                 let steering = Steering::by_layout(layout)?;
                 Arc::new(Mutex::new(Group::bind_for(config, steering, |lane| taking.lane(lane))?))
             }
         };
-        open.push(OpenListener { id: self.next_id, asked, role, group });
+        let listener = OpenListener { id: self.next_id, asked, transport, to, group };
+        let address = listener.group().address();
+        open.push(listener);
         self.next_id += 1;
-        Ok(())
-    }
-
-    fn addresses(&self, which: impl Fn(Role) -> bool) -> Vec<SocketAddr> {
-        self.open.iter().filter(|open| which(open.role)).map(|open| open.group().address()).collect()
+        Ok(address)
     }
 }
 
@@ -222,6 +223,11 @@ impl Change {
         Ok(())
     }
 
+    /// The addresses of one service, with the ports that the kernel chose.
+    pub(crate) fn bound(&self, service: usize) -> Vec<Bound> {
+        self.bound.iter().filter(|(of, _)| *of == service).map(|(_, bound)| *bound).collect()
+    }
+
     /// The listeners that end.
     pub(crate) fn closed(&self) -> &[ListenerId] {
         &self.close
@@ -234,7 +240,8 @@ impl OpenListener {
     }
 
     fn of_lane(&self, group: &Group, lane: usize) -> Result<LaneListener, ListenError> {
-        Ok(LaneListener { id: self.id, role: self.role, socket: group.descriptor(lane)? })
+        let socket = group.descriptor(lane)?;
+        Ok(LaneListener { id: self.id, to: self.to, transport: self.transport, socket })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The accepting tasks of one lane, one for each listener.
+//! The tasks of one lane that take what comes by its sockets, one for each.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -7,19 +7,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::service::{Role, Service};
-use lane::net::TcpListener;
+use lane::net::{TcpListener, UdpSocket};
 use lane::{Ended, Task, time};
+use service::{LaneSocket, Transport};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::lane_main::{News, tell};
-use crate::listeners::{LaneListener, ListenerId};
+use crate::lane_services::LaneServices;
+use crate::listeners::{Destination, LaneListener, ListenerId};
 use crate::silo::{Door, SiloCounters};
 
 /// What a lane listens at.
 pub(crate) struct Listening {
     lane: usize,
-    service: Rc<Service>,
+    services: Rc<LaneServices>,
     door: Rc<Door>,
     counters: Arc<SiloCounters>,
     news: UnboundedSender<News>,
@@ -30,13 +31,19 @@ pub(crate) struct Listening {
 
 /// Listeners that belong to the lane already, which takes no connections from them yet.
 pub(crate) struct Adopted {
-    listeners: Vec<(ListenerId, Role, TcpListener)>,
+    listeners: Vec<(ListenerId, Destination, LaneSocket)>,
 }
 
 impl Adopted {
     /// Takes over all of them, or none.
     pub(crate) fn new(listeners: Vec<LaneListener>) -> io::Result<Self> {
-        let adopt = |LaneListener { id, role, socket }| Ok((id, role, TcpListener::adopt(socket)?));
+        let adopt = |LaneListener { id, to, transport, socket }| {
+            let socket = match transport {
+                Transport::Tcp => LaneSocket::Tcp(Rc::new(TcpListener::adopt(socket)?)),
+                Transport::Rx => LaneSocket::Udp(Rc::new(UdpSocket::adopt(socket)?)),
+            };
+            Ok((id, to, socket))
+        };
         Ok(Self { listeners: listeners.into_iter().map(adopt).collect::<io::Result<_>>()? })
     }
 }
@@ -50,12 +57,12 @@ struct Accepting {
 impl Listening {
     pub(crate) fn new(
         lane: usize,
-        service: Rc<Service>,
+        services: Rc<LaneServices>,
         door: Rc<Door>,
         counters: Arc<SiloCounters>,
         news: UnboundedSender<News>,
     ) -> Rc<Self> {
-        Rc::new(Self { lane, service, door, counters, news, tasks: RefCell::default(), added: Cell::new(0) })
+        Rc::new(Self { lane, services, door, counters, news, tasks: RefCell::default(), added: Cell::new(0) })
     }
 
     /// Whose they are.
@@ -71,13 +78,14 @@ impl Listening {
 
     /// As [`Listening::add`], for listeners that the lane has taken over before. It cannot fail.
     pub(crate) fn accept(self: &Rc<Self>, adopted: Adopted) {
-        for (id, role, listener) in adopted.listeners {
-            let (me, listener) = (Rc::clone(self), Rc::new(listener));
+        for (id, to, socket) in adopted.listeners {
+            let me = Rc::clone(self);
             let task = lane::essential("accept loop", move || {
-                let (me, listener) = (Rc::clone(&me), Rc::clone(&listener));
+                let (me, socket) = (Rc::clone(&me), socket.clone());
                 async move {
-                    let place = |stream| me.door.place(stream, role);
-                    if let Err(error) = me.service.listen_where(&listener, role, place).await {
+                    let door = me.door.of(to.service);
+                    let Some(service) = me.services.get(to.service) else { return Ended::Done };
+                    if let Err(error) = service.listen(socket, to.role, door).await {
                         me.counters.listeners_died.increment();
                         let problem = format!("a listener was closed by something else: {error}");
                         // Who hears it opens a new one.
@@ -112,7 +120,7 @@ impl Listening {
         drop(old);
         self.gauge();
         if !returned {
-            self.service.dismiss();
+            self.services.dismiss();
         }
         tell(&self.news, News::StoppedListening { lane: self.lane });
     }

@@ -6,16 +6,14 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
+use service::volumes::{Identity, VolumeSection, VolumeTable};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior};
-
-use crate::config::Config;
 
 /// The exported directory of one volume, as it was when the lanes opened it.
 #[derive(Clone, Debug)]
@@ -31,13 +29,6 @@ pub(crate) struct Root {
 struct Opened {
     identity: Identity,
     _held: File,
-}
-
-/// What a path leads to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    dev: u64,
-    ino: u64,
 }
 
 /// What was seen at the path of a volume.
@@ -77,10 +68,22 @@ struct Shared {
 }
 
 impl Root {
-    /// The roots of a configuration as they are now. To be asked before the lanes open them: what changes between
+    /// The roots of these volumes as they are now. To be asked before the lanes open them: what changes between
     /// shows as a replacement.
-    pub(crate) fn all(config: &Config) -> Vec<Self> {
-        config.volumes.iter().map(|volume| Self::new(&volume.name, &volume.path)).collect()
+    pub(crate) fn all(volumes: &[VolumeSection]) -> Vec<Self> {
+        volumes.iter().map(|volume| Self::new(volume.name.as_str(), &volume.path)).collect()
+    }
+
+    /// The table of these volumes, after `before`: those on the same directory as then stay open.
+    pub(crate) fn table(roots: &[Self], before: &VolumeTable, volumes: &[VolumeSection]) -> VolumeTable {
+        before.followed_by(volumes, |volume| {
+            roots.iter().find(|root| root.name == volume.name.as_str()).and_then(Self::identity)
+        })
+    }
+
+    /// The directory that is held, if there was one.
+    pub(crate) fn identity(&self) -> Option<Identity> {
+        self.opened.as_ref().map(|opened| opened.identity)
     }
 
     fn new(name: &str, path: &Path) -> Self {
@@ -110,17 +113,6 @@ impl Opened {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let held = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         Ok(Self { identity: Identity::of(&held.metadata()?), _held: held })
-    }
-}
-
-impl Identity {
-    fn at(path: &Path) -> io::Result<Self> {
-        let found = std::fs::metadata(path)?;
-        if found.is_dir() { Ok(Self::of(&found)) } else { Err(io::ErrorKind::NotADirectory.into()) }
-    }
-
-    fn of(metadata: &std::fs::Metadata) -> Self {
-        Self { dev: metadata.dev(), ino: metadata.ino() }
     }
 }
 

@@ -12,21 +12,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use http::service::{Service, Site};
 use lane::mailbox::Sender;
+use service::Switch;
+use service::volumes::VolumeTable;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
-use vfs::Cache;
 
-use crate::lane_main::{Control, News, tell};
+use crate::lane_main::{Control, News, Sites, tell};
+use crate::lane_services::LaneServices;
 use crate::listeners::{LaneListener, ListenerId};
 use crate::listening::{Adopted, Listening};
-use crate::site::SiteSpec;
 
 /// What one lane is to make ready.
 pub(crate) struct Order {
     pub(crate) number: u64,
-    pub(crate) site: SiteSpec,
+    pub(crate) sites: Sites,
+    pub(crate) volumes: VolumeTable,
     /// Listeners to begin with, which take no connections yet.
     pub(crate) listeners: Vec<LaneListener>,
     /// And those to end.
@@ -41,7 +42,7 @@ pub(crate) struct Verdict(AtomicU8);
 /// A lane's side: an order that can be carried out at once.
 pub(crate) struct Preparation {
     number: u64,
-    site: Site,
+    switch: Switch,
     listeners: Adopted,
     close: Vec<ListenerId>,
     verdict: Arc<Verdict>,
@@ -93,26 +94,25 @@ impl Verdict {
 
 impl Preparation {
     /// Does everything of an order that can fail. What the lane serves is untouched.
-    pub(crate) fn new(order: Order, cache: &Cache, old: &Site) -> Result<Self, String> {
-        let Order { number, site, listeners, close, verdict } = order;
-        let site = site.open(cache, Some(old)).map_err(|error| error.to_string())?;
+    pub(crate) fn new(order: Order, services: &Rc<LaneServices>) -> Result<Self, String> {
+        let Order { number, sites, volumes, listeners, close, verdict } = order;
+        let switch = services.prepare(&sites, &volumes)?;
         let listeners =
             Adopted::new(listeners).map_err(|error| format!("cannot take a listener: {error}"))?;
-        Ok(Self { number, site, listeners, close, verdict })
+        Ok(Self { number, switch, listeners, close, verdict })
     }
 
     /// Follows the verdict, once there is one.
     pub(crate) fn settle(
         preparation: &mut Option<Self>,
-        service: &Service,
         listening: &Rc<Listening>,
         news: &UnboundedSender<News>,
     ) {
         let verdict = preparation.as_ref().and_then(|preparation| preparation.verdict.get());
         let Some(carry_out) = verdict else { return };
-        let Some(Self { number, site, listeners, close, .. }) = preparation.take() else { return };
+        let Some(Self { number, switch, listeners, close, .. }) = preparation.take() else { return };
         if carry_out {
-            service.reload(site);
+            switch();
             close.iter().for_each(|id| listening.remove(*id));
             listening.accept(listeners);
             tell(news, News::Switched { lane: listening.lane(), order: number });
@@ -121,14 +121,14 @@ impl Preparation {
 }
 
 impl Round {
-    /// Gives every lane its order: a site and its own listeners.
+    /// Gives every lane its order: what to serve and its own listeners.
     ///
     /// # Errors
     /// A lane whose mailbox is full. Those that have their orders drop them.
     pub(crate) fn begin(
         number: u64,
         controls: &mut [Sender<Control>],
-        site: &SiteSpec,
+        (sites, volumes): (&Sites, &VolumeTable),
         listeners: Vec<Vec<LaneListener>>,
         close: &[ListenerId],
     ) -> Result<Self, String> {
@@ -137,8 +137,9 @@ impl Round {
         let deadline = Instant::now() + PREPARED_WITHIN;
         let round = Self { number, verdict: Arc::clone(&verdict), phase: Phase::Preparing, silent, deadline };
         for (lane, listeners) in listeners.into_iter().enumerate() {
-            let (site, close, verdict) = (site.clone(), close.to_vec(), Arc::clone(&verdict));
-            let order = Order { number, site, listeners, close, verdict };
+            let (sites, volumes) = (sites.clone(), volumes.clone());
+            let (close, verdict) = (close.to_vec(), Arc::clone(&verdict));
+            let order = Order { number, sites, volumes, listeners, close, verdict };
             if controls[lane].send(Control::Prepare(Box::new(order))).is_err() {
                 round.drop_orders(controls);
                 return Err(format!("lane {lane} is too busy to hear of it"));
@@ -226,24 +227,17 @@ const SWITCHED_WITHIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use lane::mailbox::{Receiver, mailbox};
-    use tls::TicketKeys;
 
     use super::*;
-    use crate::config::Config;
 
     fn lanes() -> (Vec<Sender<Control>>, Vec<Receiver<Control>>) {
         (0..3).map(|_| mailbox(2)).unzip()
     }
 
     fn begin(controls: &mut [Sender<Control>]) -> Result<Round, String> {
-        let mut config = Config::for_directory(Path::new("/"));
-        config.https.listen.clear();
-        let site = SiteSpec::new(&config, &Arc::new(TicketKeys::new().unwrap())).unwrap();
         let listeners = controls.iter().map(|_| Vec::new()).collect();
-        Round::begin(7, controls, &site, listeners, &[])
+        Round::begin(7, controls, (&Vec::new(), &VolumeTable::default()), listeners, &[])
     }
 
     fn order(receiver: &mut Receiver<Control>) -> Box<Order> {

@@ -12,24 +12,24 @@ use lane::mailbox::{Sender, mailbox};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
 use service::pacer::RateShare;
-use tls::{KtlsPolicy, TicketKeys};
+use service::volumes::VolumeTable;
+use service::{Bound, Greeting};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use crate::admin::{self, Subject};
 use crate::config::{Config, ConfigError};
-use crate::descriptors;
 use crate::egress::{self, Egress, EgressError};
 use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
 use crate::logs::{self, AccessLog};
 use crate::metrics::Blocks;
+use crate::offers::Offers;
 use crate::pacing::Pacing;
 use crate::process;
 use crate::roots::{Root, RootWatch};
 use crate::signals::{Said, Signals};
 use crate::silo::{MemoryWatch, Placement, Taking, TakingError, connect_silos};
-use crate::site::{SiteError, SiteSpec};
 
 use self::reload::{ReloadCounters, Reloading};
 
@@ -72,19 +72,19 @@ struct Serving {
     log: Option<AccessLog>,
     admin: Option<std::net::TcpListener>,
     subject: Subject,
-    tickets: Arc<TicketKeys>,
+    /// As the lanes have them open.
+    volumes: VolumeTable,
     config: Config,
     addresses: Addresses,
+    greetings: Vec<Greeting>,
     warnings: Vec<String>,
 }
 
 /// Where a server listens, with the ports the kernel chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// Plain HTTP.
-    pub http: Vec<SocketAddr>,
-    /// HTTPS.
-    pub https: Vec<SocketAddr>,
+    /// Those of services, by the service's name, in the order of the configuration.
+    pub services: Vec<(&'static str, Bound)>,
     /// Metrics and health.
     pub admin: Option<SocketAddr>,
 }
@@ -95,9 +95,9 @@ pub enum ServerError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// What is to be served.
+    /// What a service needs beside the configuration.
     #[error(transparent)]
-    Site(#[from] SiteError),
+    Service(service::Problem),
     /// Where.
     #[error(transparent)]
     Listen(#[from] ListenError),
@@ -165,15 +165,14 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
         runtime.join().map_err(|_| ServerError::LaneEnded)?;
         return Ok(warnings);
     }
-    let site = SiteSpec::new(config, &new_tickets()?)?;
+    let layout = layout(config, &Topology::of_this_machine()?)?;
+    let offers = Offers::load(config, layout.lane_count())?;
     for volume in &config.volumes {
         std::fs::read_dir(&volume.path).map_err(io(volume.path.display().to_string()))?;
     }
-    let layout = layout(config, &Topology::of_this_machine()?)?;
     Taking::new(&layout, &config.server.drained_nodes)?;
     egress::check(&config.server.egress_marks)?;
-    let fit = descriptors::fit(config, layout.lane_count());
-    Ok(site.warnings().iter().map(ToString::to_string).chain(fit.warning).collect())
+    Ok(offers.warnings().to_vec())
 }
 
 impl Server {
@@ -196,6 +195,11 @@ impl Server {
     /// Where it listens.
     pub fn addresses(&self) -> &Addresses {
         &self.serving.addresses
+    }
+
+    /// What to tell the person who started it, by each service that is wanted.
+    pub fn greetings(&self) -> &[Greeting] {
+        &self.serving.greetings
     }
 
     /// What the administrator should know.
@@ -228,22 +232,22 @@ impl Server {
 
 impl Serving {
     fn start(config: Config, purpose: Purpose) -> Result<Self, ServerError> {
-        let roots = Root::all(&config);
-        let tickets = new_tickets()?;
-        let mut site = SiteSpec::new(&config, &tickets)?;
-        let mut warnings: Vec<String> = site.warnings().iter().map(ToString::to_string).collect();
+        let roots = Root::all(&config.volumes);
+        let volumes = Root::table(&roots, &VolumeTable::default(), &config.volumes);
         let topology = Topology::of_this_machine()?;
         let layout = layout(&config, &topology)?;
-        let fit = descriptors::fit(&config, layout.lane_count());
-        site.fit(fit.connections_per_lane);
-        warnings.extend(fit.warning);
+        let mut offers = Offers::load(&config, layout.lane_count())?;
+        let mut warnings = offers.warnings().to_vec();
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
         let placement = Arc::new(Placement::new(&topology, &layout, &taking));
         egress::check(&config.server.egress_marks)?;
         warnings.extend(egress::warnings(&config.server.egress_marks, &layout));
         let egress = Egress::new(&config.server.egress_marks, &layout);
         let mut listeners = Listeners::none();
-        let change = listeners.change(&config, &layout, &taking)?;
+        let change = listeners.change(&config.sockets(), &layout, &taking)?;
+        offers.bound(&change);
+        let (greetings, services) = (offers.greetings(), config.bound(&change));
+        let sites = offers.into_sites();
         let blocks = Blocks::default();
         logs::add_to(&blocks);
         let log = match purpose {
@@ -256,12 +260,13 @@ impl Serving {
         let (tell, mut news) = unbounded_channel();
         let (mut controls, mut boots) = (Vec::new(), Vec::new());
         let shares = (0..layout.lane_count()).map(|_| Arc::<RateShare>::default()).collect();
-        let pacing = Pacing::new(shares, config.limits.total_bytes_per_second);
+        let pacing = Pacing::new(shares, config.total_bytes_per_second);
         for (lane, ways) in connect_silos(&layout).into_iter().enumerate() {
             let (sender, control) = mailbox(CONTROLS_MAX);
             controls.push(sender);
             boots.push(Some(Boot {
-                site: site.clone(),
+                sites: sites.clone(),
+                volumes: volumes.clone(),
                 listeners: if purpose == Purpose::Serve { change.for_lane(lane)? } else { Vec::new() },
                 placement: Arc::clone(&placement),
                 ways,
@@ -269,7 +274,6 @@ impl Serving {
                 news: tell.clone(),
                 blocks: blocks.clone(),
                 log: log.as_ref().map(AccessLog::lane),
-                ktls: if config.https.kernel_tls { KtlsPolicy::Auto } else { KtlsPolicy::Off },
                 share: pacing.share(lane),
                 mark: egress.of_lane(lane),
                 seed: seed(lane),
@@ -289,11 +293,8 @@ impl Serving {
         let lanes: Arc<[LaneInfo]> = runtime.lanes().cloned().collect();
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
         let asker = memory.as_ref().map(MemoryWatch::asker).unwrap_or_default();
-        let addresses = Addresses {
-            http: listeners.http(),
-            https: listeners.https(),
-            admin: admin.as_ref().and_then(|listener| listener.local_addr().ok()),
-        };
+        let addresses =
+            Addresses { services, admin: admin.as_ref().and_then(|listener| listener.local_addr().ok()) };
         let roots = RootWatch::start(roots).map_err(io("the watch over volumes"))?;
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
@@ -321,9 +322,10 @@ impl Serving {
             log,
             admin,
             subject,
-            tickets,
+            volumes,
             config,
             addresses,
+            greetings,
             warnings,
         })
     }
@@ -466,15 +468,18 @@ fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {
     Ok(Layout::new(topology, &wishes)?)
 }
 
-fn new_tickets() -> Result<Arc<TicketKeys>, ServerError> {
-    let keys = TicketKeys::new();
-    keys.map(Arc::new).map_err(|_| io("TLS ticket keys")(std::io::Error::other("no random numbers")))
-}
-
 /// Different for each lane and run; it makes boundaries differ and guards no secret.
 fn seed(lane: usize) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (now.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((lane as u64) << 48)
+}
+
+impl Addresses {
+    /// Those of the service of this name.
+    pub fn of(&self, service: &str) -> Vec<Bound> {
+        let of = |(name, bound): &(&'static str, Bound)| (*name == service).then_some(*bound);
+        self.services.iter().filter_map(of).collect()
+    }
 }
 
 fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {

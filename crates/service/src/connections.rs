@@ -1,23 +1,27 @@
-//! The open connections of a lane, for what concerns all of them at once: their number, and how they leave.
+//! The open connections of a service on a lane, for what concerns all of them at once: how they come in, their number,
+//! and how they leave.
 
 use std::cell::Cell;
+use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lane::backend::SocketOption;
-use lane::net::TcpStream;
+use lane::net::{TcpListener, TcpStream};
 use lane::time::now;
 
 use crate::counters::ConnectionCounters;
+use crate::drain::{Cohort, Drain};
 use crate::places::{Place, Places};
 
-/// Open connections, and how the kernel is to send what they send.
+/// Open connections, how they leave, and how the kernel is to send what they send.
 #[derive(Debug)]
 pub struct Connections {
     counters: Arc<ConnectionCounters>,
     places: Places,
+    drain: Drain,
     /// How many the process had descriptors for when it ran out of them, and until when that is believed.
     fitting: Cell<Option<(usize, Instant)>>,
     /// Bytes per second of each.
@@ -26,11 +30,30 @@ pub struct Connections {
     mark: Cell<u32>,
 }
 
+/// One connection among the open ones, for as long as this lives.
+#[derive(Debug)]
+pub struct Open {
+    connections: Rc<Connections>,
+    place: Rc<Place>,
+    cohort: Cohort,
+    key: usize,
+}
+
 impl Connections {
     /// None yet.
-    pub fn new(counters: Arc<ConnectionCounters>) -> Self {
-        let (places, fitting, pacing, mark) = Default::default();
-        Self { counters, places, fitting, pacing, mark }
+    pub fn new(counters: Arc<ConnectionCounters>) -> Rc<Self> {
+        let (places, drain, fitting, pacing, mark) = Default::default();
+        Rc::new(Self { counters, places, drain, fitting, pacing, mark })
+    }
+
+    /// What they count.
+    pub fn counters(&self) -> &Arc<ConnectionCounters> {
+        &self.counters
+    }
+
+    /// How they are asked to leave.
+    pub fn drain(&self) -> &Drain {
+        &self.drain
     }
 
     /// How many there are.
@@ -43,8 +66,49 @@ impl Connections {
         self.len() == 0
     }
 
-    /// Whether there is room for `newcomer` among at most `max`, if need be because somebody gives way.
-    pub fn has_room(&self, max: usize, newcomer: IpAddr) -> bool {
+    /// Accepts connections for `take` until everybody is asked to leave.
+    ///
+    /// Where descriptors or memory run out somebody gives way, or it pauses: the kernel keeps those that wait.
+    ///
+    /// # Errors
+    /// The kernel's, when the socket listens no more though shutdown was not asked for.
+    pub async fn accept(&self, listener: &TcpListener, take: impl Fn(TcpStream)) -> io::Result<()> {
+        loop {
+            match self.drain.unless_asked(listener.accept()).await {
+                None => return Ok(()),
+                Some(Ok(stream)) => take(stream),
+                Some(Err(error)) if is_exhaustion(&error) => {
+                    self.counters.accept_pauses.increment();
+                    lane::time::sleep(if self.make_room() { LEAVING_PAUSE } else { ACCEPT_PAUSE }).await;
+                }
+                Some(Err(error)) if is_end_of_listener(&error) => return Err(error),
+                // The connection failed before it was taken, not the listener.
+                Some(Err(_)) => {}
+            }
+        }
+    }
+
+    /// Takes a new connection in, if there is room for it among at most `max`, or somebody gives way; else it is
+    /// counted as refused.
+    pub fn admit(self: &Rc<Self>, stream: TcpStream, max: usize) -> Result<(Rc<TcpStream>, Open), TcpStream> {
+        if !self.has_room(max, stream.peer_addr().ip()) {
+            self.counters.connections_refused.increment();
+            return Err(stream);
+        }
+        let stream = Rc::new(stream);
+        if let Some(rate) = self.pacing.get() {
+            pace(&stream, rate, &self.counters);
+        }
+        if self.mark.get() != 0 {
+            mark(&stream, self.mark.get(), &self.counters);
+        }
+        self.counters.connections.add(1);
+        self.drain.enter();
+        let (key, place) = self.places.insert(&stream);
+        Ok((stream, Open { connections: Rc::clone(self), place, cohort: self.drain.cohort(), key }))
+    }
+
+    fn has_room(&self, max: usize, newcomer: IpAddr) -> bool {
         let fitting = self.fitting.get().filter(|(_, until)| now() < *until);
         let max = fitting.map_or(max, |(fitting, _)| fitting.min(max));
         self.places.held() < max || self.places.make_room(Some(newcomer), &self.counters)
@@ -63,24 +127,6 @@ impl Connections {
         (0..wanted).take_while(|_| self.places.make_room(None, &self.counters)).count() > 0
     }
 
-    /// Takes a new connection in, which leaves as all do. The key is for [`Connections::remove`].
-    pub fn insert(&self, stream: &Rc<TcpStream>) -> (usize, Rc<Place>) {
-        if let Some(rate) = self.pacing.get() {
-            pace(stream, rate, &self.counters);
-        }
-        if self.mark.get() != 0 {
-            mark(stream, self.mark.get(), &self.counters);
-        }
-        self.counters.connections.add(1);
-        self.places.insert(stream)
-    }
-
-    /// The connection of this key is gone.
-    pub fn remove(&self, key: usize) {
-        self.places.remove(key);
-        self.counters.connections.sub(1);
-    }
-
     /// Bounds the rate of each connection, open or to come.
     pub fn set_pacing(&self, rate: Option<u64>) {
         if self.pacing.replace(rate) != rate {
@@ -88,7 +134,8 @@ impl Connections {
         }
     }
 
-    /// Marks the packets of every connection, open or to come; 0 takes the mark away.
+    /// Marks the packets of every connection, open or to come (SO_MARK), for the machine's routes and filters to tell
+    /// which NIC they leave by; 0 takes the mark away.
     pub fn set_mark(&self, new: u32) {
         self.counters.egress_mark.set(u64::from(new));
         if self.mark.replace(new) != new {
@@ -98,6 +145,42 @@ impl Connections {
             });
         }
     }
+}
+
+impl Open {
+    /// Its place.
+    pub fn place(&self) -> &Rc<Place> {
+        &self.place
+    }
+
+    /// With whom it leaves.
+    pub fn cohort(&self) -> Cohort {
+        self.cohort
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let connections = &self.connections;
+        connections.places.remove(self.key);
+        connections.counters.connections.sub(1);
+        connections.drain.leave();
+    }
+}
+
+fn is_exhaustion(error: &io::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const ENOBUFS: i32 = 105;
+    matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE | ENOBUFS))
+}
+
+/// accept(2) of a socket that was shut down or closed behind its lane's back.
+fn is_end_of_listener(error: &io::Error) -> bool {
+    const EBADF: i32 = 9;
+    const EINVAL: i32 = 22;
+    matches!(error.raw_os_error(), Some(EBADF | EINVAL))
 }
 
 /// A connection that could not be bounded or marked works, so it goes on; the count tells.
@@ -120,3 +203,7 @@ const SPARE_MIN: usize = 2;
 const FITTING_MIN: usize = 8;
 /// Others than connections may have taken the descriptors, and given them back.
 const FITTING_LASTS: Duration = Duration::from_secs(10);
+/// For the connection that gives way to close.
+const LEAVING_PAUSE: Duration = Duration::from_millis(1);
+/// Long enough for some connection to end, short enough for nobody to notice.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

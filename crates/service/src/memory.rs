@@ -30,7 +30,6 @@ pub struct ReplyMemory {
     addresses: RefCell<HashMap<IpAddr, Rc<Address>>>,
     /// Addresses of which some connection waits, in the order of their turns.
     turns: RefCell<VecDeque<Rc<Address>>>,
-    counters: Arc<ConnectionCounters>,
 }
 
 /// What one address holds.
@@ -45,6 +44,8 @@ struct Address {
 /// What one connection holds.
 pub struct Account {
     memory: Rc<ReplyMemory>,
+    /// Of its service.
+    counters: Arc<ConnectionCounters>,
     address: Rc<Address>,
     place: Cell<usize>,
     held: Cell<usize>,
@@ -77,18 +78,13 @@ enum Short {
 
 impl ReplyMemory {
     /// Books over `limit` bytes.
-    pub fn new(limit: usize, counters: Arc<ConnectionCounters>) -> Rc<Self> {
-        Rc::new(Self {
-            limit,
-            used: Cell::new(0),
-            addresses: RefCell::default(),
-            turns: RefCell::default(),
-            counters,
-        })
+    pub fn new(limit: usize) -> Rc<Self> {
+        Rc::new(Self { limit, used: Cell::new(0), addresses: RefCell::default(), turns: RefCell::default() })
     }
 
-    /// Opens the account of a connection from `peer`.
-    pub fn account(self: &Rc<Self>, peer: IpAddr) -> Rc<Account> {
+    /// Opens the account of a connection from `peer`; what it holds and waits for shows in the `counters` of its
+    /// service.
+    pub fn account(self: &Rc<Self>, peer: IpAddr, counters: &Arc<ConnectionCounters>) -> Rc<Account> {
         let name = address_of(peer);
         let address = {
             let mut addresses = self.addresses.borrow_mut();
@@ -97,6 +93,7 @@ impl ReplyMemory {
         };
         let account = Rc::new(Account {
             memory: Rc::clone(self),
+            counters: Arc::clone(counters),
             address: Rc::clone(&address),
             place: Cell::new(0),
             held: Cell::new(0),
@@ -197,7 +194,7 @@ impl Account {
         self.held.update(|held| held + bytes);
         self.address.held.update(|held| held + bytes);
         self.memory.used.update(|used| used + bytes);
-        self.memory.counters.reply_memory_bytes.add(bytes as u64);
+        self.counters.reply_memory_bytes.add(bytes as u64);
     }
 
     /// The right to hold `bytes` more; where they are not to be had, the caller is woken to ask again.
@@ -234,7 +231,7 @@ impl Account {
         }
         if !waiting.iter().any(|known| known.will_wake(cx.waker())) {
             waiting.push_back(cx.waker().clone());
-            self.memory.counters.reply_memory_waits.increment();
+            self.counters.reply_memory_waits.increment();
         }
     }
 
@@ -307,7 +304,7 @@ impl Drop for Charge {
         account.held.update(|held| held - *bytes);
         account.address.held.update(|held| held - *bytes);
         account.memory.used.update(|used| used - *bytes);
-        account.memory.counters.reply_memory_bytes.sub(*bytes as u64);
+        account.counters.reply_memory_bytes.sub(*bytes as u64);
         account.memory.wake_next();
     }
 }
@@ -329,20 +326,32 @@ mod tests {
     const LIMIT: usize = 1 << 20;
     const PIECE: usize = 16 << 10;
 
+    /// Books and the counters of the only service.
+    struct Memory {
+        books: Rc<ReplyMemory>,
+        counters: Arc<ConnectionCounters>,
+    }
+
+    impl Memory {
+        fn account(&self, peer: IpAddr) -> Rc<Account> {
+            self.books.account(peer, &self.counters)
+        }
+    }
+
     /// Runs `story` where there is a clock.
     fn in_a_lane<F: Future<Output = ()> + 'static>(
-        story: impl FnOnce(Rc<ReplyMemory>, Arc<ConnectionCounters>) -> F + 'static,
+        story: impl FnOnce(Memory, Arc<ConnectionCounters>) -> F + 'static,
     ) {
         let world = World::new(1, Config::default());
         let host = world.host("10.0.0.1");
         world.block_on(&host, async move {
             let counters = Arc::new(ConnectionCounters::default());
-            story(ReplyMemory::new(LIMIT, Arc::clone(&counters)), counters).await;
+            story(Memory { books: ReplyMemory::new(LIMIT), counters: Arc::clone(&counters) }, counters).await;
         });
     }
 
     /// What connections from these addresses get, taking by turns until none gets more.
-    fn taken(memory: &Rc<ReplyMemory>, peers: &[&str]) -> (Vec<usize>, Vec<Charge>) {
+    fn taken(memory: &Memory, peers: &[&str]) -> (Vec<usize>, Vec<Charge>) {
         let accounts: Vec<_> = peers.iter().map(|peer| memory.account(peer.parse().unwrap())).collect();
         let (mut got, mut charges) = (vec![0; peers.len()], Vec::new());
         loop {
@@ -371,7 +380,7 @@ mod tests {
             assert!(newcomer.iter().sum::<usize>() >= LIMIT / 16 * 3 - 2 * PIECE, "{newcomer:?}");
             drop((held, more));
             assert_eq!(counters.reply_memory_bytes.get(), 0);
-            assert!(memory.addresses.borrow().is_empty());
+            assert!(memory.books.addresses.borrow().is_empty());
         });
     }
 
@@ -429,11 +438,11 @@ mod tests {
         in_a_lane(|memory, _| async move {
             let (got, _held) = taken(&memory, &["2001:db8::1", "2001:db8::2", "2001:db8::ffff:3"]);
             assert!(got.iter().sum::<usize>() <= LIMIT / 2);
-            assert_eq!(memory.addresses.borrow().len(), 1);
+            assert_eq!(memory.books.addresses.borrow().len(), 1);
             let _other = memory.account("2001:db8:0:1::1".parse().unwrap());
             let _same = memory.account("::ffff:192.0.2.1".parse().unwrap());
             let _again = memory.account("192.0.2.1".parse().unwrap());
-            assert_eq!(memory.addresses.borrow().len(), 3);
+            assert_eq!(memory.books.addresses.borrow().len(), 3);
         });
     }
 }

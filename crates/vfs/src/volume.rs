@@ -54,6 +54,11 @@ impl Volume {
         Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, cache }) })
     }
 
+    /// Whether both are one opening of a directory: clones of each other.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.inner, &other.inner)
+    }
+
     /// How clients name it.
     pub fn name(&self) -> &VolumeName {
         &self.inner.name

@@ -135,8 +135,8 @@ impl Served {
                 site.tls = Some(loaded.config);
             }
             let counters = Arc::new(HttpCounters::default());
-            let service =
-                Service::new(site, counters, Arc::default(), None, KtlsPolicy::Off, Arc::default(), 1);
+            let commons = service::commons::Commons::new(Arc::default());
+            let service = Service::new(site, counters, Arc::default(), None, KtlsPolicy::Off, commons, 1);
             let address = ADDRESS.parse().expect("an address");
             let listener = TcpListener::bind(address, &ListenOptions::default()).expect("a free port");
             service.listen(listener, role).await;

@@ -6,13 +6,14 @@ use std::time::{Instant, UNIX_EPOCH};
 use httptypes::StatusCode;
 use lane::net::TcpStream;
 use lane::time::{now, wall_clock};
+use service::drain::Cohort;
 
 use super::abort::Abort;
 use super::counters::Open;
 use super::dispatch::dispatch;
 use super::http2::serve_http2;
 use super::inbox::Inbox;
-use super::listener::{Cohort, Entry, Role, Service};
+use super::listener::{Entry, Role, Service};
 use super::refuse::refuse;
 use super::reply::{Body, Reply};
 use super::send_reply::send_reply;

@@ -82,7 +82,7 @@ pub(super) async fn get_file(
         }
         Selection::Parts(parts) if parts.len() == 1 => Ok(one_part(answer, version, parts[0], size)),
         Selection::Parts(ranges) => {
-            let boundary = Multipart::boundary(service.random());
+            let boundary = Multipart::boundary(service.random.next());
             let multipart = Multipart { ranges, boundary, content_type, size };
             // Framing that outweighs what the ranges leave out helps nobody.
             if multipart.len() >= size {

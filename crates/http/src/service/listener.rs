@@ -1,33 +1,33 @@
 //! The service of one lane: what its connections share, its listeners, reload and graceful shutdown.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lane::backend::SocketOption;
-use lane::buffer::BufClass;
 use lane::net::{TcpListener, TcpStream};
-use lane::time::{timeout_at, wall_clock};
+use lane::time::wall_clock;
+use service::commons::Commons;
 use service::connections::Connections;
 use service::counters::ConnectionCounters;
+use service::drain::Cohort;
 use service::log::LaneLog;
-use service::memory::{Account, ReplyMemory};
-use service::pacer::{Pacer, RateShare, Ticket};
+use service::memory::Account;
+use service::pacer::Ticket;
 use service::places::Place;
 use service::turns::Turns;
-use slab::Slab;
+use tls::{KtlsPolicy, KtlsSupport};
 
 use super::connection::serve_connection;
 use super::counters::HttpCounters;
+use super::random::Random;
 use super::site::Site;
 use super::small_files::SmallFiles;
 use crate::date;
 use crate::log::Record;
-use tls::{KtlsPolicy, KtlsSupport};
 
 /// What a listener's connections speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,24 +47,16 @@ pub enum Role {
 pub struct Service {
     site: RefCell<Rc<Site>>,
     pub(super) counters: Arc<HttpCounters>,
-    connection_counters: Arc<ConnectionCounters>,
     pub(super) ktls: RefCell<KtlsSupport>,
     pub(super) small_files: SmallFiles,
-    log: Option<RefCell<LaneLog>>,
-    date: RefCell<date::DateCache>,
-    random: Cell<u64>,
-    pacer: Rc<Pacer>,
-    connections: Connections,
-    drain: Drain,
+    pub(super) random: Random,
     /// Turns at rendering listings.
     pub(super) turns: Turns,
-    memory: Rc<ReplyMemory>,
-    large_buffers: Rc<ReplyMemory>,
+    connections: Rc<Connections>,
+    commons: Commons,
+    log: Option<RefCell<LaneLog>>,
+    date: RefCell<date::DateCache>,
 }
-
-/// Connections that were taken between two calls of [`Service::dismiss`]: they leave together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Cohort(u64);
 
 /// How a connection came in.
 #[derive(Clone, Copy, Debug)]
@@ -74,89 +66,56 @@ pub(super) struct Entry<'a> {
     pub(super) place: &'a Rc<Place>,
 }
 
-/// Shutdown: whether it was asked for, who must hear of it, who is left.
-#[derive(Default)]
-struct Drain {
-    asked: Cell<bool>,
-    /// Cohorts that were asked to leave though the service goes on.
-    dismissed: Cell<u64>,
-    waiting: RefCell<Slab<Waker>>,
-    all_gone: RefCell<Option<Waker>>,
-}
-
 impl Service {
-    /// A service for the current lane, which sends no faster than `share` says, if it says anything. `seed` makes
-    /// multipart boundaries differ between lanes and runs.
+    /// A service for the current lane. `seed` makes multipart boundaries differ between lanes and runs.
     pub fn new(
         site: Site,
         counters: Arc<HttpCounters>,
         connection_counters: Arc<ConnectionCounters>,
         log: Option<LaneLog>,
         ktls: KtlsPolicy,
-        share: Arc<RateShare>,
+        commons: Commons,
         seed: u64,
     ) -> Rc<Self> {
-        let connections = Connections::new(Arc::clone(&connection_counters));
+        let connections = Connections::new(connection_counters);
         connections.set_pacing(site.pacing);
-        let pool = |class: BufClass| lane::current().buffers().usage(class).allocated * class.bytes();
-        // What waits for the disk takes buffers too, and puts nothing on these books.
-        let memory = ReplyMemory::new(pool(BufClass::Small) / 16 * 15, Arc::clone(&connection_counters));
-        let large_buffers = ReplyMemory::new(pool(BufClass::Large), Arc::clone(&connection_counters));
         Rc::new(Self {
             site: RefCell::new(Rc::new(site)),
             counters,
-            connection_counters,
             ktls: RefCell::new(KtlsSupport::new(ktls)),
             small_files: SmallFiles::new(),
+            random: Random::new(seed),
+            turns: Turns::default(),
+            connections,
+            commons,
             log: log.map(RefCell::new),
             date: RefCell::default(),
-            random: Cell::new(seed | 1),
-            pacer: Pacer::new(share),
-            connections,
-            drain: Drain::default(),
-            turns: Turns::default(),
-            memory,
-            large_buffers,
         })
     }
 
     /// Accepts and serves connections until shutdown is asked for.
-    ///
-    /// Where descriptors or memory run out somebody gives way, or it pauses: the kernel keeps those that wait.
     pub async fn listen(self: Rc<Self>, listener: TcpListener, role: Role) {
         // A listener that nobody else holds ends with the service.
-        let _ = self.listen_where(&listener, role, Some).await;
+        let _ = self.listen_where(&listener, || role, Some).await;
     }
 
-    /// As [`Service::listen`], but asks `place` about every connection: it gives back those to be served here, and
-    /// keeps those that it gave to another lane.
+    /// As [`Service::listen`], but asks `role` and `place` about every connection: the latter gives back those to be
+    /// served here, and keeps those that it gave to another lane.
     ///
     /// # Errors
     /// The kernel's, when the socket listens no more though shutdown was not asked for.
     pub async fn listen_where(
         self: &Rc<Self>,
         listener: &TcpListener,
-        role: Role,
+        role: impl Fn() -> Role,
         place: impl Fn(TcpStream) -> Option<TcpStream>,
     ) -> io::Result<()> {
-        loop {
-            match self.unless_drained(listener.accept()).await {
-                None => return Ok(()),
-                Some(Ok(stream)) => {
-                    if let Some(stream) = place(stream) {
-                        self.take(stream, role);
-                    }
-                }
-                Some(Err(error)) if is_exhaustion(&error) => {
-                    self.connection_counters.accept_pauses.increment();
-                    let made_room = self.connections.make_room();
-                    lane::time::sleep(if made_room { LEAVING_PAUSE } else { ACCEPT_PAUSE }).await;
-                }
-                Some(Err(error)) if is_end_of_listener(&error) => return Err(error),
-                // The connection failed before it was taken, not the listener.
-                Some(Err(_)) => {}
+        let take = |stream| {
+            if let Some(stream) = place(stream) {
+                self.take(stream, role());
             }
-        }
+        };
+        self.connections.accept(listener, take).await
     }
 
     /// Serves what `site` says from the next request of every connection on. The rate of connections changes at
@@ -175,28 +134,15 @@ impl Service {
     /// Asks for shutdown: listeners stop, idle connections close, a request under way is answered and its
     /// connection closed then. Returns when all are gone, or at `deadline` with the number left.
     pub async fn drain(&self, deadline: Instant) -> usize {
-        self.drain.asked.set(true);
-        let waiting = std::mem::take(&mut *self.drain.waiting.borrow_mut());
-        waiting.into_iter().for_each(|(_, waker)| waker.wake());
-        let all_gone = std::future::poll_fn(|cx| {
-            if self.connections.is_empty() {
-                return Poll::Ready(());
-            }
-            *self.drain.all_gone.borrow_mut() = Some(cx.waker().clone());
-            Poll::Pending
-        });
-        // At the deadline the caller ends the lane, and with it what is left.
-        let _ = timeout_at(deadline, all_gone).await;
+        let left = self.connections.drain().ask(deadline).await;
         self.flush_log();
-        self.connections.len()
+        left
     }
 
     /// Asks the connections there are to leave, as [`Service::drain`] does, and goes on serving those to come:
     /// idle ones close, a request under way is answered and its connection closed then.
     pub fn dismiss(&self) {
-        self.drain.dismissed.update(|cohorts| cohorts + 1);
-        // They stay in the list: listeners wait there too, and wait on.
-        self.drain.waiting.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
+        self.connections.drain().dismiss();
     }
 
     /// Hands over what the access log has collected.
@@ -206,17 +152,14 @@ impl Service {
         }
     }
 
-    /// Calls [`Service::flush_log`] for as long as the lane lives.
-    pub async fn keep_log_fresh(self: Rc<Self>) {
-        loop {
-            lane::time::sleep(LOG_FLUSH_PERIOD).await;
-            self.flush_log();
-        }
-    }
-
     /// Connections open.
     pub fn connections(&self) -> usize {
         self.connections.len()
+    }
+
+    /// What connections count.
+    pub(super) fn connection_counters(&self) -> &Arc<ConnectionCounters> {
+        self.connections.counters()
     }
 
     /// What is served now.
@@ -224,40 +167,14 @@ impl Service {
         Rc::clone(&self.site.borrow())
     }
 
-    /// The cohort of connections that are taken now.
-    fn cohort(&self) -> Cohort {
-        Cohort(self.drain.dismissed.get())
-    }
-
     /// Whether connections of this cohort are to leave.
     pub(super) fn is_leaving(&self, cohort: Cohort) -> bool {
-        self.drain.asked.get() || cohort < self.cohort()
+        self.connections.drain().is_leaving(cohort)
     }
 
     /// `future`'s output, or `None` once connections of this cohort are to leave.
     pub(super) async fn unless_leaving<F: Future>(&self, cohort: Cohort, future: F) -> Option<F::Output> {
-        self.unless(|| self.is_leaving(cohort), future).await
-    }
-
-    /// `future`'s output, or `None` once shutdown is asked for.
-    async fn unless_drained<F: Future>(&self, future: F) -> Option<F::Output> {
-        self.unless(|| self.drain.asked.get(), future).await
-    }
-
-    async fn unless<F: Future>(&self, over: impl Fn() -> bool, future: F) -> Option<F::Output> {
-        let mut future = std::pin::pin!(future);
-        let mut place = WaitingPlace { drain: &self.drain, key: None };
-        std::future::poll_fn(|cx| {
-            if let Poll::Ready(output) = future.as_mut().poll(cx) {
-                return Poll::Ready(Some(output));
-            }
-            if over() {
-                return Poll::Ready(None);
-            }
-            place.take(cx.waker());
-            Poll::Pending
-        })
-        .await
+        self.connections.drain().unless_leaving(cohort, future).await
     }
 
     /// Lets `write` see the current date as text.
@@ -268,12 +185,15 @@ impl Service {
 
     /// A connection's claim to a part of what the lane may send.
     pub(super) fn ticket(&self) -> Ticket {
-        self.pacer.ticket()
+        self.commons.pacer.ticket()
     }
 
     /// The accounts of a connection from `peer`: of the lane's memory for replies, and of its large buffers.
     pub(super) fn accounts(&self, peer: IpAddr) -> (Rc<Account>, Rc<Account>) {
-        (self.memory.account(peer), self.large_buffers.account(peer))
+        {
+            let (commons, counters) = (&self.commons, self.connections.counters());
+            (commons.memory.account(peer, counters), commons.large_buffers.account(peer, counters))
+        }
     }
 
     /// Whether anybody wants records.
@@ -287,26 +207,14 @@ impl Service {
         }
     }
 
-    /// The next number of a xorshift sequence: different each time, not secret.
-    pub(super) fn random(&self) -> u64 {
-        let mut x = self.random.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random.set(x);
-        x.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
     /// Serves a connection that was accepted here or by another lane, if there is room for it.
     pub fn take(self: &Rc<Self>, stream: TcpStream, role: Role) {
-        let site = self.site();
-        if !self.connections.has_room(site.limits.connections_max, stream.peer_addr().ip()) {
-            self.connection_counters.connections_refused.increment();
-            if role != Role::Tls {
-                say_busy(&stream);
-            }
-            return;
-        }
+        let max = self.site.borrow().limits.connections_max;
+        let (stream, open) = match self.connections.admit(stream, max) {
+            Ok(admitted) => admitted,
+            Err(refused) if role == Role::Tls => return drop(refused),
+            Err(refused) => return say_busy(&refused),
+        };
         match role {
             Role::Plain => &self.counters.accepted_plain,
             Role::Tls => &self.counters.accepted_tls,
@@ -315,61 +223,12 @@ impl Service {
         .increment();
         // It only tunes: a connection without it works.
         let _ = stream.set_option(SocketOption::NoDelay(true));
-        let stream = Rc::new(stream);
-        let (open, cohort) = (Open::new(Rc::clone(self), &stream), self.cohort());
+        let service = Rc::clone(self);
         lane::spawn(async move {
-            serve_connection(&open.service, stream, Entry { role, cohort, place: &open.place }).await;
+            let entry = Entry { role, cohort: open.cohort(), place: open.place() };
+            serve_connection(&service, stream, entry).await;
         })
         .detach();
-    }
-}
-
-/// Keeps a connection among the open ones for as long as it lives.
-struct Open {
-    service: Rc<Service>,
-    place: Rc<Place>,
-    key: usize,
-}
-
-impl Open {
-    fn new(service: Rc<Service>, stream: &Rc<TcpStream>) -> Self {
-        let (key, place) = service.connections.insert(stream);
-        Self { service, place, key }
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let Self { service, key, .. } = self;
-        service.connections.remove(*key);
-        if service.connections.is_empty()
-            && let Some(waker) = service.drain.all_gone.borrow_mut().take()
-        {
-            waker.wake();
-        }
-    }
-}
-
-/// A waker in the list of those to be told of shutdown.
-struct WaitingPlace<'a> {
-    drain: &'a Drain,
-    key: Option<usize>,
-}
-
-impl WaitingPlace<'_> {
-    fn take(&mut self, waker: &Waker) {
-        if self.key.is_none() {
-            self.key = Some(self.drain.waiting.borrow_mut().insert(waker.clone()));
-        }
-    }
-}
-
-impl Drop for WaitingPlace<'_> {
-    fn drop(&mut self) {
-        if let Some(key) = self.key {
-            // Shutdown may have taken the list.
-            self.drain.waiting.borrow_mut().try_remove(key);
-        }
     }
 }
 
@@ -384,33 +243,10 @@ fn say_busy(stream: &TcpStream) {
     }
 }
 
-fn is_exhaustion(error: &io::Error) -> bool {
-    const ENOMEM: i32 = 12;
-    const ENFILE: i32 = 23;
-    const EMFILE: i32 = 24;
-    const ENOBUFS: i32 = 105;
-    matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE | ENOBUFS))
-}
-
-/// accept(2) of a socket that was shut down or closed behind its lane's back.
-fn is_end_of_listener(error: &io::Error) -> bool {
-    const EBADF: i32 = 9;
-    const EINVAL: i32 = 22;
-    matches!(error.raw_os_error(), Some(EBADF | EINVAL))
-}
-
-/// For the connection that gives way to close.
-const LEAVING_PAUSE: Duration = Duration::from_millis(1);
-/// Long enough for some connection to end, short enough for nobody to notice.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
 const BUSY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nServer: linerate\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 62\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
     503 The server has its maximum of connections: try again soon\n";
-
-/// How late a line of the access log may be.
-const LOG_FLUSH_PERIOD: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -21,6 +21,8 @@ pub struct Site {
     pub cache_control: Option<&'static str>,
     /// Certificates and protocol versions of TLS listeners.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Port of HTTPS that redirects name.
+    pub https_port: u16,
     extra: Vec<(HeaderName, HeaderValue)>,
     extra_lines: Vec<u8>,
 }
@@ -59,6 +61,7 @@ impl Site {
             pacing: None,
             cache_control: None,
             tls: None,
+            https_port: 443,
             extra: Vec::new(),
             extra_lines: Vec::new(),
         }

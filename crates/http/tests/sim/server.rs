@@ -11,6 +11,7 @@ use lane::backend::ListenOptions;
 use lane::backend::sim::{Config, Host, World};
 use lane::net::TcpListener;
 use rustls::ServerConfig;
+use service::commons::Commons;
 use service::counters::ConnectionCounters;
 use service::pacer::RateShare;
 use tls::{KtlsPolicy, TicketKeys, TlsConfig};
@@ -70,7 +71,15 @@ impl Pair {
             let mut site = site();
             site.limits = limits;
             site.tls = (role == Role::Tls).then(|| Arc::clone(&TLS));
-            let service = Service::new(site, their_counters, theirs, None, KtlsPolicy::Auto, their_share, 1);
+            let service = Service::new(
+                site,
+                their_counters,
+                theirs,
+                None,
+                KtlsPolicy::Auto,
+                Commons::new(their_share),
+                1,
+            );
             *slot.borrow_mut() = Rc::downgrade(&service);
             let listener = TcpListener::bind(ADDRESS.parse().unwrap(), &ListenOptions::default()).unwrap();
             service.listen(listener, role).await;

@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 use serde::Deserialize;
-
-use super::{ConfigError, invalid};
+use service::config::ConfigError;
 
 /// `[server]`
 #[derive(Clone, Debug, Deserialize, PartialEq)]
@@ -32,7 +31,7 @@ pub struct ServerSection {
 
 impl ServerSection {
     pub(super) fn check_marks(&self) -> Result<(), ConfigError> {
-        let problem = |problem: String| Err(invalid("server.egress_marks", problem));
+        let problem = |problem: String| Err(ConfigError::invalid("server.egress_marks", problem));
         let mut seen = HashSet::new();
         for (nic, mark) in &self.egress_marks {
             if nic.is_empty() || nic.len() > NIC_NAME_BYTES_MAX || nic.contains(['/', ' ']) {
@@ -72,6 +71,20 @@ impl Default for ServerSection {
             drain_seconds: 30,
         }
     }
+}
+
+/// As the XDG Base Directory Specification says; for root as the FHS says, unless the former is asked for. A service
+/// manager that keeps a directory for the server names it in STATE_DIRECTORY (systemd.exec(5)). None where nothing says
+/// where: not the working directory, which may be anybody's.
+pub(crate) fn default_state_dir() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/var/lib"));
+    absolute("STATE_DIRECTORY").or_else(|| {
+        absolute("XDG_STATE_HOME")
+            .or_else(root)
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+            .map(|base| base.join("linerate"))
+    })
 }
 
 /// IFNAMSIZ, without the zero at the end.

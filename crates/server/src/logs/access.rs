@@ -240,23 +240,24 @@ const TROUBLE_MIN: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::log::{Protocol, Record};
+    /// A line of the test's own.
+    struct Line<'a>(&'a [u8]);
 
-    fn record(target: &[u8]) -> Record<'_> {
-        Record {
-            peer: std::net::IpAddr::from([127, 0, 0, 1]),
-            unix_us: 1_700_000_000_000_000,
-            duration_us: 5,
-            status: 200,
-            body_bytes: 3,
-            method: http::request::Method::Get,
-            protocol: Protocol::Http11,
-            tls: false,
-            target,
-            host: b"",
-            referer: b"",
-            user_agent: b"",
+    impl service::log::LogRecord for Line<'_> {
+        const PACKED_MAX: usize = 128;
+
+        fn pack(&self, batch: &mut Vec<u8>) {
+            batch.extend_from_slice(self.0);
+            batch.push(b'\n');
         }
+
+        fn put_lines(_: Format, batch: &[u8], lines: &mut Vec<u8>) {
+            lines.extend_from_slice(batch);
+        }
+    }
+
+    fn record(target: &[u8]) -> Line<'_> {
+        Line(target)
     }
 
     fn start(path: &Path) -> (AccessLog, Blocks) {
@@ -310,7 +311,8 @@ mod tests {
         wait_for(|| counted(&blocks, "stalled") == 1);
         // One batch is with the thread, 256 are in the queue; each holds some hundred records.
         let pushed = 400_000;
-        (0..pushed).for_each(|_| lane.push(&record(b"/")));
+        let line = [b'x'; 64];
+        (0..pushed).for_each(|_| lane.push(&record(&line)));
         lane.flush();
         wait_for(|| counted(&blocks, "lines_lost") > 0);
         std::fs::remove_file(&path).unwrap();

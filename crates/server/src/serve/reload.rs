@@ -2,17 +2,17 @@
 
 use std::time::SystemTime;
 
+use service::volumes::VolumeTable;
 use tokio::time::Instant;
 
 use super::{ServerError, Serving};
 use crate::config::Config;
-use crate::descriptors;
 use crate::egress;
 use crate::listeners::Change;
+use crate::offers::Offers;
 use crate::roots::Root;
 use crate::round::{Round, Standing};
 use crate::silo::Taking;
-use crate::site::SiteSpec;
 
 lane::counter_block! {
     /// What the control thread counts.
@@ -34,6 +34,7 @@ pub(super) struct Reloading {
     /// Bound, but taking no connections before the verdict.
     change: Change,
     roots: Vec<Root>,
+    volumes: VolumeTable,
     /// The one volume that all this is about, if it is no more than that.
     reopened: Option<String>,
 }
@@ -70,31 +71,36 @@ impl Serving {
     }
 
     fn order(&mut self, config: Config, reopened: Option<String>) -> Result<(), String> {
-        let roots = match &reopened {
-            None => Root::all(&config),
-            Some(name) => {
-                let anew = |root: Root| if root.name == *name { root.anew() } else { root };
-                self.roots.roots().into_iter().map(anew).collect()
-            }
-        };
+        let (roots, volumes) = self.roots_of(&config, reopened.as_deref());
         let tell = |error: ServerError| error.to_string();
-        let mut site = SiteSpec::new(&config, &self.tickets).map_err(|error| tell(error.into()))?;
-        site.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
-        let fit = descriptors::fit(&config, self.layout.lane_count());
-        site.fit(fit.connections_per_lane);
-        reopened.iter().for_each(|name| site.reopen_only(name));
-        fit.warning.iter().for_each(|warning| tracing::warn!("{warning}"));
+        let mut offers = Offers::load(&config, self.layout.lane_count()).map_err(tell)?;
+        offers.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes);
         let taking = taking.map_err(|error| tell(error.into()))?;
-        let change = self.listeners.change(&config, &self.layout, &taking);
+        let change = self.listeners.change(&config.sockets(), &self.layout, &taking);
         let change = change.map_err(|error| tell(error.into()))?;
+        offers.bound(&change);
         let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
         let listeners = listeners.collect::<Result<Vec<_>, _>>().map_err(|error| tell(error.into()))?;
         self.orders += 1;
-        let round = Round::begin(self.orders, &mut self.controls, &site, listeners, change.closed())?;
-        self.reloading = Some(Reloading { round, config, taking, change, roots, reopened });
+        let what = (&offers.into_sites(), &volumes);
+        let round = Round::begin(self.orders, &mut self.controls, what, listeners, change.closed())?;
+        self.reloading = Some(Reloading { round, config, taking, change, roots, volumes, reopened });
         Ok(())
+    }
+
+    /// The directories of the volumes as they are now, or of one with the others as they were.
+    fn roots_of(&self, config: &Config, reopened: Option<&str>) -> (Vec<Root>, VolumeTable) {
+        let Some(name) = reopened else {
+            let roots = Root::all(&config.volumes);
+            let table = Root::table(&roots, &self.volumes, &config.volumes);
+            return (roots, table);
+        };
+        let anew = |root: Root| if root.name == *name { root.anew() } else { root };
+        let roots: Vec<Root> = self.roots.roots().into_iter().map(anew).collect();
+        let identity = roots.iter().find(|root| root.name == name).and_then(Root::identity);
+        (roots, self.volumes.reopening(name, identity))
     }
 
     /// When lanes that have not answered by then are late.
@@ -151,15 +157,17 @@ impl Serving {
 
     /// Every lane serves it: what the control thread keeps follows.
     fn taken(&mut self) {
-        let Some(Reloading { config, taking, change, roots, reopened, .. }) = self.reloading.take() else {
+        let Some(Reloading { config, taking, change, roots, volumes, reopened, .. }) = self.reloading.take()
+        else {
             return;
         };
         self.roots.set(roots);
+        self.volumes = volumes;
         if config.server.differs_for_restart(&self.config.server) || config.admin != self.config.admin {
             tracing::warn!("[server] and [admin] changed: they take effect at the next start");
         }
         self.listeners.commit(change);
-        self.pacing.set_rate(config.limits.total_bytes_per_second);
+        self.pacing.set_rate(config.total_bytes_per_second);
         self.steer_to(taking);
         self.mark_by(&config.server.egress_marks);
         self.config = config;
@@ -206,6 +214,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::path::Path;
+    use std::sync::Arc;
 
     use lane::mailbox::{Receiver, Sender, mailbox};
 
@@ -214,9 +223,9 @@ mod tests {
     use crate::serve::Server;
 
     fn config(dir: &Path, http: &[SocketAddr]) -> Config {
-        let mut config = Config::for_directory(dir);
-        config.http.listen = http.to_vec();
-        (config.https.listen, config.admin.listen, config.server.lanes) = (Vec::new(), None, Some(2));
+        let web = http::Http::listening(Some(http.to_vec()), Some(Vec::new()));
+        let mut config = Config::for_directory(dir, &[Arc::new(web)]).unwrap();
+        (config.admin.listen, config.server.lanes) = (None, Some(2));
         config
     }
 
@@ -244,7 +253,7 @@ mod tests {
     fn assert_unchanged(serving: &Serving, old: SocketAddr, new: SocketAddr, why: &str) {
         assert!(serving.reloading.is_none());
         assert!(serving.subject.health.lines().contains(why), "{}", serving.subject.health.lines());
-        assert_eq!(serving.listeners.http(), [old]);
+        assert_eq!(serving.listeners.addresses(), [old]);
         for _ in 0..16 {
             assert!(get(old, "/a.txt").unwrap().ends_with("old"), "either lane serves what it did");
         }
@@ -290,7 +299,10 @@ mod tests {
                 serving.hear(news).unwrap();
             }
         });
-        assert_eq!((serving.listeners.http(), serving.subject.health.lines()), (vec![new], String::new()));
+        assert_eq!(
+            (serving.listeners.addresses(), serving.subject.health.lines()),
+            (vec![new], String::new())
+        );
         for _ in 0..16 {
             assert!(get(new, "/a.txt").unwrap().ends_with("new"), "either lane serves what is new");
         }

@@ -68,22 +68,22 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{SocketAddr, TcpStream};
     use std::path::Path;
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use crate::config::{Config, VolumeSection};
+    use crate::config::{Config, Document};
     use crate::serve::{Server, Serving};
 
     fn config(dirs: &[&Path]) -> Config {
-        let mut config = Config::for_directory(dirs[0]);
-        let volume = |(index, dir): (usize, &&Path)| VolumeSection {
-            name: format!("v{index}"),
-            path: dir.to_path_buf(),
-            mount: format!("/{index}"),
-            ..config.volumes[0].clone()
+        let volume = |(index, dir): (usize, &&Path)| {
+            format!("[[volume]]\nname = 'v{index}'\npath = '{}'\nmount = '/{index}'\n", dir.display())
         };
-        config.volumes = dirs.iter().enumerate().map(volume).collect();
-        config.http.listen = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
-        (config.https.listen, config.admin.listen, config.server.lanes) = (Vec::new(), None, Some(2));
+        let text: String = dirs.iter().enumerate().map(volume).collect();
+        let document = Document::of_text(Path::new("/linerate.toml"), text);
+        let any = vec![SocketAddr::from(([127, 0, 0, 1], 0))];
+        let web = http::Http::listening(Some(any), Some(Vec::new()));
+        let mut config = Config::read(&document, &[Arc::new(web)]).unwrap();
+        (config.admin.listen, config.server.lanes) = (None, Some(2));
         config
     }
 
@@ -120,7 +120,7 @@ mod tests {
             std::fs::write(path.join("a.txt"), text).unwrap();
         }
         let mut server = Server::start(config(&[&first, &second])).unwrap();
-        let address = server.addresses().http[0];
+        let address = server.addresses().services[0].1.address;
         assert!(get(address, "/0/a.txt").ends_with("old"));
 
         // Moved away and back: told, and well again without anything done.
@@ -140,7 +140,7 @@ mod tests {
         std::fs::rename(&first, &aside).unwrap();
         std::fs::create_dir(&first).unwrap();
         std::fs::write(first.join("a.txt"), "new").unwrap();
-        let counters = std::sync::Arc::clone(&server.serving.reload_counters);
+        let counters = Arc::clone(&server.serving.reload_counters);
         drive(&mut server, "the new directory is opened", |_| counters.volumes_reopened.get() == 1);
         for _ in 0..16 {
             assert!(get(address, "/0/a.txt").ends_with("new"), "either lane serves what is there now");

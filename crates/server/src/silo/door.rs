@@ -5,15 +5,17 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::service::{Role, Service};
 use lane::Ended;
 use lane::backend::Incoming;
 use lane::mailbox::Receiver;
 use lane::net::TcpStream;
+use service::Role;
 
 use super::counters::SiloCounters;
 use super::handoff::{HandedOver, Outgoing};
 use super::placement::{Belongs, Placement};
+use crate::lane_services::LaneServices;
+use crate::listeners::Destination;
 
 /// Where a lane's connections go.
 pub(crate) struct Door {
@@ -23,7 +25,24 @@ pub(crate) struct Door {
     counters: Arc<SiloCounters>,
 }
 
+/// The door as one service sees it.
+struct ServiceDoor {
+    door: Rc<Door>,
+    service: usize,
+}
+
+impl service::Door for ServiceDoor {
+    fn place(&self, stream: TcpStream, role: Role) -> Option<TcpStream> {
+        self.door.place(stream, Destination { service: self.service, role })
+    }
+}
+
 impl Door {
+    /// The door for the connections of one service.
+    pub(crate) fn of(self: &Rc<Self>, service: usize) -> Rc<dyn service::Door> {
+        Rc::new(ServiceDoor { door: Rc::clone(self), service })
+    }
+
     pub(crate) fn new(
         node: Option<u32>,
         placement: Arc<Placement>,
@@ -41,7 +60,7 @@ impl Door {
 
     /// Gives the connection back if it is to be served here. One that belongs elsewhere but cannot go there is
     /// served here too: a far connection is better than none.
-    pub(crate) fn place(&self, stream: TcpStream, role: Role) -> Option<TcpStream> {
+    fn place(&self, stream: TcpStream, to: Destination) -> Option<TcpStream> {
         let placement = self.placement.borrow();
         if !placement.is_open() {
             self.counters.local.increment();
@@ -55,7 +74,7 @@ impl Door {
             || trace(Incoming::Cpu),
         );
         let counter = match belongs {
-            Belongs::To(silo) => return self.hand_over(silo, stream, role),
+            Belongs::To(silo) => return self.hand_over(silo, stream, to),
             Belongs::Here => &self.counters.local,
             Belongs::Elsewhere => &self.counters.kept,
             Belongs::Drained => &self.counters.drained,
@@ -65,7 +84,7 @@ impl Door {
         Some(stream)
     }
 
-    fn hand_over(&self, silo: usize, stream: TcpStream, role: Role) -> Option<TcpStream> {
+    fn hand_over(&self, silo: usize, stream: TcpStream, to: Destination) -> Option<TcpStream> {
         let peer = stream.peer_addr();
         let connection = match stream.release() {
             Ok(connection) => connection,
@@ -74,7 +93,7 @@ impl Door {
                 return Some(stream);
             }
         };
-        match self.outgoing.borrow_mut().send(silo, HandedOver { connection, peer, role }) {
+        match self.outgoing.borrow_mut().send(silo, HandedOver { connection, peer, to }) {
             Ok(()) => {
                 self.counters.handed_off.increment();
                 None
@@ -89,14 +108,16 @@ impl Door {
     /// Serves what one lane of another silo gives to this one, for as long as that lane lives.
     pub(crate) async fn take_in(
         self: Rc<Self>,
-        service: Rc<Service>,
+        services: Rc<LaneServices>,
         incoming: Rc<RefCell<Receiver<HandedOver>>>,
     ) -> Ended {
         while let Some(given) = poll_fn(|cx| incoming.borrow_mut().poll_recv(cx)).await {
-            let HandedOver { connection, peer, role } = given;
+            let HandedOver { connection, peer, to } = given;
             if let Ok(stream) = TcpStream::adopt(connection, peer) {
                 self.counters.taken_over.increment();
-                service.take(stream, role);
+                if let Some(service) = services.get(to.service) {
+                    service.take(stream, to.role);
+                }
             }
         }
         Ended::Done

@@ -3,17 +3,18 @@
 
 use std::net::SocketAddr;
 
-use http::service::Role;
 use lane::backend::Released;
 use lane::layout::Layout;
 use lane::mailbox::{Full, Receiver, Sender, mailbox};
+
+use crate::listeners::Destination;
 
 /// A connection on its way to another lane. Nothing was received from it yet.
 #[derive(Debug)]
 pub(crate) struct HandedOver {
     pub(crate) connection: Released,
     pub(crate) peer: SocketAddr,
-    pub(crate) role: Role,
+    pub(crate) to: Destination,
 }
 
 /// One lane's ways to the other silos.

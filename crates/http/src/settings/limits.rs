@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use http::limits::{HEAD_BYTES_CAP, HEADERS_CAP, Limits};
 use serde::Deserialize;
+use service::config::ConfigError;
 
-use super::{ConfigError, invalid};
+use crate::limits::{HEAD_BYTES_CAP, HEADERS_CAP, Limits};
 
 /// `[limits]`
 #[derive(Clone, Debug, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields, default)]
+#[serde(default)]
 pub struct LimitsSection {
     /// Open connections of each lane.
     pub connections_per_lane: usize,
@@ -39,11 +39,30 @@ pub struct LimitsSection {
     pub listing_entries: usize,
     /// Sending rate of each connection, bytes per second; absent: no bound.
     pub pacing_bytes_per_second: Option<u64>,
-    /// Sending rate of all connections together, bytes per second; absent: no bound.
+    /// Sending rate of everything together, bytes per second; absent: no bound. The server's own: it is here for what
+    /// follows from it.
     pub total_bytes_per_second: Option<u64>,
 }
 
 impl LimitsSection {
+    /// The keys that are about HTTP.
+    pub(super) const KEYS: &[&str] = &[
+        "connections_per_lane",
+        "header_bytes",
+        "headers",
+        "body_bytes",
+        "header_seconds",
+        "body_seconds",
+        "idle_seconds",
+        "stall_seconds",
+        "send_rate_min",
+        "handshake_seconds",
+        "requests_per_connection",
+        "ranges",
+        "listing_entries",
+        "pacing_bytes_per_second",
+    ];
+
     /// The limits as the HTTP service takes them.
     pub fn to_http(&self) -> Limits {
         Limits {
@@ -77,12 +96,11 @@ impl LimitsSection {
             ("ranges", self.ranges as u64, 1, 1024),
             ("listing_entries", self.listing_entries as u64, 1, 1 << 20),
             ("pacing_bytes_per_second", self.pacing_bytes_per_second.unwrap_or(1), 1, u64::MAX),
-            ("total_bytes_per_second", self.total_bytes_per_second.unwrap_or(1), 1, u64::MAX / 4),
         ];
         for (key, value, least, most) in bounds {
             if !(least..=most).contains(&value) {
-                return Err(invalid(
-                    &format!("limits.{key}"),
+                return Err(ConfigError::invalid(
+                    format!("limits.{key}"),
                     format!("{value} is not within {least} to {most}"),
                 ));
             }
@@ -98,7 +116,7 @@ impl LimitsSection {
                  slow that it slows down itself; lower the one or raise the other",
                 self.send_rate_min
             );
-            Err(invalid("limits.send_rate_min", problem))
+            Err(ConfigError::invalid("limits.send_rate_min", problem))
         };
         match (self.pacing_bytes_per_second, self.total_bytes_per_second) {
             // A paced connection comes close to its rate and never goes beyond.

@@ -28,13 +28,19 @@ pub fn parse_listen(text: &str) -> Result<Vec<SocketAddr>, String> {
     Ok(addresses)
 }
 
-/// One word or a list of them.
-pub(super) fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
+/// Reads one word or a list of them (`deserialize_with`).
+///
+/// # Errors
+/// What would do instead.
+pub fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, D::Error> {
     from.deserialize_any(Addresses)
 }
 
-/// One address or none.
-pub(super) fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
+/// Reads one address or none (`deserialize_with`).
+///
+/// # Errors
+/// What would do instead.
+pub fn address<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SocketAddr>, D::Error> {
     let addresses = addresses(from)?;
     match addresses[..] {
         [] => Ok(None),
@@ -68,33 +74,46 @@ impl<'de> Visitor<'de> for Addresses {
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Config;
+    use std::net::SocketAddr;
 
-    fn parse(text: &str) -> Result<Config, String> {
+    use serde::Deserialize;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(default)]
+    struct Section {
+        #[serde(deserialize_with = "super::addresses")]
+        many: Vec<SocketAddr>,
+        #[serde(deserialize_with = "super::address")]
+        one: Option<SocketAddr>,
+    }
+
+    impl Default for Section {
+        fn default() -> Self {
+            Self { many: Vec::new(), one: Some(SocketAddr::from(([127, 0, 0, 1], 8090))) }
+        }
+    }
+
+    fn parse(text: &str) -> Result<Section, String> {
         toml::from_str(text).map_err(|error: toml::de::Error| error.to_string())
     }
 
     #[test]
     fn one_word_may_be_both_families_and_off_is_none() {
-        let config =
-            parse("[http]\nlisten = [\"*:80\", \"127.0.0.1:8080\"]\n[https]\nlisten = \"off\"").unwrap();
-        let http: Vec<String> = config.http.listen.iter().map(ToString::to_string).collect();
-        assert_eq!(http.first().unwrap(), "0.0.0.0:80");
-        assert_eq!(http.last().unwrap(), "127.0.0.1:8080");
-        assert_eq!(http.contains(&"[::]:80".to_owned()), std::path::Path::new("/proc/net/if_inet6").exists());
-        assert!(config.https.listen.is_empty());
-        let both = parse("[http]\nlisten = [\"0.0.0.0:80\", \"[::]:80\"]").unwrap();
-        assert_eq!(both.http.listen.len(), 2);
+        let section = parse("many = [\"*:80\", \"127.0.0.1:8080\"]").unwrap();
+        let many: Vec<String> = section.many.iter().map(ToString::to_string).collect();
+        assert_eq!(many.first().unwrap(), "0.0.0.0:80");
+        assert_eq!(many.last().unwrap(), "127.0.0.1:8080");
+        assert_eq!(many.contains(&"[::]:80".to_owned()), std::path::Path::new("/proc/net/if_inet6").exists());
+        assert!(parse("many = \"off\"").unwrap().many.is_empty());
+        assert_eq!(parse("many = [\"0.0.0.0:80\", \"[::]:80\"]").unwrap().many.len(), 2);
     }
 
     #[test]
-    fn the_admin_address_can_be_switched_off() {
-        assert_eq!(parse("[admin]\nlisten = \"off\"").unwrap().admin.listen, None);
-        assert!(parse("").unwrap().admin.listen.is_some());
-        assert!(parse("[admin]\nlisten = \"127.0.0.1:9\"").unwrap().admin.listen.is_some());
-        let wrong =
-            ["[admin]\nlisten = \"\"", "[admin]\nlisten = \"localhost:1\"", "[admin]\nlisten = false"];
-        for wrong in wrong {
+    fn one_address_can_be_switched_off() {
+        assert_eq!(parse("one = \"off\"").unwrap().one, None);
+        assert!(parse("").unwrap().one.is_some());
+        assert!(parse("one = \"127.0.0.1:9\"").unwrap().one.is_some());
+        for wrong in ["one = \"\"", "one = \"localhost:1\"", "one = false"] {
             let problem = parse(wrong).unwrap_err();
             assert!(problem.contains("off"), "it says what would do: {problem}");
         }

@@ -1,0 +1,153 @@
+//! What HTTP serves, in a form that travels between threads: certificates loaded, volumes by name. Each lane makes its
+//! own [`Site`] of it.
+
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use service::socket::reachable;
+use service::volumes::LaneVolumes;
+use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Role as Numbered};
+use tls::{Alpn, CertificateFiles, KtlsPolicy, ServerTls, TlsConfig, Versions};
+
+use crate::limits::Limits;
+use crate::service::{HttpCounters, Mount, Role, Service, Site};
+use crate::settings::{HttpSettings, MountSection};
+
+/// The roles of sockets, as the server keeps them.
+pub(crate) const PLAIN: Numbered = Numbered(0);
+pub(crate) const TLS: Numbered = Numbered(1);
+pub(crate) const REDIRECT: Numbered = Numbered(2);
+
+/// Everything that a lane needs to serve.
+pub(crate) struct HttpSite {
+    mounts: Vec<MountSection>,
+    limits: Limits,
+    pacing: Option<u64>,
+    tls: Option<Arc<ServerTls>>,
+    ktls: KtlsPolicy,
+    /// Whether clients know the issuer of the certificate.
+    is_trusted: bool,
+    /// Port that redirects name, where the configuration says so.
+    public_port: Option<u16>,
+    sockets: Vec<Bound>,
+}
+
+/// Nowhere to keep the certificate that the server makes for itself.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "no directory to keep the self-signed certificate in: set server.state_dir, XDG_STATE_HOME or HOME, or give \
+     https.certificate"
+)]
+struct NoStateDir;
+
+impl HttpSite {
+    /// Loads certificates, and makes the self-signed one if none is configured.
+    pub(crate) fn load(settings: &HttpSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
+        let https = &settings.https;
+        let tls = match https.listen.is_empty() {
+            true => None,
+            false => Some(Arc::new(tls_config(settings, ground.state_dir)?.load(settings.tickets()?)?)),
+        };
+        let mut limits = settings.limits.to_http();
+        limits.connections_max = limits.connections_max.min(ground.connections_per_lane);
+        Ok(Self {
+            mounts: settings.mounts.clone(),
+            limits,
+            pacing: settings.limits.pacing_bytes_per_second,
+            tls,
+            ktls: if https.kernel_tls { KtlsPolicy::Auto } else { KtlsPolicy::Off },
+            is_trusted: !https.certificates.is_empty(),
+            public_port: https.public_port,
+            sockets: Vec::new(),
+        })
+    }
+
+    /// The site of the current lane.
+    pub(crate) fn open(&self, volumes: &LaneVolumes) -> Result<Site, String> {
+        let mut mounts = Vec::new();
+        for MountSection { volume: name, keys, .. } in &self.mounts {
+            let volume = volumes.get(name).ok_or_else(|| format!("the volume {name} is not open"))?;
+            let mut mount = Mount::new(&keys.mount, volume.clone(), keys.listings);
+            mount.precompressed = keys.precompressed;
+            mounts.push(mount);
+        }
+        let mut site = Site::new(mounts);
+        site.limits = self.limits.clone();
+        site.pacing = self.pacing;
+        site.tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.config));
+        // Only what is bound knows the port that the kernel chose.
+        let bound = self.addresses(|role| role == TLS).next().map(|address| address.port());
+        site.https_port = self.public_port.or(bound).unwrap_or(443);
+        Ok(site)
+    }
+
+    fn addresses(&self, which: impl Fn(Numbered) -> bool) -> impl Iterator<Item = std::net::SocketAddr> {
+        self.sockets.iter().filter(move |bound| which(bound.role)).map(|bound| bound.address)
+    }
+}
+
+/// What is spoken at a socket of this role, as `site` says it.
+pub(crate) fn role_of(role: Numbered, site: &Site) -> Role {
+    match role {
+        TLS => Role::Tls,
+        REDIRECT => Role::Redirect { https_port: site.https_port },
+        _ => Role::Plain,
+    }
+}
+
+impl service::Site for HttpSite {
+    fn warnings(&self) -> Vec<String> {
+        self.tls.iter().flat_map(|tls| &tls.warnings).map(ToString::to_string).collect()
+    }
+
+    fn bound(&mut self, sockets: &[Bound]) {
+        self.sockets = sockets.to_vec();
+    }
+
+    fn greeting(&self) -> Greeting {
+        let place = |mount: &MountSection| format!("{} at {}", mount.path.display(), mount.keys.mount);
+        let plain: Vec<_> = self.addresses(|role| role != TLS).map(reachable).collect();
+        let sealed: Vec<_> = self.addresses(|role| role == TLS).map(reachable).collect();
+        let insecure = if self.is_trusted { "" } else { "--insecure " };
+        let urls = plain.iter().map(|address| format!("http://{address}/"));
+        let tries = plain.first().map(|address| format!("curl http://{address}/"));
+        Greeting {
+            serves: self.mounts.iter().map(place).collect(),
+            urls: urls.chain(sealed.iter().map(|address| format!("https://{address}/"))).collect(),
+            tries: tries
+                .into_iter()
+                .chain(sealed.first().map(|address| format!("curl {insecure}https://{address}/")))
+                .collect(),
+        }
+    }
+
+    fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
+        let LaneStart { volumes, commons, log, seed } = lane;
+        let counters = Arc::<HttpCounters>::default();
+        Ok(Service::new(self.open(volumes)?, counters, Arc::default(), log, self.ktls, commons, seed))
+    }
+}
+
+fn tls_config(settings: &HttpSettings, state_dir: Option<&Path>) -> Result<TlsConfig, NoStateDir> {
+    let https = &settings.https;
+    // It is used for nothing else.
+    let state_dir = match https.certificates.is_empty() {
+        true => state_dir.ok_or(NoStateDir)?.to_owned(),
+        false => state_dir.map_or_else(PathBuf::new, Path::to_owned),
+    };
+    let mut tls = TlsConfig::new(state_dir);
+    let files = https.certificates.iter().map(|section| CertificateFiles {
+        certificate: section.cert.clone(),
+        key: section.key.clone(),
+        names: section.names.clone(),
+    });
+    tls.certificates = files.collect();
+    if https.tls12_only {
+        tls.versions = Versions::Tls12Only;
+    }
+    if !https.http2 {
+        tls.alpn.retain(|alpn| *alpn != Alpn::H2);
+    }
+    Ok(tls)
+}

@@ -1,0 +1,129 @@
+//! The services of one lane, by their places in the program: what is meant for all of them goes through here.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lane::Ended;
+use service::commons::Commons;
+use service::log::LaneLog;
+use service::volumes::{LaneVolumes, VolumeTable};
+use service::{LaneService, LaneStart, Site, Switch};
+use vfs::{Cache, CacheOptions};
+
+use crate::lane_main::{Boot, Sites};
+use crate::metrics::Blocks;
+
+/// Every service that was ever wanted on the lane. One that no longer is has no sockets, and comes to its end with its
+/// last connection; wanted again, it goes on.
+pub(crate) struct LaneServices {
+    slots: Vec<OnceCell<Rc<dyn LaneService>>>,
+    volumes: RefCell<LaneVolumes>,
+    commons: Commons,
+    blocks: Blocks,
+    log: Option<LaneLog>,
+    mark: Cell<u32>,
+    seed: u64,
+}
+
+impl LaneServices {
+    /// Opens the volumes and starts every service that is wanted.
+    pub(crate) fn start(boot: &mut Boot) -> Result<Rc<Self>, String> {
+        let cache = Cache::new(CacheOptions::default());
+        let lane = lane::current();
+        boot.blocks.add("vfs", lane.id().0, lane.silo().0, Arc::clone(cache.counters()) as _);
+        let services = Rc::new(Self {
+            slots: boot.sites.iter().map(|_| OnceCell::new()).collect(),
+            volumes: RefCell::new(LaneVolumes::new(cache)),
+            commons: Commons::new(Arc::clone(&boot.share)),
+            blocks: boot.blocks.clone(),
+            log: boot.log.take(),
+            mark: Cell::new(0),
+            seed: boot.seed,
+        });
+        services.prepare(&boot.sites, &boot.volumes)?();
+        Ok(services)
+    }
+
+    /// The service of this place, if it was ever wanted.
+    pub(crate) fn get(&self, place: usize) -> Option<Rc<dyn LaneService>> {
+        self.slots.get(place)?.get().map(Rc::clone)
+    }
+
+    /// Does everything that can fail of serving this. What is served is untouched until the switch.
+    pub(crate) fn prepare(self: &Rc<Self>, sites: &Sites, table: &VolumeTable) -> Result<Switch, String> {
+        let volumes = self.volumes.borrow().followed_by(table).map_err(|error| error.to_string())?;
+        let mut switches: Vec<Switch> = Vec::new();
+        for (place, site) in sites.iter().enumerate() {
+            match (self.get(place), site) {
+                (Some(service), Some(site)) => switches.push(service.prepare(&**site, &volumes)?),
+                (Some(service), None) => switches.push(Box::new(move || service.dismiss())),
+                (None, Some(site)) => switches.push(self.prepare_first(place, &**site, &volumes)?),
+                (None, None) => {}
+            }
+        }
+        let me = Rc::clone(self);
+        Ok(Box::new(move || {
+            switches.into_iter().for_each(|switch| switch());
+            let before = me.volumes.replace(volumes);
+            drop(before);
+        }))
+    }
+
+    fn prepare_first(
+        self: &Rc<Self>,
+        place: usize,
+        site: &dyn Site,
+        volumes: &LaneVolumes,
+    ) -> Result<Switch, String> {
+        let (commons, log) = (self.commons.clone(), self.log.clone());
+        let service = site.start(LaneStart { volumes, commons, log, seed: self.seed })?;
+        let me = Rc::clone(self);
+        Ok(Box::new(move || {
+            let lane = lane::current();
+            for (area, counters) in service.counters() {
+                me.blocks.add(area, lane.id().0, lane.silo().0, counters);
+            }
+            service.mark(me.mark.get());
+            let occupied = me.slots[place].set(service).is_err();
+            debug_assert!(!occupied, "one preparation at a time");
+        }))
+    }
+
+    pub(crate) fn mark(&self, mark: u32) {
+        self.mark.set(mark);
+        self.running().for_each(|service| service.mark(mark));
+    }
+
+    pub(crate) fn dismiss(&self) {
+        self.running().for_each(|service| service.dismiss());
+    }
+
+    /// Drains all at the same time. The number of those that are left at the deadline.
+    pub(crate) async fn drain(&self, deadline: Instant) -> usize {
+        let draining: Vec<_> =
+            self.running().map(|service| lane::spawn(Rc::clone(service).drain(deadline))).collect();
+        let mut left = 0;
+        for drained in draining {
+            left += drained.await;
+        }
+        self.running().for_each(|service| service.flush_log());
+        left
+    }
+
+    /// Hands over what access logs have collected, for as long as the lane lives.
+    pub(crate) async fn keep_logs_fresh(self: Rc<Self>) -> Ended {
+        loop {
+            lane::time::sleep(LOG_FLUSH_PERIOD).await;
+            self.running().for_each(|service| service.flush_log());
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Rc<dyn LaneService>> {
+        self.slots.iter().filter_map(OnceCell::get)
+    }
+}
+
+/// How late a line of the access log may be.
+const LOG_FLUSH_PERIOD: Duration = Duration::from_secs(1);

@@ -1,0 +1,62 @@
+//! What each service is to serve: loaded once for the process, on its way to the lanes.
+
+use std::sync::Arc;
+
+use service::{Greeting, Ground, Site};
+
+use crate::config::{Config, default_state_dir};
+use crate::descriptors;
+use crate::lane_main::Sites;
+use crate::listeners::Change;
+use crate::serve::ServerError;
+
+/// The sites of the services that are wanted, before any lane has heard of them.
+pub(crate) struct Offers {
+    sites: Vec<Option<Box<dyn Site>>>,
+    warnings: Vec<String>,
+}
+
+impl Offers {
+    /// Loads what services need beside the configuration: certificates and the like.
+    ///
+    /// # Errors
+    /// The first service that cannot be served.
+    pub(crate) fn load(config: &Config, lanes: usize) -> Result<Self, ServerError> {
+        let fit = descriptors::fit(config, lanes);
+        let state_dir = config.server.state_dir.clone().or_else(default_state_dir);
+        let (mut sites, mut warnings) = (Vec::new(), Vec::new());
+        for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
+            let ground = Ground { state_dir: state_dir.as_deref(), connections_per_lane };
+            let loaded = wish.settings.as_ref().map(|settings| settings.load(&ground));
+            let site = loaded.transpose().map_err(ServerError::Service)?;
+            warnings.extend(site.iter().flat_map(|site| site.warnings()));
+            sites.push(site);
+        }
+        warnings.extend(fit.warnings);
+        Ok(Self { sites, warnings })
+    }
+
+    /// What the administrator should know.
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Tells them which ports the kernel chose.
+    pub(crate) fn bound(&mut self, change: &Change) {
+        for (place, site) in self.sites.iter_mut().enumerate() {
+            if let Some(site) = site {
+                site.bound(&change.bound(place));
+            }
+        }
+    }
+
+    /// What to tell a person.
+    pub(crate) fn greetings(&self) -> Vec<Greeting> {
+        self.sites.iter().flatten().map(|site| site.greeting()).collect()
+    }
+
+    /// For the lanes.
+    pub(crate) fn into_sites(self) -> Sites {
+        self.sites.into_iter().map(|site| site.map(Arc::from)).collect()
+    }
+}

@@ -1,0 +1,65 @@
+//! The dependency rule of ARCHITECTURE.md: arrows point down only, and the server knows services by their seam alone.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn manifest(path: &Path) -> toml::Table {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Our own crates from bottom to top, as the workspace lists them.
+fn own() -> Vec<String> {
+    let text = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    let in_crates = |line: &&str| line.contains("path = \"crates/");
+    text.lines().filter(in_crates).map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+/// What each of our crates is built from, of our own; what only its tests use does not count.
+fn uses(own: &[String]) -> BTreeMap<String, Vec<String>> {
+    let directories = std::fs::read_dir(root().join("crates")).unwrap();
+    let of = |directory: std::io::Result<std::fs::DirEntry>| {
+        let directory = directory.unwrap();
+        let manifest = manifest(&directory.path().join("Cargo.toml"));
+        let mut used = Vec::new();
+        for table in ["dependencies", "build-dependencies"] {
+            let names = manifest.get(table).and_then(|table| table.as_table());
+            used.extend(
+                names.into_iter().flat_map(|table| table.keys()).filter(|name| own.contains(name)).cloned(),
+            );
+        }
+        (directory.file_name().into_string().unwrap(), used)
+    };
+    directories.map(of).collect()
+}
+
+#[test]
+fn a_crate_uses_only_what_stands_below_it() {
+    let own = own();
+    let height = |name: &str| own.iter().position(|known| known == name);
+    for (name, used) in uses(&own) {
+        // The command line is above all.
+        let here = height(&name).unwrap_or(own.len());
+        for other in used.iter().filter(|other| *other != "testkit") {
+            assert!(height(other).unwrap() < here, "{name} uses {other}, which the workspace lists above it");
+        }
+    }
+}
+
+#[test]
+fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
+    let uses = uses(&own());
+    let uses = |name: &str| uses[name].iter().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(uses("server"), ["lane", "service", "vfs"]);
+    assert_eq!(uses("service"), ["lane", "vfs"]);
+    assert_eq!(uses("vfs"), ["lane"]);
+    assert_eq!(uses("lane"), [""; 0]);
+    assert!(!uses("http").iter().any(|other| other.starts_with("rx")), "{:?}", uses("http"));
+    for rx in ["rx", "rx-lane"] {
+        assert!(!uses(rx).contains(&"http"), "{rx} uses {:?}", uses(rx));
+    }
+}

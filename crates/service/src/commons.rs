@@ -1,0 +1,33 @@
+//! What the services of one lane share, so that none can take it from the others.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lane::buffer::BufClass;
+
+use crate::memory::ReplyMemory;
+use crate::pacer::{Pacer, RateShare};
+
+/// One lane's rate and memory. A clone is the same.
+#[derive(Clone)]
+pub struct Commons {
+    /// Turns at the lane's part of the server's rate.
+    pub pacer: Rc<Pacer>,
+    /// Memory that replies hold: the lane's small buffers, but for those that wait for the disk.
+    pub memory: Rc<ReplyMemory>,
+    /// The lane's large buffers.
+    pub large_buffers: Rc<ReplyMemory>,
+}
+
+impl Commons {
+    /// Those of the current lane, which sends no faster than `share` says, if it says anything.
+    pub fn new(share: Arc<RateShare>) -> Self {
+        let pool = |class: BufClass| lane::current().buffers().usage(class).allocated * class.bytes();
+        Self {
+            pacer: Pacer::new(share),
+            // What waits for the disk takes buffers too, and puts nothing on these books.
+            memory: ReplyMemory::new(pool(BufClass::Small) / 16 * 15),
+            large_buffers: ReplyMemory::new(pool(BufClass::Large)),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! A configuration as services read it: the text of `linerate.toml`, of which each reads the tables that it owns.
+//!
+//! A table has one owner, who refuses what is wrong in it; two are shared, `[[volume]]` and `[limits]`, whose keys have
+//! one owner each. Keys that nobody owns are refused by [`Document::refuse_unknown`].
+
+mod listen;
+mod unknown;
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+pub use self::listen::{address, addresses, parse_listen};
+
+/// What an owner calls its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keys {
+    /// Whole tables, such as `http`.
+    pub tables: &'static [&'static str],
+    /// Keys of every `[[volume]]`.
+    pub volume: &'static [&'static str],
+    /// Keys of `[limits]`.
+    pub limits: &'static [&'static str],
+}
+
+/// A configuration that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not TOML, has an unknown key or a value of the wrong kind. The text shows the line.
+    #[error("in {}: {source}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: Box<toml::de::Error>,
+    },
+    /// It contradicts itself or the machine.
+    #[error("{key}: {problem}")]
+    Invalid {
+        /// The key, dotted.
+        key: String,
+        /// What is wrong and what would do.
+        problem: String,
+    },
+}
+
+impl ConfigError {
+    /// A key whose value cannot stand.
+    pub fn invalid(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self::Invalid { key: key.into(), problem: problem.into() }
+    }
+}
+
+/// The text of a configuration, or a directory that is served without one.
+#[derive(Clone, Debug)]
+pub struct Document {
+    path: PathBuf,
+    text: String,
+    /// The one volume, where the command line names it.
+    directory: Option<PathBuf>,
+}
+
+impl Document {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`].
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), text, directory: None })
+    }
+
+    /// A text as if it had been read from `path`.
+    pub fn of_text(path: &Path, text: impl Into<String>) -> Self {
+        Self { path: path.to_owned(), text: text.into(), directory: None }
+    }
+
+    /// The configuration that serves one directory, with nothing said beyond that.
+    pub fn for_directory(path: &Path) -> Self {
+        Self { path: PathBuf::new(), text: String::new(), directory: Some(path.to_owned()) }
+    }
+
+    /// The directory of [`Document::for_directory`].
+    pub fn directory(&self) -> Option<&Path> {
+        self.directory.as_deref()
+    }
+
+    /// Reads the whole into a struct that names the tables it is about, and leaves the others to their owners. A
+    /// struct with `deny_unknown_fields` for a table refuses unknown keys in it.
+    ///
+    /// # Errors
+    /// [`ConfigError::Parse`], with line and column.
+    pub fn tables<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        toml::from_str(&self.text).map_err(|source| self.refused(source))
+    }
+
+    /// Reads what concerns the caller of every `[[volume]]`, in their order.
+    ///
+    /// # Errors
+    /// As [`Document::tables`].
+    pub fn volumes<T: DeserializeOwned>(&self) -> Result<Vec<T>, ConfigError> {
+        #[derive(Deserialize)]
+        struct Volumes<T> {
+            #[serde(default = "Vec::new")]
+            volume: Vec<T>,
+        }
+        if self.directory.is_some() {
+            let one: T = toml::from_str("").map_err(|source| self.refused(source))?;
+            return Ok(vec![one]);
+        }
+        Ok(self.tables::<Volumes<T>>()?.volume)
+    }
+
+    /// Refuses keys that none of the `owners` knows.
+    ///
+    /// # Errors
+    /// [`ConfigError::Parse`] with line and column, and what there is instead.
+    pub fn refuse_unknown(&self, owners: &[Keys]) -> Result<(), ConfigError> {
+        unknown::refuse(&self.text, owners).map_err(|source| self.refused(source))
+    }
+
+    /// A path that was written in it: relative ones are meant from its directory.
+    pub fn resolve(&self, path: &mut PathBuf) {
+        if let Some(base) = self.path.parent() {
+            *path = base.join(&*path);
+        }
+    }
+
+    fn refused(&self, source: toml::de::Error) -> ConfigError {
+        ConfigError::Parse { path: self.path.clone(), source: Box::new(source) }
+    }
+}

@@ -1,0 +1,183 @@
+//! What a service is to the server: three stages, from what the process knows to what a lane does.
+//!
+//! 1. A [`Service`] lives as long as the process. It reads its tables of a configuration and gives [`Settings`].
+//! 2. [`Settings`] say which sockets are wanted and what is to be had; loaded (keys, certificates) they are a [`Site`].
+//! 3. A [`Site`] travels to every lane. The first starts the [`LaneService`] there, each later one is made ready by
+//!    [`LaneService::prepare`] and replaces the one before, on every lane or on none.
+//!
+//! Nothing here is called for a request or a packet: the finest grain is a connection.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lane::counters::CounterBlock;
+use lane::net::TcpStream;
+
+use crate::commons::Commons;
+use crate::config::{ConfigError, Document, Keys};
+use crate::log::LaneLog;
+use crate::socket::{Bound, Door, LaneSocket, Role, Wanted};
+use crate::volumes::{LaneVolumes, VolumeSection};
+
+/// What a lane does for a service; it stays on its lane.
+pub type LaneFuture<T> = Pin<Box<dyn Future<Output = T>>>;
+
+/// What keeps a service from being served, in words for the administrator.
+pub type Problem = Box<dyn std::error::Error + Send + Sync>;
+
+/// Carries out what was prepared, which cannot fail. Dropped instead, everything stays as it is.
+pub type Switch = Box<dyn FnOnce()>;
+
+/// A protocol that the program can serve: one value for the process.
+pub trait Service: Send + Sync {
+    /// Its name in messages: `http`.
+    fn name(&self) -> &'static str;
+
+    /// The tables and keys that it owns; it refuses unknown keys in its own tables.
+    fn keys(&self) -> Keys;
+
+    /// Keys that give it an address, such as `http.listen`, for who has none.
+    fn listen_keys(&self) -> &'static [&'static str];
+
+    /// Reads and checks its tables, and its keys of `volumes`. `None` when the configuration does not want it.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with line and column or naming the key.
+    fn read(
+        &self,
+        document: &Document,
+        volumes: &[VolumeSection],
+    ) -> Result<Option<Arc<dyn Settings>>, ConfigError>;
+}
+
+/// What a configuration wants of a service: checked, nothing loaded.
+pub trait Settings: fmt::Debug + Send + Sync {
+    /// The addresses to be reached at.
+    fn sockets(&self) -> Vec<Wanted>;
+
+    /// How many connections each lane may have, of those that take a descriptor each.
+    fn connections(&self) -> ConnectionsMax;
+
+    /// Loads what the service needs beside the configuration.
+    ///
+    /// # Errors
+    /// What keeps it from being served.
+    fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn Site>, Problem>;
+}
+
+/// A bound of connections, and the key that sets it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionsMax {
+    /// Such as `limits.connections_per_lane`.
+    pub key: &'static str,
+    /// 0 for a service whose connections take no descriptors.
+    pub per_lane: usize,
+}
+
+/// What the server offers to a service that is loaded.
+#[derive(Clone, Copy, Debug)]
+pub struct Ground<'a> {
+    /// A directory for what is to outlive the process; `None` when nothing says where.
+    pub state_dir: Option<&'a Path>,
+    /// Connections that each lane has descriptors for: at most [`Settings::connections`].
+    pub connections_per_lane: usize,
+}
+
+/// What a service is to serve on every lane, until the next site replaces it.
+pub trait Site: Any + Send + Sync {
+    /// What the administrator should know though all is well.
+    fn warnings(&self) -> Vec<String>;
+
+    /// Hears which ports the kernel chose, before any lane hears of the site.
+    fn bound(&mut self, sockets: &[Bound]);
+
+    /// What to tell the person who started the server.
+    fn greeting(&self) -> Greeting;
+
+    /// Begins to serve it on the current lane.
+    ///
+    /// # Errors
+    /// Why this lane cannot.
+    fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String>;
+}
+
+/// Lines for a person.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Greeting {
+    /// What is to be found where: `/srv/pub at /pub`.
+    pub serves: Vec<String>,
+    /// Addresses to open: `http://127.0.0.1:8080/`.
+    pub urls: Vec<String>,
+    /// Commands to try.
+    pub tries: Vec<String>,
+}
+
+/// What a service starts with on a lane.
+pub struct LaneStart<'a> {
+    /// The volumes, open.
+    pub volumes: &'a LaneVolumes,
+    /// The lane's rate and memory, shared with the other services.
+    pub commons: Commons,
+    /// The lane's end of the access log, if there is one.
+    pub log: Option<LaneLog>,
+    /// Different for each lane and run; it guards no secret.
+    pub seed: u64,
+}
+
+/// A service on one lane: one value per lane, from the first site that it serves to the end of the lane.
+pub trait LaneService {
+    /// What it counts, by area; asked for once.
+    fn counters(&self) -> Vec<(&'static str, Arc<dyn CounterBlock>)>;
+
+    /// Serves what comes by `socket` until [`LaneService::drain`] is asked for, or the future is dropped: the server
+    /// does that when the address is no longer wanted, and connections go on. It is called again with the same socket
+    /// when it panicked.
+    ///
+    /// # Errors
+    /// The kernel's, when the socket is at its end though nobody asked for it; the server opens another.
+    fn listen(
+        self: Rc<Self>,
+        socket: LaneSocket,
+        role: Role,
+        door: Rc<dyn Door>,
+    ) -> LaneFuture<io::Result<()>>;
+
+    /// Serves a connection that another lane accepted.
+    fn take(self: Rc<Self>, stream: TcpStream, role: Role);
+
+    /// Does everything that can fail of serving `site` instead of what is served. What is served is untouched until
+    /// the switch.
+    ///
+    /// # Errors
+    /// Why this lane cannot; no lane switches then.
+    fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String>;
+
+    /// Marks what it sends from now on (SO_MARK), on open connections too; 0 takes the mark away.
+    fn mark(&self, mark: u32);
+
+    /// Asks the connections there are to leave as they become idle, and goes on serving those to come.
+    fn dismiss(&self);
+
+    /// Takes nothing new and asks everybody to leave. Ready when all are gone, or at `deadline` with the number of
+    /// those that are left, which the end of the lane cuts.
+    fn drain(self: Rc<Self>, deadline: Instant) -> LaneFuture<usize>;
+
+    /// Hands over what the access log has collected; called once a second.
+    fn flush_log(&self);
+}
+
+impl dyn Site {
+    /// The site as the service knows it.
+    ///
+    /// # Panics
+    /// When it is another service's: a defect of the server.
+    pub fn expect<T: Site>(&self) -> &T {
+        (self as &dyn Any).downcast_ref().expect("a service is given its own sites")
+    }
+}

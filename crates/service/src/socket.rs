@@ -1,0 +1,73 @@
+//! The sockets that a service wants, as it names them to the server and as a lane gets them.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+
+use lane::net::{TcpListener, TcpStream, UdpSocket};
+
+/// What a socket is for: a number whose meaning is the service's, such as "plain" or "TLS".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Role(pub u32);
+
+/// What a socket speaks, and so how its packets find a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// A listener for each lane; connections go to a lane of the silo whose NIC they came by, and lanes hand over those
+    /// that came to the wrong one.
+    Tcp,
+    /// A socket for each lane, steered as Rx wants it: a client's packets go to one lane of the silo whose NIC they
+    /// came by, those of connections that the server opened to the lane that their ids lead to.
+    Rx,
+}
+
+/// An address that a service wants to be reached at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The configuration key that says so, such as `http.listen`.
+    pub key: &'static str,
+    /// As configured: port 0 lets the kernel choose.
+    pub address: SocketAddr,
+    /// What is spoken there.
+    pub transport: Transport,
+    /// What for.
+    pub role: Role,
+}
+
+/// A wanted address with the port that the kernel chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Where.
+    pub address: SocketAddr,
+    /// What is spoken there.
+    pub transport: Transport,
+    /// What for.
+    pub role: Role,
+}
+
+/// One lane's socket at a wanted address.
+#[derive(Clone)]
+pub enum LaneSocket {
+    /// Takes connections.
+    Tcp(Rc<TcpListener>),
+    /// Takes datagrams.
+    Udp(Rc<UdpSocket>),
+}
+
+/// Judges where accepted connections belong: every lane has one for each service.
+pub trait Door {
+    /// Gives the connection back if it is to be served here; keeps it if it was given to another lane, whose service
+    /// gets it by [`LaneService::take`](crate::LaneService::take).
+    fn place(&self, stream: TcpStream, role: Role) -> Option<TcpStream>;
+}
+
+/// An address that a program on this machine can use: a wildcard is reached at loopback.
+pub fn reachable(address: SocketAddr) -> SocketAddr {
+    if !address.ip().is_unspecified() {
+        return address;
+    }
+    let loopback = match address {
+        SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
+        SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
+    };
+    SocketAddr::new(loopback, address.port())
+}

@@ -1,0 +1,289 @@
+//! The volumes of a server, whatever serves them: known to the process by name and identity, opened once on each lane.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use vfs::{Cache, Volume, VolumeName, VolumeOptions, VolumeSpec};
+
+use crate::config::{ConfigError, Document};
+
+/// What a configuration says of a volume that concerns everybody: `name`, `path`, `symlinks`, `hidden`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeSection {
+    /// Its name in logs, metrics and all protocols.
+    pub name: VolumeName,
+    /// The directory.
+    pub path: PathBuf,
+    /// Whether symbolic links that stay inside the directory are followed. Links that lead out never are.
+    pub symlinks: bool,
+    /// Whether names that begin with a dot are served and listed.
+    pub hidden: bool,
+}
+
+/// A directory as a path led to it at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    dev: u64,
+    ino: u64,
+}
+
+/// A volume that the server exports. Two entries with the same [`VolumeEntry::opening`] are the same volume, opened on
+/// the same directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeEntry {
+    /// What is exported.
+    pub spec: VolumeSpec,
+    /// The directory behind the path when this was made; `None` where there was none.
+    pub identity: Option<Identity>,
+    opening: u64,
+}
+
+/// All volumes of a server, in the order of the configuration. It travels between threads.
+#[derive(Clone, Debug, Default)]
+pub struct VolumeTable {
+    entries: Arc<[VolumeEntry]>,
+}
+
+/// What keeps a volume from being opened.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open the volume {name} at {}: {source}", path.display())]
+pub struct VolumeError {
+    /// Its name.
+    pub name: String,
+    /// Its directory.
+    pub path: PathBuf,
+    /// Why.
+    pub source: vfs::Error,
+}
+
+/// The volumes as one lane has them open.
+#[derive(Clone)]
+pub struct LaneVolumes {
+    cache: Cache,
+    open: Vec<(VolumeEntry, Volume)>,
+}
+
+impl VolumeSection {
+    /// Reads those of a configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`], naming the key.
+    pub fn all(document: &Document) -> Result<Vec<Self>, ConfigError> {
+        #[derive(serde::Deserialize)]
+        struct Section {
+            name: String,
+            path: PathBuf,
+            #[serde(default = "yes")]
+            symlinks: bool,
+            #[serde(default)]
+            hidden: bool,
+        }
+        if let Some(directory) = document.directory() {
+            let name = FOR_DIRECTORY.parse().expect("it is a name");
+            return Ok(vec![Self { name, path: directory.to_owned(), symlinks: true, hidden: false }]);
+        }
+        let mut all: Vec<Self> = Vec::new();
+        for (index, section) in document.volumes::<Section>()?.into_iter().enumerate() {
+            let key = format!("volume[{index}].name");
+            let name: VolumeName =
+                section.name.parse().map_err(|problem| ConfigError::invalid(&key, format!("{problem}")))?;
+            if all.iter().any(|other| other.name == name) {
+                return Err(ConfigError::invalid(key, format!("\"{name}\" is used twice")));
+            }
+            let Section { mut path, symlinks, hidden, .. } = section;
+            document.resolve(&mut path);
+            all.push(Self { name, path, symlinks, hidden });
+        }
+        Ok(all)
+    }
+
+    /// Whether there is a directory to export. `index` is the volume's in the configuration.
+    ///
+    /// # Errors
+    /// [`ConfigError`], naming the key.
+    pub fn check(&self, index: usize) -> Result<(), ConfigError> {
+        let problem = match std::fs::metadata(&self.path) {
+            Ok(meta) if meta.is_dir() => return Ok(()),
+            Ok(_) => format!("{} is not a directory", self.path.display()),
+            Err(error) => format!("{}: {error}", self.path.display()),
+        };
+        Err(ConfigError::invalid(format!("volume[{index}].path"), problem))
+    }
+
+    fn spec(&self) -> VolumeSpec {
+        let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.hidden };
+        VolumeSpec::new(self.name.clone(), &self.path, options)
+    }
+}
+
+/// The name of the volume that the command line gives as a directory.
+const FOR_DIRECTORY: &str = "files";
+
+fn yes() -> bool {
+    true
+}
+
+impl Identity {
+    /// The directory that `path` leads to now.
+    ///
+    /// # Errors
+    /// The system's; `NotADirectory` for anything else.
+    pub fn at(path: &Path) -> std::io::Result<Self> {
+        let found = std::fs::metadata(path)?;
+        if found.is_dir() { Ok(Self::of(&found)) } else { Err(std::io::ErrorKind::NotADirectory.into()) }
+    }
+
+    /// Of something open.
+    pub fn of(metadata: &std::fs::Metadata) -> Self {
+        Self { dev: metadata.dev(), ino: metadata.ino() }
+    }
+}
+
+impl VolumeEntry {
+    /// Which opening of a directory it stands for.
+    pub fn opening(&self) -> u64 {
+        self.opening
+    }
+}
+
+impl VolumeTable {
+    /// The volumes of a configuration that follows this one: those that are the same, on the same directory, keep
+    /// their openings. `identity` tells what a path leads to now.
+    #[must_use]
+    pub fn followed_by(
+        &self,
+        sections: &[VolumeSection],
+        identity: impl Fn(&VolumeSection) -> Option<Identity>,
+    ) -> Self {
+        let mut next = self.next_opening();
+        let entries = sections.iter().map(|section| {
+            let (spec, identity) = (section.spec(), identity(section));
+            let same =
+                |old: &&VolumeEntry| old.spec == spec && identity.is_some() && old.identity == identity;
+            self.entries.iter().find(same).cloned().unwrap_or_else(|| {
+                next += 1;
+                VolumeEntry { spec, identity, opening: next }
+            })
+        });
+        Self { entries: entries.collect() }
+    }
+
+    /// The same volumes, with one to be opened anew on the directory that its path leads to now.
+    #[must_use]
+    pub fn reopening(&self, name: &str, identity: Option<Identity>) -> Self {
+        let next = self.next_opening() + 1;
+        let entries = self.entries.iter().map(|entry| match entry.spec.name.as_str() == name {
+            true => VolumeEntry { spec: entry.spec.clone(), identity, opening: next },
+            false => entry.clone(),
+        });
+        Self { entries: entries.collect() }
+    }
+
+    /// The volumes.
+    pub fn entries(&self) -> &[VolumeEntry] {
+        &self.entries
+    }
+
+    fn next_opening(&self) -> u64 {
+        self.entries.iter().map(|entry| entry.opening).max().unwrap_or(0)
+    }
+}
+
+impl LaneVolumes {
+    /// None yet; what is opened is kept in `cache`.
+    pub fn new(cache: Cache) -> Self {
+        Self { cache, open: Vec::new() }
+    }
+
+    /// The volumes of `table` on the current lane. Those that are open stay the objects they are. Blocks: for start-up
+    /// and reload.
+    ///
+    /// # Errors
+    /// The first that cannot be opened.
+    pub fn followed_by(&self, table: &VolumeTable) -> Result<Self, VolumeError> {
+        let open = table.entries.iter().map(|entry| {
+            let opened = match self.open.iter().find(|(old, _)| old.opening == entry.opening) {
+                Some((_, volume)) => Ok(volume.clone()),
+                None => Volume::open(&self.cache, &entry.spec),
+            };
+            let refused = |source| VolumeError {
+                name: entry.spec.name.to_string(),
+                path: entry.spec.path.clone(),
+                source,
+            };
+            opened.map(|volume| (entry.clone(), volume)).map_err(refused)
+        });
+        Ok(Self { cache: self.cache.clone(), open: open.collect::<Result<_, _>>()? })
+    }
+
+    /// The volume of this name.
+    pub fn get(&self, name: &VolumeName) -> Option<&Volume> {
+        self.open.iter().find(|(entry, _)| entry.spec.name == *name).map(|(_, volume)| volume)
+    }
+
+    /// All of them, in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Volume> {
+        self.open.iter().map(|(_, volume)| volume)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lane::backend::sim::{Config, World};
+    use vfs::CacheOptions;
+
+    use super::*;
+
+    fn section(name: &str, path: &str) -> VolumeSection {
+        VolumeSection { name: name.parse().unwrap(), path: path.into(), symlinks: true, hidden: false }
+    }
+
+    fn at(ino: u64) -> Option<Identity> {
+        Some(Identity { dev: 1, ino })
+    }
+
+    #[test]
+    fn only_the_same_volume_on_the_same_directory_keeps_its_opening() {
+        let first = [section("a", "/a"), section("b", "/b"), section("c", "/c"), section("d", "/d")];
+        let old = VolumeTable::default().followed_by(&first, |s| at(s.path.as_os_str().len() as u64));
+        let openings =
+            |table: &VolumeTable| -> Vec<u64> { table.entries().iter().map(VolumeEntry::opening).collect() };
+        assert_eq!(openings(&old), [1, 2, 3, 4]);
+        // Kept; another path; other options; another directory behind the path.
+        let hidden = VolumeSection { hidden: true, ..section("c", "/c") };
+        let second = [section("a", "/a"), section("b", "/bb"), hidden, section("d", "/d")];
+        let same =
+            |s: &VolumeSection| at(if s.name.as_str() == "d" { 99 } else { s.path.as_os_str().len() as u64 });
+        let new = old.followed_by(&second, same);
+        assert_eq!(openings(&new), [1, 5, 6, 7]);
+        // What was not there is tried anew each time.
+        let gone = new.followed_by(&second, |_| None);
+        assert_eq!(openings(&gone), [8, 9, 10, 11]);
+        assert_eq!(openings(&new.reopening("b", at(5))), [1, 8, 6, 7]);
+    }
+
+    #[test]
+    fn a_lane_opens_a_volume_once_whoever_asks_and_however_often_the_table_changes() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        for dir in ["/a", "/b"] {
+            host.fs().create_dir_all(dir).unwrap();
+        }
+        world.block_on(&host, async {
+            let cache = Cache::new(CacheOptions::default());
+            let table =
+                VolumeTable::default().followed_by(&[section("a", "/a"), section("b", "/b")], |_| at(1));
+            let open = LaneVolumes::new(cache).followed_by(&table).unwrap();
+            let name = |name: &str| name.parse().unwrap();
+            let [a, b] = ["a", "b"].map(|volume| open.get(&name(volume)).unwrap().clone());
+            let after = open.followed_by(&table.reopening("b", at(2))).unwrap();
+            assert!(after.get(&name("a")).unwrap().is_same(&a), "nothing happened to it");
+            assert!(!after.get(&name("b")).unwrap().is_same(&b));
+            assert!(open.get(&name("b")).unwrap().is_same(&b), "who serves the old ones still has them");
+            let absent = table.followed_by(&[section("a", "/a"), section("x", "/x")], |_| at(1));
+            let problem = after.followed_by(&absent).err().unwrap().to_string();
+            assert!(problem.starts_with("cannot open the volume x at /x: "), "{problem}");
+        });
+    }
+}
