@@ -240,6 +240,9 @@ fn make_lane(
         source,
     })?;
     buffers.addresses().into_iter().for_each(|pool| memory.add_pool(pool));
+    if options.ring.register_buffers {
+        backend.register_buffers(&buffers);
+    }
     Ok(Lane::new(id, silo, Box::new(backend), buffers, counters, memory, beside.mesh))
 }
 

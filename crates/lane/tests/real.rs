@@ -277,17 +277,7 @@ fn a_reader_that_never_takes_its_bytes_starves_nobody() {
 #[test]
 fn clients_that_send_byte_by_byte_and_are_not_heard_keep_nobody_waiting() {
     run(async {
-        let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
-        let addr = listener.local_addr().unwrap();
-        let mut unheard = Vec::new();
-        for _ in 0..160 {
-            let client = TcpStream::connect(addr).await.unwrap();
-            let server = listener.accept().await.unwrap();
-            client.try_send(&[IoSlice::new(b"0")], false).unwrap();
-            // The request is taken, and the answer keeps its task from listening on.
-            assert_eq!(*server.recv().await.unwrap(), *b"0");
-            unheard.push((client, server));
-        }
+        let unheard = unheard(160).await;
         let (client, server) = pair().await;
         let before = lane::current().counters().turns.get();
         for round in 1..=10u8 {
@@ -318,16 +308,7 @@ fn clients_that_fill_their_share_and_are_not_heard_keep_nobody_waiting() {
     let ring = RingOptions { stream_buffers: 64, stream_buffer_bytes: 4096, ..RingOptions::default() };
     let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
     run_here(options, async {
-        let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
-        let addr = listener.local_addr().unwrap();
-        let mut unheard = Vec::new();
-        for _ in 0..100 {
-            let client = TcpStream::connect(addr).await.unwrap();
-            let server = listener.accept().await.unwrap();
-            client.try_send(&[IoSlice::new(b"0")], false).unwrap();
-            assert_eq!(*server.recv().await.unwrap(), *b"0");
-            unheard.push((client, server));
-        }
+        let unheard = unheard(100).await;
         let bytes: Vec<u8> = (0..200_000u32).map(|n| (n % 251) as u8).collect();
         let sent: Vec<usize> = unheard
             .iter()
@@ -557,6 +538,20 @@ fn connections_that_nobody_took_are_closed_with_their_listener_and_with_the_lane
 
 fn run(main: impl Future<Output = ()> + 'static) {
     run_here(RuntimeOptions::default(), main).unwrap();
+}
+
+/// Streams whose first request is taken, and whose task does not listen on while it answers.
+async fn unheard(count: usize) -> Vec<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
+    let mut unheard = Vec::new();
+    for _ in 0..count {
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let server = listener.accept().await.unwrap();
+        client.try_send(&[IoSlice::new(b"0")], false).unwrap();
+        assert_eq!(*server.recv().await.unwrap(), *b"0");
+        unheard.push((client, server));
+    }
+    unheard
 }
 
 async fn pair() -> (TcpStream, TcpStream) {

@@ -22,6 +22,7 @@ use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
 
 use self::operation::{Op, Opened, Outcome};
+use self::pipe::Pipe;
 
 pub use self::descriptor::Descriptor;
 pub use self::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, WatchEvent};
@@ -34,6 +35,7 @@ pub(crate) mod operation;
 mod current;
 mod descriptor;
 mod file;
+mod pipe;
 mod receive;
 mod released;
 
@@ -185,6 +187,9 @@ pub(crate) trait Backend {
 
     /// Gives up on an operation: it is cancelled if it can be, and its outcome abandoned when it comes.
     fn forget(&self, id: OpId);
+
+    /// An empty pipe; `None` when the lane has lent all it may.
+    fn pipe(&self) -> io::Result<Option<Pipe>>;
 
     /// Makes what an operation opened somebody's.
     fn own(&self, opened: Opened) -> Descriptor;

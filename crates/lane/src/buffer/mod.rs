@@ -3,7 +3,7 @@
 //! A [`BufferPool`] is one mapping made and sized at start, on the lane's own thread so that first touch
 //! places it on the lane's node; huge pages are asked for. It never grows: who finds it empty waits.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::ops::{Deref, DerefMut};
@@ -86,12 +86,17 @@ impl BufferPool {
     pub fn new(counts: BufferCounts) -> io::Result<Self> {
         let small = Shelf::new(BufClass::Small.bytes(), counts.small)?;
         let large = Shelf::new(BufClass::Large.bytes(), counts.large)?;
-        Ok(Self { inner: Rc::new(PoolInner { small, large }) })
+        Ok(Self { inner: Rc::new(PoolInner { small, large, registered: Cell::new(false) }) })
     }
 
     /// Addresses of its mappings.
     pub(crate) fn addresses(&self) -> [std::ops::Range<usize>; 2] {
         [&self.inner.small, &self.inner.large].map(|shelf| shelf.memory.addresses())
+    }
+
+    /// The lane's ring knows the memory of [`BufferPool::addresses`], in this order.
+    pub(crate) fn set_registered(&self) {
+        self.inner.registered.set(true);
     }
 
     /// A buffer if one is free.
@@ -133,6 +138,14 @@ impl Buf {
     pub fn spare_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut self.memory_mut()[len..]
+    }
+
+    /// Under which number the lane's ring knows its memory, if it does.
+    pub(crate) fn registered(&self) -> Option<u16> {
+        self.pool.registered.get().then_some(match self.class {
+            BufClass::Small => 0,
+            BufClass::Large => 1,
+        })
     }
 
     /// Counts `n` bytes of the room as written.
@@ -249,6 +262,8 @@ impl Drop for Get<'_> {
 struct PoolInner {
     small: Shelf,
     large: Shelf,
+    /// The ring knows both shelves, by their number.
+    registered: Cell<bool>,
 }
 
 impl PoolInner {

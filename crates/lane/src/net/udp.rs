@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use crate::backend::operation as op;
-use crate::backend::{Datagram, DatagramBatch, Descriptor, OpFuture, SocketKind, SocketOption, UdpOptions};
+use crate::backend::{
+    Datagram, DatagramBatch, Descriptor, Fd, OpFuture, SocketKind, SocketOption, UdpOptions,
+};
 use crate::context;
 use crate::socket::unreachable::Unreachable;
 
@@ -60,6 +62,10 @@ impl UdpSocket {
     /// The next such report. A receive fails when there are some, and there may be some after a send.
     pub fn try_take_unreachable(&self) -> Option<Unreachable> {
         context::with(|lane| lane.backend().try_take_unreachable(self.fd.fd()))
+    }
+
+    pub(super) fn fd(&self) -> Fd {
+        self.fd.fd()
     }
 
     /// Waits until the socket takes datagrams again.

@@ -4,7 +4,7 @@ use std::io;
 
 use socket2::{Domain, Socket, Type};
 
-use super::control::{ControlFull, ControlWriter};
+use super::control::{ControlFull, ControlMessages, ControlWriter};
 use super::get_option;
 
 /// Datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take 128).
@@ -25,6 +25,12 @@ pub const fn segments_per_call(segment_bytes: usize) -> usize {
 /// Asks the kernel to cut the payload every `segment_bytes`; the last datagram may be shorter.
 pub fn push(control: &mut ControlWriter<'_>, segment_bytes: u16) -> Result<(), ControlFull> {
     control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes.to_ne_bytes())
+}
+
+/// The segment size that control messages ask for.
+pub(crate) fn find(control: ControlMessages<'_>) -> Option<u16> {
+    let data = control.find_data(libc::SOL_UDP, libc::UDP_SEGMENT)?;
+    data.try_into().ok().map(u16::from_ne_bytes)
 }
 
 /// Whether the kernel knows UDP_SEGMENT (4.18). A route may still refuse it at the first send

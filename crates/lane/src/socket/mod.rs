@@ -7,6 +7,7 @@ pub mod gro;
 pub mod gso;
 pub mod incoming;
 pub mod ktls;
+mod message;
 pub mod options;
 pub mod pacing;
 pub mod pktinfo;

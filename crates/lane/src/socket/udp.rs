@@ -1,6 +1,6 @@
 //! Bursts of equal datagrams: by one sendmsg that the kernel cuts apart, or by one sendmmsg where it cannot.
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -8,7 +8,7 @@ use socket2::SockAddr;
 
 use super::control::{CONTROL_BYTES, ControlMessages, ControlWriter};
 use super::pktinfo::{self, PacketInfo};
-use super::{gro, gso};
+use super::{gro, gso, message};
 
 /// Datagrams for one destination. The parts, one after another, are cut every `segment_bytes`; the last datagram
 /// may be shorter. A part may hold several datagrams, and a datagram several parts.
@@ -76,7 +76,7 @@ pub fn send_segments(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize,
     }
     let control_length = control.len();
     let destination = SockAddr::from(burst.destination);
-    let message = message(&destination, &mut control_bytes[..control_length], burst.parts);
+    let message = message_to(&destination, &mut control_bytes[..control_length], burst.parts);
     // SAFETY: every pointer in `message` is to memory borrowed for longer than the call, which only reads it.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, SEND_FLAGS) };
     usize::try_from(sent).map_err(|_| send_error(io::Error::last_os_error(), datagrams > 1))
@@ -103,7 +103,7 @@ pub fn send_many(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize, Sen
     let mut messages: [libc::mmsghdr; gso::SEGMENTS_MAX] = unsafe { std::mem::zeroed() };
     let mut start = 0;
     for (slot, &end) in messages.iter_mut().zip(&ends[..count]) {
-        slot.msg_hdr = message(&destination, &mut control_bytes[..control_length], &pieces[start..end]);
+        slot.msg_hdr = message_to(&destination, &mut control_bytes[..control_length], &pieces[start..end]);
         start = end;
     }
     let fd = socket.as_raw_fd();
@@ -116,32 +116,14 @@ pub fn send_many(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize, Sen
 /// Receives without waiting. For tools and tests; lanes receive through their ring.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     let mut control = [0u8; CONTROL_BYTES];
-    let mut part = IoSliceMut::new(buffer);
-    // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = (&raw mut part).cast(); // IoSliceMut has the layout of iovec.
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = control.len() as _;
-    let fd = socket.as_raw_fd();
-    // SAFETY: the closure gives the kernel an address buffer of the size it is told; `message` points to it, to
-    // `buffer` and to `control`, all writable and outliving the call. On success the address is initialised.
-    let (received, from) = unsafe {
-        SockAddr::try_init(|address, length| {
-            message.msg_name = address.cast();
-            message.msg_namelen = *length;
-            let received = libc::recvmsg(fd, &mut message, libc::MSG_DONTWAIT);
-            *length = message.msg_namelen;
-            usize::try_from(received).map_err(|_| io::Error::last_os_error())
-        })?
-    };
-    let told = &control[..(message.msg_controllen as usize).min(CONTROL_BYTES)];
+    let received = message::receive(socket, buffer, &mut control, 0)?;
+    let told = ControlMessages::new(received.control);
     Ok(Received {
-        length: received,
-        from: from.as_socket().ok_or_else(|| io::Error::other("the sender has no IP address"))?,
-        stride: gro::stride(ControlMessages::new(told)),
-        info: pktinfo::find(ControlMessages::new(told)),
-        truncated: message.msg_flags & libc::MSG_TRUNC != 0,
+        length: received.length,
+        from: received.from.as_socket().ok_or_else(|| io::Error::other("the sender has no IP address"))?,
+        stride: gro::stride(told.clone()),
+        info: pktinfo::find(told),
+        truncated: received.flags & libc::MSG_TRUNC != 0,
     })
 }
 
@@ -197,7 +179,7 @@ fn cut<'a>(
 }
 
 /// The result points into the arguments: it must not outlive them, and is only for calls that send.
-fn message(destination: &SockAddr, control: &mut [u8], parts: &[IoSlice<'_>]) -> libc::msghdr {
+fn message_to(destination: &SockAddr, control: &mut [u8], parts: &[IoSlice<'_>]) -> libc::msghdr {
     // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_name = destination.as_ptr().cast_mut().cast();

@@ -1,13 +1,13 @@
 //! IP_RECVERR and IPV6_RECVERR: what ICMP says of datagrams that a UDP socket sent (ip(7), ipv6(7)).
 
-use std::io::{self, IoSliceMut};
+use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use socket2::{Domain, SockAddr, SockRef};
+use socket2::{Domain, SockRef};
 
 use super::control::ControlMessages;
-use super::set_option;
+use super::{message, set_option};
 
 /// Somebody says that a datagram did not reach its destination. Anybody can say so: only the quoted bytes show whether
 /// he has seen the datagram.
@@ -44,32 +44,13 @@ pub fn enable(socket: impl AsFd) -> io::Result<()> {
 /// Takes the oldest report (MSG_ERRQUEUE); `None` when there is none.
 pub fn next(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     let (mut quoted, mut control) = ([0; QUOTED_MAX], [0u8; CONTROL_BYTES]);
-    let mut part = IoSliceMut::new(&mut quoted);
-    // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
-    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-    message.msg_iov = (&raw mut part).cast(); // IoSliceMut has the layout of iovec.
-    message.msg_iovlen = 1;
-    message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = control.len() as _;
-    let fd = socket.as_raw_fd();
-    // SAFETY: the closure gives the kernel an address buffer of the size it is told; `message` points to it, to
-    // `quoted` and to `control`, all writable and outliving the call. On success the address is initialised.
-    let received = unsafe {
-        SockAddr::try_init(|address, length| {
-            message.msg_name = address.cast();
-            message.msg_namelen = *length;
-            let received = libc::recvmsg(fd, &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT);
-            *length = message.msg_namelen;
-            usize::try_from(received).map_err(|_| io::Error::last_os_error())
-        })
-    };
-    let (length, peer) = match received {
+    let received = match message::receive(socket, &mut quoted, &mut control, libc::MSG_ERRQUEUE) {
         Ok(received) => received,
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
         Err(error) => return Err(error),
     };
-    let told = &control[..(message.msg_controllen as usize).min(CONTROL_BYTES)];
-    Ok(Some(match (origin(ControlMessages::new(told)), peer.as_socket()) {
+    let length = received.length;
+    Ok(Some(match (origin(ControlMessages::new(received.control)), received.from.as_socket()) {
         (Origin::Unreachable, Some(peer)) => {
             Report::Unreachable(Unreachable { peer, quoted: quoted[..length].to_vec() })
         }

@@ -7,6 +7,7 @@ mod handover;
 mod ktls;
 mod mesh;
 mod offload;
+mod operations;
 mod parity;
 mod supervise;
 mod tcp;

@@ -25,6 +25,7 @@ mod registry;
 mod connect;
 mod future;
 mod list;
+mod message;
 mod open;
 mod read;
 mod read_link;
@@ -32,6 +33,9 @@ mod read_vectored;
 mod ready;
 mod receive_into;
 mod send;
+mod send_message;
+mod send_zero_copy;
+mod splice;
 mod stat;
 mod sync;
 mod vectors;
@@ -40,6 +44,9 @@ mod write;
 mod write_vectored;
 
 pub(crate) use self::future::OpFuture;
+pub(crate) use self::message::datagram_control;
+pub(crate) use self::send_zero_copy::FirstStep;
+pub(crate) use self::splice::Way;
 
 operations! {
     connect::Connect,
@@ -51,6 +58,9 @@ operations! {
     ready::Ready,
     receive_into::ReceiveInto,
     send::Send,
+    send_message::SendMessage,
+    send_zero_copy::SendZeroCopy,
+    splice::Splice,
     stat::StatAt,
     sync::Sync,
     warm::Warm,
@@ -93,6 +103,11 @@ pub(crate) trait Operation: Registered {
 
     /// Takes it as far as it goes now in a simulated world. Where it has to wait, it has told whom it waits for.
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Self::Value>>;
+
+    /// Whether a cancellation that comes now ends it in a simulated world.
+    fn can_be_cancelled(&self) -> bool {
+        true
+    }
 
     /// Gives back what it owned, with its result.
     fn finish(self, result: io::Result<Self::Value>) -> Self::Output;
@@ -166,6 +181,11 @@ impl Completion {
     /// As the call it stands for would have returned it.
     pub(crate) fn result(self) -> io::Result<u32> {
         u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(self.result.wrapping_neg()))
+    }
+
+    /// Of the second step of a zero-copy send: the kernel has copied after all (IORING_NOTIF_USAGE_ZC_COPIED).
+    pub(crate) fn was_copied(self) -> bool {
+        self.result < 0
     }
 
     /// Bytes moved.

@@ -31,8 +31,13 @@ impl Operation for Read {
     }
 
     fn prepare(&mut self, _: &Uring) -> Start {
+        let registered = self.buf.registered();
         let room = self.buf.spare_mut();
         let len = u32::try_from(self.len.min(room.len())).expect("buffers are far below 4 GiB");
+        if let Some(index) = registered {
+            let entry = opcode::ReadFixed::new(RingFd(self.file.0), room.as_mut_ptr(), len, index);
+            return Start::Ring(entry.offset(self.offset).build());
+        }
         Start::Ring(
             opcode::Read::new(RingFd(self.file.0), room.as_mut_ptr(), len).offset(self.offset).build(),
         )

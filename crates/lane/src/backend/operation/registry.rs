@@ -56,6 +56,12 @@ macro_rules! operations {
                 }
             }
 
+            pub(crate) fn can_be_cancelled(&self) -> bool {
+                match self {
+                    $(Self::$name(op) => op.can_be_cancelled(),)*
+                }
+            }
+
             /// Its outcome, or itself when it has to wait.
             pub(crate) fn simulate(self, step: &mut Step<'_>) -> Result<Outcome, Self> {
                 match self {

@@ -33,6 +33,10 @@ impl Operation for Write {
     fn prepare(&mut self, _: &Uring) -> Start {
         let bytes = &self.buf[self.from..];
         let len = u32::try_from(bytes.len()).expect("buffers are far below 4 GiB");
+        if let Some(index) = self.buf.registered() {
+            let entry = opcode::WriteFixed::new(RingFd(self.file.0), bytes.as_ptr(), len, index);
+            return Start::Ring(entry.offset(self.offset).build());
+        }
         Start::Ring(opcode::Write::new(RingFd(self.file.0), bytes.as_ptr(), len).offset(self.offset).build())
     }
 

@@ -16,6 +16,7 @@ use super::engine::{Bell, Event};
 use super::net::{HostId, KernelTls, SocketId};
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::backend::operation::{Op, Opened, Outcome};
+use crate::backend::pipe::{self, Pipe, Pipes};
 use crate::backend::released::{Held, Numbered, Released};
 use crate::backend::{
     Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, Quiet, SlowBells,
@@ -35,12 +36,14 @@ pub(super) struct SimBackend {
     /// Unlike any other lane's of the world, and of the host before it lost power.
     lane: usize,
     counters: Arc<LaneCounters>,
+    pipes: Rc<Pipes>,
 }
 
 impl SimBackend {
     pub(super) fn new(core: Rc<Core>, host: HostId, lane: usize, counters: Arc<LaneCounters>) -> Self {
         core.with_net(|net| net.add_lane(lane, Arc::clone(&counters)));
-        Self { core, host, lane, counters }
+        let pipes = Pipes::new(Arc::clone(&counters));
+        Self { core, host, lane, counters, pipes }
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
@@ -348,6 +351,10 @@ impl Backend for SimBackend {
 
     fn forget(&self, id: OpId) {
         self.with(|state| state.forget(id));
+    }
+
+    fn pipe(&self) -> io::Result<Option<Pipe>> {
+        self.pipes.take(pipe::simulated)
     }
 
     fn own(&self, opened: Opened) -> Descriptor {

@@ -136,8 +136,13 @@ impl Engine {
         if n > 1 && self.chance(rate) { self.rng.random_range(1..=n) } else { n }
     }
 
+    /// Lets an operation look again after a while.
+    pub(crate) fn look_again(&mut self, op: OpKey, delay: Duration) {
+        self.after(delay, Event::Step(op));
+    }
+
     /// Wakes a task once nothing of the world is borrowed.
-    pub(super) fn wake(&mut self, waker: Option<Waker>) {
+    pub(crate) fn wake(&mut self, waker: Option<Waker>) {
         self.woken.extend(waker);
     }
 

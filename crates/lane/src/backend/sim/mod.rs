@@ -46,6 +46,7 @@ mod ops;
 mod seeds;
 mod world;
 
+pub(crate) use self::net::Unreleased;
 pub(crate) use self::ops::Step;
 
 pub use self::config::{

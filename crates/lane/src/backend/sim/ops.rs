@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::core::{Access, Descriptor, Process, State};
 use super::engine::{Engine, Event};
 use super::fs::{Disk, Inode};
-use super::net::{HostId, Network, SocketId};
+use super::net::{HostId, Network, SocketId, Unreleased};
 use crate::backend::operation::{Keeper, Op, Opened, Outcome};
 use crate::backend::{Fd, OpId, StreamName};
 use crate::buffer::RecvBuf;
@@ -108,6 +108,11 @@ impl Step<'_> {
         }
     }
 
+    /// Whether the peer has acknowledged bytes of a stream; this operation looks again when it may have.
+    pub(crate) fn is_released(&mut self, bytes: &Unreleased) -> bool {
+        self.state.net.is_released(bytes, self.key)
+    }
+
     /// Sends on a stream, waiting until it takes something.
     pub(crate) fn send(&mut self, parts: &[IoSlice<'_>], more: bool) -> Poll<io::Result<usize>> {
         let at = self.socket()?;
@@ -115,7 +120,7 @@ impl Step<'_> {
             Some(n) => Poll::Ready(Ok(n)),
             None => {
                 if at.net.is_writable(at.socket, at.key).is_ok_and(|ready| ready) {
-                    at.engine.after(Duration::ZERO, Event::Step(at.key));
+                    at.engine.look_again(at.key, Duration::ZERO);
                 }
                 Poll::Pending
             }
@@ -227,6 +232,17 @@ impl State {
 
     /// The cancellation of an operation that was given up has come before its end, if there is none yet.
     pub(super) fn cancel(&mut self, key: OpKey) {
+        let pending = self.ops.pending.get(&key);
+        let stands =
+            |pending: &Pending| !matches!(&pending.stage, Stage::Working(op, _) if op.can_be_cancelled());
+        if pending.is_none_or(stands) {
+            return;
+        }
+        self.end(key);
+    }
+
+    /// Takes an operation from the kernel, whatever that is doing with it.
+    fn end(&mut self, key: OpKey) {
         let Some(pending) = self.ops.pending.remove(&key) else { return };
         if let Stage::Working(op, target) = pending.stage {
             drop(target);
@@ -251,7 +267,7 @@ impl State {
     pub(super) fn cancel_given_up(&mut self) {
         let given_up: Vec<_> =
             self.ops.pending.iter().filter(|(_, p)| p.orphaned).map(|(&key, _)| key).collect();
-        given_up.into_iter().for_each(|key| self.cancel(key));
+        given_up.into_iter().for_each(|key| self.end(key));
     }
 
     fn abandon(&mut self, host: HostId, outcome: Outcome) {

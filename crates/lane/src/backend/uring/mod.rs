@@ -23,6 +23,7 @@ use self::sockets::{Arrived, Receive, Sockets};
 use self::starved::Starved;
 use self::watch::Watcher;
 use super::operation::{Answer, Op, Opened, Outcome};
+use super::pipe::{self, Pipe, Pipes};
 use super::receive::ReceiveShares;
 use super::released::{Held, Released};
 use super::{
@@ -75,6 +76,9 @@ pub(crate) struct Uring {
     parker: Arc<Parker>,
     helpers: HelperPool,
     helped: Arc<SegQueue<(Key, Answer)>>,
+    pipes: Rc<Pipes>,
+    /// The kernel tells whether a zero-copy send was one.
+    reports_copies: Cell<bool>,
     watcher: RefCell<Option<Watching>>,
     message_template: Box<libc::msghdr>,
     unsegmented: RefCell<udp::Unsegmented>,
@@ -122,6 +126,8 @@ impl Uring {
             parker,
             helpers,
             helped: Arc::default(),
+            pipes: Pipes::new(Arc::clone(&counters)),
+            reports_copies: Cell::new(true),
             watcher: RefCell::default(),
             message_template: Box::new(setup::message_template()),
             unsegmented: RefCell::default(),
@@ -475,6 +481,11 @@ impl Backend for Uring {
             Err(key) => self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED),
             Ok(outcome) => outcome.into_iter().for_each(|outcome| outcome.abandon(&mut &*self)),
         }
+    }
+
+    fn pipe(&self) -> io::Result<Option<Pipe>> {
+        (0..2).for_each(|_| self.count_syscall());
+        self.pipes.take(pipe::of_the_kernel)
     }
 
     fn own(&self, opened: Opened) -> Descriptor {

@@ -26,6 +26,8 @@ pub struct RingOptions {
     pub datagram_buffers: u16,
     /// Bytes of each: a coalesced datagram of up to 65,507 bytes and its addresses.
     pub datagram_buffer_bytes: usize,
+    /// Whether the lane's send and read buffers are registered with the ring, which takes all their memory at start.
+    pub register_buffers: bool,
     /// How long the end of a lane waits for operations that the kernel does not let go of, a read of a dead disk say.
     pub patience: Duration,
 }
@@ -55,6 +57,7 @@ impl Default for RingOptions {
             stream_buffer_bytes: 8 << 10,
             datagram_buffers: 256,
             datagram_buffer_bytes: 65_536 + 512,
+            register_buffers: false,
             patience: Duration::from_secs(5),
         }
     }

@@ -14,7 +14,7 @@ use super::key::{Key, Kind};
 use super::sockets::{Arrived, Receive, Socket};
 use crate::backend::operation::{Job, Op, Start};
 use crate::backend::{Fd, OpId, Unpark};
-use crate::buffer::BufRing;
+use crate::buffer::{BufRing, BufferPool};
 use crate::counters::LaneCounters;
 
 impl Uring {
@@ -33,6 +33,33 @@ impl Uring {
 
     pub(crate) fn counters(&self) -> &LaneCounters {
         &self.counters
+    }
+
+    /// Whether the kernel can be asked to tell if it copied.
+    pub(crate) fn reports_copies(&self) -> bool {
+        self.reports_copies.get()
+    }
+
+    /// A zero-copy send ended at once. A kernel before 6.2 does not know the question.
+    pub(crate) fn note_zero_copy(&self, ended: &io::Result<usize>) {
+        if ended.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
+            self.reports_copies.set(false);
+        }
+    }
+
+    /// Has the kernel know the pool's memory, so that operations in it need not look its pages up. It is all in memory
+    /// from then on and counts for RLIMIT_MEMLOCK; where that does not allow it, all goes on without.
+    pub(crate) fn register_buffers(&self, pool: &BufferPool) {
+        let part = |range: std::ops::Range<usize>| libc::iovec {
+            iov_base: std::ptr::with_exposed_provenance_mut(if range.is_empty() { 0 } else { range.start }),
+            iov_len: range.len(),
+        };
+        let parts = pool.addresses().map(part);
+        // SAFETY: the ranges are the pool's own mappings. The kernel holds their pages until the ring is gone.
+        match unsafe { self.ring.borrow().submitter().register_buffers(&parts) } {
+            Ok(()) => pool.set_registered(),
+            Err(_) => self.counters.buffers_unregistered.increment(),
+        }
     }
 
     /// Flags that make a send wait until all is sent.

@@ -4,12 +4,13 @@ use std::ffi::CString;
 use std::net::Shutdown;
 use std::time::Duration;
 
+use lane::backend::UdpOptions;
 use lane::buffer::{Buf, BufClass};
 use lane::fs::{Dir, OpenHow, SyncOf};
-use lane::net::TcpStream;
+use lane::net::{TcpStream, UdpSocket};
 use lane::time;
 
-use super::{Entry, errno, pair, receive, same_on_both, settle};
+use super::{Entry, LOOPBACK, errno, pair, receive, same_on_both, settle};
 
 #[test]
 fn writes_show_alike() {
@@ -133,6 +134,145 @@ fn a_receive_that_meets_a_reset_says_so_alike() {
         client.reset();
         vec![with_bytes, (receiving.await, 0)]
     });
+}
+
+#[test]
+fn messages_of_several_buffers_go_alike() {
+    same_on_both(&[], |_, _| async {
+        let mut seen = Vec::new();
+        let bytes = crate::pattern(300_000);
+        let (client, server) = pair().await;
+        let receiving = lane::spawn(async move { server.recv_exact(Vec::new(), 600_000).await });
+        for zero_copy in [false, true] {
+            let mut bufs = Vec::new();
+            for chunk in bytes.chunks(30_000) {
+                bufs.push(filled(chunk).await);
+                bufs.push(filled(b"").await);
+            }
+            let (result, bufs) = match zero_copy {
+                false => client.send_message(bufs, &[], false).await,
+                true => {
+                    let (result, lent) = client.send_zero_copy(bufs, false).await;
+                    (result, lent.buffers().await)
+                }
+            };
+            assert!(bufs.iter().flat_map(|buf| buf.iter()).eq(&bytes), "they come back as they were");
+            seen.push((errno(result), bufs.len()));
+        }
+        let (result, received) = receiving.await;
+        assert!(received[..300_000] == bytes && received[300_000..] == bytes);
+        seen.push((errno(result), received.len()));
+        // To somebody who is gone.
+        let (client, server) = pair().await;
+        server.reset();
+        settle().await;
+        let (result, bufs) = client.send_message(vec![filled(b"for nobody").await], &[], false).await;
+        seen.push((errno(result), bufs.len()));
+        let (result, lent) = client.send_zero_copy(vec![filled(b"for nobody").await], false).await;
+        seen.push((errno(result), lent.buffers().await.len()));
+        seen
+    });
+}
+
+#[test]
+fn zero_copy_sends_keep_their_buffers_until_the_kernel_has_let_go_of_them_alike() {
+    same_on_both(&[], |_, _| async {
+        let in_use = || lane::current().buffers().usage(BufClass::Small).in_use;
+        let (client, server) = pair().await;
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let mut bufs = Vec::new();
+            for _ in 0..4 {
+                bufs.push(filled(&[7; 30_000]).await);
+            }
+            // Given up at once: what was sent of them, nobody knows. Their memory waits for the kernel.
+            drop(time::timeout(Duration::ZERO, client.send_zero_copy(bufs, false)).await);
+            seen.push(in_use() <= 4 * 3);
+        }
+        drop((client, server));
+        let given_up = time::timeout(Duration::from_secs(5), async {
+            while in_use() > 0 {
+                settle().await;
+            }
+        });
+        seen.push(given_up.await.is_ok());
+        seen
+    });
+}
+
+#[test]
+fn datagrams_are_sent_as_messages_alike() {
+    same_on_both(&[], |_, _| async {
+        let bind = || UdpSocket::bind(LOOPBACK, &UdpOptions::default()).unwrap();
+        let (sender, receiver) = (bind(), bind());
+        let to = receiver.local_addr().unwrap();
+        let mut seen = Vec::new();
+        for (len, segment, source) in [
+            (1000, None, None),
+            (3000, Some(1000), None),
+            (2500, Some(1000), Some(LOOPBACK.ip())),
+            (0, None, None),
+        ] {
+            let bytes = crate::pattern(len);
+            let (first, second) = bytes.split_at(len / 3);
+            let bufs = vec![filled(first).await, filled(second).await];
+            let (sent, bufs) = sender.send_message(to, source, segment, bufs).await;
+            let (mut received, mut lengths) = (Vec::new(), Vec::new());
+            while received.len() < len || lengths.is_empty() {
+                let mut datagrams = Vec::new();
+                receiver.recv(&mut datagrams, 16).await.unwrap();
+                for datagram in &datagrams {
+                    received.extend_from_slice(&datagram.buf);
+                    lengths.push(datagram.segments().map(<[u8]>::len).collect::<Vec<_>>());
+                }
+            }
+            assert!(received == bytes);
+            seen.push((errno(sent), bufs.len(), lengths.concat()));
+        }
+        let long = vec![filled(&[1; 32_768]).await, filled(&[1; 32_768]).await];
+        let (sent, bufs) = sender.send_message(to, None, None, long).await;
+        seen.push((errno(sent), bufs.len(), Vec::new()));
+        let (sent, bufs) = sender.send_message(to, None, Some(10), vec![filled(&[1; 10_000]).await]).await;
+        seen.push((errno(sent), bufs.len(), Vec::new()));
+        seen
+    });
+}
+
+#[test]
+fn files_are_spliced_to_streams_alike() {
+    let content: &'static str = String::from_utf8(vec![b'x'; 1_000_000]).unwrap().leak();
+    same_on_both(&[Entry::File("file", content)], move |root, _| async move {
+        let root = Dir::open_root(&root).unwrap();
+        let file = root.open(&CString::new("file").unwrap(), OpenHow::FOLLOW).await.unwrap();
+        let (client, server) = pair().await;
+        let receiving = lane::spawn(async move { crate::receive_all(&server).await.unwrap().len() });
+        let mut seen = Vec::new();
+        for (offset, len) in [(0, 1_000_000), (999_990, 20), (5, 0), (2_000_000, 1)] {
+            seen.push(format!("{:?}", client.splice_file(&file, offset, len).await));
+        }
+        client.shutdown(Shutdown::Write).unwrap();
+        seen.push(receiving.await.to_string());
+        let counters = lane::current().counters().clone();
+        seen.push(format!("closed {}", counters.pipes_closed.get()));
+        // Given up while the peer takes nothing: bytes are left in the pipe, which nobody gets again.
+        let (client, server) = pair().await;
+        assert!(time::timeout(Duration::from_millis(300), splice_for_ever(&client, &file)).await.is_err());
+        drop((client, server));
+        settle().await;
+        seen.push(format!("closed {}", counters.pipes_closed.get()));
+        let (client, server) = pair().await;
+        let receiving = lane::spawn(async move { crate::receive_all(&server).await.unwrap().len() });
+        seen.push(format!("{:?}", client.splice_file(&file, 0, 10).await));
+        drop(client);
+        seen.push(receiving.await.to_string());
+        seen
+    });
+}
+
+async fn splice_for_ever(stream: &TcpStream, file: &lane::fs::File) {
+    loop {
+        stream.splice_file(file, 0, 1_000_000).await.unwrap();
+    }
 }
 
 /// Sends all, then ends the stream.

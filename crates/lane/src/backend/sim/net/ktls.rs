@@ -60,7 +60,7 @@ impl Network {
     }
 
     /// Sends with control messages. As in Linux, a stream without kernel TLS pays no heed to TLS's.
-    pub(in crate::backend::sim) fn send_control(
+    pub(crate) fn send_control(
         &mut self,
         socket: SocketId,
         bytes: &[u8],

@@ -26,6 +26,7 @@ mod link;
 mod nat;
 mod ports;
 mod receive;
+mod release;
 mod stats;
 mod stream;
 mod udp;
@@ -33,6 +34,7 @@ mod udp;
 pub use self::control::Net;
 pub use self::ktls::{KernelTls, RecordLayer};
 pub use self::ports::Steered;
+pub(crate) use self::release::Unreleased;
 pub use self::stats::NetStats;
 
 /// Which host of a world.
@@ -157,7 +159,7 @@ impl Network {
     }
 
     /// Sends on a stream; `None` when its buffer is full.
-    pub(super) fn send(
+    pub(crate) fn send(
         &mut self,
         socket: SocketId,
         parts: &[io::IoSlice<'_>],
@@ -350,6 +352,7 @@ impl Network {
         if conn.is_over() {
             let client = &conn.ends[Side::Client as usize];
             self.ports.free_ephemeral(client.host, ports::Protocol::Tcp, client.addr.port());
+            conn.ends.iter_mut().for_each(|end| around.engine.wake_ops(&mut end.unreleased));
             self.conns.remove(&id);
         }
         Ok(result)

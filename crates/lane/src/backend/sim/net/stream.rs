@@ -49,6 +49,8 @@ pub(super) struct End {
     /// Whose receive takes what arrives.
     pub(super) socket: Option<SocketId>,
     pub(super) waiting: Vec<OpKey>,
+    /// Sends whose memory the kernel keeps until the peer has acknowledged its bytes.
+    pub(super) unreleased: Vec<OpKey>,
     /// Told once to whoever asks next.
     pub(super) error: Option<i32>,
     /// Reset or timed out: nothing moves any more.
@@ -361,6 +363,7 @@ impl Conn {
         let flow = &mut self.flows[side as usize];
         flow.acked = flow.acked.max(upto);
         flow.limit = flow.limit.max(limit);
+        around.engine.wake_ops(&mut self.ends[side as usize].unreleased);
         self.pump(side, around);
         if self.is_writable(side) {
             around.engine.wake_ops(&mut self.ends[side as usize].waiting);
@@ -379,6 +382,7 @@ impl Conn {
         end.error = Some(if ended { libc::EPIPE } else { errno });
         around.engine.wake(end.reader.take());
         around.engine.wake_ops(&mut end.waiting);
+        around.engine.wake_ops(&mut end.unreleased);
         self.flows[side as usize].drop_unsent();
         self.flows[side.other() as usize].wire.clear();
         if self.phase == Phase::Connecting {
@@ -462,6 +466,7 @@ impl End {
             reader: None,
             socket: None,
             waiting: Vec::new(),
+            unreleased: Vec::new(),
             error: None,
             broken: false,
             detached: false,
@@ -472,6 +477,15 @@ impl End {
 }
 
 impl Flow {
+    /// Bytes that it took from its sender.
+    pub(super) fn taken(&self) -> u64 {
+        self.sent + self.out.len() as u64
+    }
+
+    pub(super) fn acked(&self) -> u64 {
+        self.acked
+    }
+
     fn room(&self) -> usize {
         let in_flight = usize::try_from(self.sent - self.acked).expect("bounded by the receiver's window");
         self.send_buffer.saturating_sub(self.out.len() + in_flight)

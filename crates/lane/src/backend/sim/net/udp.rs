@@ -111,12 +111,54 @@ impl Network {
         let bytes = concat(batch.parts);
         let datagrams = bytes.len().div_ceil(segment).clamp(1, SEGMENTS_MAX);
         let datagrams = engine.cut_short(datagrams, self.config.udp.partial_send);
+        self.put_out(socket, host, batch, &bytes, datagrams, engine).map(Some)
+    }
+
+    /// Sends a message: all of it, or nothing.
+    pub(crate) fn send_message(
+        &mut self,
+        socket: SocketId,
+        batch: &DatagramBatch<'_>,
+        engine: &mut Engine,
+    ) -> io::Result<Option<usize>> {
+        let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
+        let host = udp.host;
+        let segment = check_segment(batch)?;
+        let bytes = concat(batch.parts);
+        let datagrams = bytes.len().div_ceil(segment).max(1);
+        if bytes.len() > PAYLOAD_MAX {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        if datagrams > SEGMENTS_MAX {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        if !udp.full && engine.chance(self.config.udp.would_block) {
+            udp.full = true;
+            engine.after(DRAIN_TIME, NetEvent::Drained(socket).into());
+        }
+        if udp.full {
+            return Ok(None);
+        }
+        self.put_out(socket, host, batch, &bytes, datagrams, engine).map(Some)
+    }
+
+    /// Puts so many datagrams on their way; says how many bytes that is.
+    fn put_out(
+        &mut self,
+        socket: SocketId,
+        host: HostId,
+        batch: &DatagramBatch<'_>,
+        bytes: &[u8],
+        datagrams: usize,
+        engine: &mut Engine,
+    ) -> io::Result<usize> {
+        let segment = check_segment(batch)?;
         let sent = bytes.len().min(datagrams * segment);
         let mut from = self.source_of(socket, batch)?;
         let Some(to_host) = self.ports.route(host, batch.to.ip()) else {
             self.stats.datagrams_sent += datagrams as u64;
             self.stats.unroutable += datagrams as u64;
-            return Ok(Some(sent));
+            return Ok(sent);
         };
         if to_host != host {
             from = self.nats.outward(host, from);
@@ -130,7 +172,7 @@ impl Network {
             let packet = Packet { from, to: batch.to, from_host: host, to_host, dont_fragment, payload };
             self.send_packet(packet, jitter, engine);
         }
-        Ok(Some(sent))
+        Ok(sent)
     }
 
     /// Appends at most `max` buffers to `out`; says whether there were any. If not, `waker` will be told.

@@ -1,0 +1,121 @@
+//! A message for sendmsg(2): its parts, its control messages and where it goes, as the kernel reads them.
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::ptr;
+use std::task::Poll;
+use std::time::Duration;
+
+use socket2::SockAddr;
+
+use super::vectors::{Vectors, rest_of};
+use crate::backend::sim::Step;
+use crate::backend::{DatagramBatch, Fd};
+use crate::buffer::Buf;
+use crate::socket::control::ControlMessages;
+use crate::socket::{gso, pktinfo};
+
+/// What a message is made of, beside its bytes. In a box: the header points into it.
+pub(super) struct Message {
+    header: libc::msghdr,
+    parts: Vectors,
+    control: Vec<u8>,
+    to: Option<SocketAddr>,
+    address: Option<SockAddr>,
+}
+
+impl Message {
+    /// The bytes of `bufs` but the first `skip`, with `control` as [`crate::socket::control`] writes it. On a connected
+    /// socket `to` is `None`.
+    pub(super) fn new(bufs: &[Buf], skip: usize, control: Vec<u8>, to: Option<SocketAddr>) -> Box<Self> {
+        // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
+        let header = unsafe { std::mem::zeroed() };
+        let (parts, address) = (Vectors::of_bytes(bufs, skip), to.map(SockAddr::from));
+        let mut message = Box::new(Self { header, parts, control, to, address });
+        message.header.msg_iov = message.parts.as_ptr().cast_mut();
+        message.header.msg_iovlen = message.parts.len() as _;
+        if let Some(address) = &message.address {
+            message.header.msg_name = address.as_ptr().cast_mut().cast();
+            message.header.msg_namelen = address.len();
+        }
+        if !message.control.is_empty() {
+            message.header.msg_control = message.control.as_mut_ptr().cast();
+            message.header.msg_controllen = message.control.len() as _;
+        }
+        message
+    }
+
+    /// Valid for as long as the message and its buffers live.
+    pub(super) fn as_ptr(&self) -> *const libc::msghdr {
+        ptr::from_ref(&self.header)
+    }
+
+    /// Whether it is a datagram, or several.
+    pub(super) fn is_datagram(&self) -> bool {
+        self.to.is_some()
+    }
+
+    /// Sends it in a world, as a datagram where it has an address. Waits until the socket takes something.
+    pub(super) fn simulate(
+        &self,
+        bufs: &[Buf],
+        skip: usize,
+        more: bool,
+        step: &mut Step<'_>,
+    ) -> Poll<io::Result<usize>> {
+        let parts: Vec<_> = rest_of(bufs, skip).map(IoSlice::new).collect();
+        let at = step.socket()?;
+        let sent = match self.to {
+            Some(to) => at.net.send_message(at.socket, &self.batch(to, &parts), at.engine)?,
+            None if self.control.is_empty() => at.net.send(at.socket, &parts, more, at.engine)?,
+            None => {
+                let bytes = parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>();
+                at.net.send_control(at.socket, &bytes, &self.control, at.engine)?
+            }
+        };
+        match sent {
+            Some(n) => Poll::Ready(Ok(n)),
+            None => {
+                if at.net.is_writable(at.socket, at.key)? {
+                    at.engine.look_again(at.key, Duration::ZERO);
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The same as a batch of datagrams: what its control messages say of segments and of the source.
+    fn batch<'a>(&self, to: SocketAddr, parts: &'a [IoSlice<'a>]) -> DatagramBatch<'a> {
+        let control = ControlMessages::new(&self.control);
+        let total: usize = parts.iter().map(|part| part.len()).sum();
+        let whole = u16::try_from(total.max(1)).unwrap_or(u16::MAX);
+        let segment = gso::find(control.clone()).unwrap_or(whole);
+        DatagramBatch {
+            to,
+            from: pktinfo::find(control).map(|info| info.local),
+            segment,
+            dont_fragment: false,
+            parts,
+        }
+    }
+}
+
+/// Control messages of a datagram: its source, and where the kernel cuts it apart.
+pub(crate) fn datagram_control(source: Option<IpAddr>, segment: Option<u16>) -> io::Result<Vec<u8>> {
+    use crate::socket::control::{CONTROL_BYTES, ControlWriter};
+    let mut bytes = [0; CONTROL_BYTES];
+    let mut control = ControlWriter::new(&mut bytes);
+    if let Some(source) = source {
+        pktinfo::push_source(&mut control, source).map_err(io::Error::other)?;
+    }
+    if let Some(segment) = segment {
+        gso::push(&mut control, segment).map_err(io::Error::other)?;
+    }
+    let len = control.len();
+    Ok(bytes[..len].to_vec())
+}
+
+/// What a send of a stream's is told on the ring: to wait until all is sent, and whether more comes.
+pub(super) fn stream_flags(ring: &crate::backend::uring::Uring, socket: Fd, more: bool) -> libc::c_int {
+    libc::MSG_NOSIGNAL | ring.wait_all(socket) | if more { libc::MSG_MORE } else { 0 }
+}
