@@ -107,8 +107,8 @@ impl service::Site for HttpSite {
 
     fn greeting(&self) -> Greeting {
         let place = |mount: &MountSection| format!("{} at {}", mount.path.display(), mount.keys.mount);
-        let plain: Vec<_> = self.addresses(|role| role != TLS).map(reachable).collect();
-        let sealed: Vec<_> = self.addresses(|role| role == TLS).map(reachable).collect();
+        let plain: Vec<_> = self.addresses(|role| role != TLS).flat_map(reachable).collect();
+        let sealed: Vec<_> = self.addresses(|role| role == TLS).flat_map(reachable).collect();
         let insecure = if self.is_trusted { "" } else { "--insecure " };
         let urls = plain.iter().map(|address| format!("http://{address}/"));
         let tries = plain.first().map(|address| format!("curl http://{address}/"));

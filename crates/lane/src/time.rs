@@ -17,6 +17,12 @@ pub fn clock() -> Instant {
     context::with(|lane| lane.backend().clock())
 }
 
+/// How long the thread of the current lane has run so far, in user code and in the kernel; `None` on simulated lanes. One
+/// system call.
+pub fn busy() -> Option<Duration> {
+    context::with(|lane| lane.backend().busy())
+}
+
 /// Time of day of the current lane.
 pub fn wall_clock() -> SystemTime {
     context::with(|lane| lane.backend().wall_clock())

@@ -204,6 +204,11 @@ fn put_greeting(server: &Server, out: &mut String) -> std::fmt::Result {
     for line in told.iter().flat_map(|told| told.serves.iter().chain(&told.urls)) {
         writeln!(out, "  {line}")?;
     }
+    let lanes = server.who_serves_what();
+    // With one silo there is nothing to tell apart.
+    for line in lanes.iter().filter(|_| lanes.len() > 1) {
+        writeln!(out, "  {line}")?;
+    }
     writeln!(out, "\nTry:")?;
     for line in told.iter().flat_map(|told| &told.tries) {
         writeln!(out, "  {line}")?;

@@ -19,8 +19,8 @@ pub use service::config::{ConfigError, Document, parse_listen};
 pub use service::volumes::VolumeSection;
 use service::{Bound, Service, Settings, Transport, Wanted};
 
-pub use self::server::ServerSection;
 pub(crate) use self::server::default_state_dir;
+pub use self::server::{NodesWithoutNic, ServerSection};
 use crate::listeners::Change;
 
 /// What the program can serve, in the order of their lines in messages.

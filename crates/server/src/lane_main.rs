@@ -20,7 +20,7 @@ use crate::listeners::LaneListener;
 use crate::listening::Listening;
 use crate::metrics::Blocks;
 use crate::round::{Order, Preparation};
-use crate::silo::{Door, Placement, SiloCounters, Ways};
+use crate::silo::{Door, Loads, Placement, SiloCounters, ways};
 
 /// What each service of the program is to serve, by its place; `None` where it is not wanted.
 pub(crate) type Sites = Vec<Option<Arc<dyn Site>>>;
@@ -31,7 +31,7 @@ pub(crate) struct Boot {
     pub(crate) volumes: VolumeTable,
     pub(crate) listeners: Vec<LaneListener>,
     pub(crate) placement: Arc<Placement>,
-    pub(crate) ways: Ways,
+    pub(crate) loads: Loads,
     pub(crate) control: Receiver<Control>,
     pub(crate) news: UnboundedSender<News>,
     pub(crate) blocks: Blocks,
@@ -93,13 +93,18 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
         Err(problem) => return tell(&boot.news, News::Failed(problem)),
     };
     mark(&services, &silo_counters, boot.mark);
-    let ways = std::mem::take(&mut boot.ways);
-    let door = Door::new(spec.node, Arc::clone(&boot.placement), ways.outgoing, Arc::clone(&silo_counters));
-    for incoming in ways.incoming {
-        let (door, services, incoming) =
-            (Rc::clone(&door), Rc::clone(&services), Rc::new(RefCell::new(incoming)));
-        let take_in = move || Rc::clone(&door).take_in(Rc::clone(&services), Rc::clone(&incoming));
-        lane::essential("hand-over of connections", take_in).detach();
+    let (outgoing, incoming) = ways(lane.mesh(), spec.id);
+    let (placement, counters) = (Arc::clone(&boot.placement), Arc::clone(&silo_counters));
+    let several_nodes = placement.is_open();
+    let door = Door::new(spec.node, placement, outgoing, boot.loads.clone(), counters);
+    let (at_door, serving, incoming) =
+        (Rc::clone(&door), Rc::clone(&services), Rc::new(RefCell::new(incoming)));
+    let take_in = move || Rc::clone(&at_door).take_in(Rc::clone(&serving), Rc::clone(&incoming));
+    lane::essential("hand-over of connections", take_in).detach();
+    if several_nodes {
+        let (loads, counters) = (boot.loads.clone(), Arc::clone(&silo_counters));
+        let measure = move || loads.clone().keep_measuring(spec.id, Arc::clone(&counters));
+        lane::essential("measure of the lane's load", measure).detach();
     }
     let news = boot.news.clone();
     let counters = Arc::clone(&silo_counters);

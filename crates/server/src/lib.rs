@@ -28,4 +28,4 @@ pub use admin::tell_of;
 pub use egress::EgressError;
 pub use listeners::ListenError;
 pub use serve::{Addresses, CheckFor, Server, ServerError, check};
-pub use silo::TakingError;
+pub use silo::{TakingError, who_serves_what};

@@ -29,7 +29,7 @@ use crate::pacing::Pacing;
 use crate::process;
 use crate::roots::{Root, RootWatch};
 use crate::signals::{Said, Signals};
-use crate::silo::{MemoryWatch, Placement, Taking, TakingError, connect_silos};
+use crate::silo::{Loads, MemoryWatch, Placement, Taking, TakingError, who_serves_what};
 
 use self::reload::{ReloadCounters, Reloading};
 
@@ -202,6 +202,11 @@ impl Server {
         &self.serving.greetings
     }
 
+    /// Which lanes serve what, a line for each silo.
+    pub fn who_serves_what(&self) -> Vec<String> {
+        who_serves_what(&self.serving.layout, self.serving.config.server.nodes_without_nic)
+    }
+
     /// What the administrator should know.
     pub fn warnings(&self) -> &[String] {
         &self.serving.warnings
@@ -239,7 +244,8 @@ impl Serving {
         let mut offers = Offers::load(&config, layout.lane_count())?;
         let mut warnings = offers.warnings().to_vec();
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
-        let placement = Arc::new(Placement::new(&topology, &layout, &taking));
+        let placement =
+            Arc::new(Placement::new(&topology, &layout, &taking, config.server.nodes_without_nic));
         egress::check(&config.server.egress_marks)?;
         warnings.extend(egress::warnings(&config.server.egress_marks, &layout));
         let egress = Egress::new(&config.server.egress_marks, &layout);
@@ -261,7 +267,8 @@ impl Serving {
         let (mut controls, mut boots) = (Vec::new(), Vec::new());
         let shares = (0..layout.lane_count()).map(|_| Arc::<RateShare>::default()).collect();
         let pacing = Pacing::new(shares, config.total_bytes_per_second);
-        for (lane, ways) in connect_silos(&layout).into_iter().enumerate() {
+        let loads = Loads::new(layout.lane_count());
+        for lane in 0..layout.lane_count() {
             let (sender, control) = mailbox(CONTROLS_MAX);
             controls.push(sender);
             boots.push(Some(Boot {
@@ -269,7 +276,7 @@ impl Serving {
                 volumes: volumes.clone(),
                 listeners: if purpose == Purpose::Serve { change.for_lane(lane)? } else { Vec::new() },
                 placement: Arc::clone(&placement),
-                ways,
+                loads: loads.clone(),
                 control,
                 news: tell.clone(),
                 blocks: blocks.clone(),

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 
 use lane::net::{TcpListener, TcpStream, UdpSocket};
+use lane::probe::Network;
 
 /// What a socket is for: a number whose meaning is the service's, such as "plain" or "TLS".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -60,14 +61,42 @@ pub trait Door {
     fn place(&self, stream: TcpStream, role: Role) -> Option<TcpStream>;
 }
 
-/// An address that a program on this machine can use: a wildcard is reached at loopback.
-pub fn reachable(address: SocketAddr) -> SocketAddr {
+/// The addresses by which clients can reach a bound one. For a wildcard (`0.0.0.0`, `[::]`) those of this machine's
+/// interfaces, in the kernel's order, then loopback.
+pub fn reachable(address: SocketAddr) -> Vec<SocketAddr> {
     if !address.ip().is_unspecified() {
-        return address;
+        return vec![address];
     }
+    let own = Network::of_this_machine().addresses;
+    reachable_among(address, own.iter().map(|address| address.ip))
+}
+
+/// As [`reachable`], where these are the machine's addresses.
+fn reachable_among(address: SocketAddr, own: impl Iterator<Item = IpAddr>) -> Vec<SocketAddr> {
     let loopback = match address {
         SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),
         SocketAddr::V6(_) => IpAddr::from(Ipv6Addr::LOCALHOST),
     };
-    SocketAddr::new(loopback, address.port())
+    let others = own.filter(|ip| ip.is_ipv4() == address.is_ipv4() && !ip.is_loopback());
+    others.chain([loopback]).map(|ip| SocketAddr::new(ip, address.port())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn among(address: &str, own: &[&str]) -> Vec<String> {
+        let own = own.iter().map(|ip| ip.parse().unwrap());
+        let reached = reachable_among(address.parse().unwrap(), own);
+        reached.iter().map(SocketAddr::to_string).collect()
+    }
+
+    #[test]
+    fn a_wildcard_stands_for_the_interfaces_addresses_and_loopback_comes_last() {
+        let own = ["127.0.0.1", "192.0.2.7", "10.0.0.1", "::1", "2001:db8::7"];
+        assert_eq!(among("0.0.0.0:80", &own), ["192.0.2.7:80", "10.0.0.1:80", "127.0.0.1:80"]);
+        assert_eq!(among("[::]:443", &own), ["[2001:db8::7]:443", "[::1]:443"]);
+        assert_eq!(among("0.0.0.0:80", &["127.0.0.1"]), ["127.0.0.1:80"]);
+        assert_eq!(reachable("192.0.2.9:1".parse().unwrap()), ["192.0.2.9:1".parse().unwrap()]);
+    }
 }

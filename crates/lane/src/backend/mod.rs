@@ -61,6 +61,11 @@ pub(crate) trait Backend {
     /// Monotonic time, read now: for what is measured within a long turn.
     fn clock(&self) -> Instant;
 
+    /// How long the lane's thread has run so far; `None` for simulated lanes, which have none. One system call.
+    fn busy(&self) -> Option<Duration> {
+        None
+    }
+
     /// Time of day, for dates in protocols and logs.
     fn wall_clock(&self) -> SystemTime;
 

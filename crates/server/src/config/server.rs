@@ -18,6 +18,8 @@ pub struct ServerSection {
     pub silos: bool,
     /// NUMA nodes whose lanes take no new connections; their NICs are served by the other nodes meanwhile.
     pub drained_nodes: Vec<u32>,
+    /// What lanes of nodes without a NIC do.
+    pub nodes_without_nic: NodesWithoutNic,
     /// Marks (SO_MARK) of the packets that leave a silo, by the name of its NIC; not 0, none twice. Needs
     /// CAP_NET_ADMIN.
     pub egress_marks: BTreeMap<String, u32>,
@@ -27,6 +29,17 @@ pub struct ServerSection {
     pub state_dir: Option<PathBuf>,
     /// How long transfers may go on after a request to stop, seconds.
     pub drain_seconds: u64,
+}
+
+/// What lanes do whose node has no NIC.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum NodesWithoutNic {
+    /// They serve what comes by no NIC.
+    Idle,
+    /// They also take connections of a NIC all whose own lanes are full.
+    #[default]
+    Help,
 }
 
 impl ServerSection {
@@ -51,6 +64,7 @@ impl ServerSection {
     pub(crate) fn differs_for_restart(&self, now: &Self) -> bool {
         let at_once = |section: &Self| Self {
             drained_nodes: Vec::new(),
+            nodes_without_nic: NodesWithoutNic::default(),
             egress_marks: BTreeMap::new(),
             ..section.clone()
         };
@@ -65,6 +79,7 @@ impl Default for ServerSection {
             cpus: None,
             silos: true,
             drained_nodes: Vec::new(),
+            nodes_without_nic: NodesWithoutNic::default(),
             egress_marks: BTreeMap::new(),
             share_cores: false,
             state_dir: None,

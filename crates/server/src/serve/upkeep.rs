@@ -131,7 +131,12 @@ impl Serving {
     }
 
     fn place_by(&mut self, topology: &Topology) {
-        let placement = Arc::new(Placement::new(topology, &self.layout, &self.taking));
+        let placement = Arc::new(Placement::new(
+            topology,
+            &self.layout,
+            &self.taking,
+            self.config.server.nodes_without_nic,
+        ));
         if *placement == *self.placement {
             return;
         }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use lane::Ended;
 use lane::backend::Incoming;
-use lane::mailbox::Receiver;
+use lane::mesh::{Mail, Port};
 use lane::net::TcpStream;
 use service::Role;
 
 use super::counters::SiloCounters;
 use super::handoff::{HandedOver, Outgoing};
+use super::load::Loads;
 use super::placement::{Belongs, Placement};
 use crate::lane_services::LaneServices;
 use crate::listeners::Destination;
@@ -22,6 +23,7 @@ pub(crate) struct Door {
     node: Option<u32>,
     placement: RefCell<Arc<Placement>>,
     outgoing: RefCell<Outgoing>,
+    loads: Loads,
     counters: Arc<SiloCounters>,
 }
 
@@ -47,10 +49,11 @@ impl Door {
         node: Option<u32>,
         placement: Arc<Placement>,
         outgoing: Outgoing,
+        loads: Loads,
         counters: Arc<SiloCounters>,
     ) -> Rc<Self> {
         let (placement, outgoing) = (RefCell::new(placement), RefCell::new(outgoing));
-        Rc::new(Self { node, placement, outgoing, counters })
+        Rc::new(Self { node, placement, outgoing, loads, counters })
     }
 
     /// Places connections by this from now on.
@@ -74,8 +77,11 @@ impl Door {
             || trace(Incoming::Cpu),
         );
         let counter = match belongs {
-            Belongs::To(silo) => return self.hand_over(silo, stream, to),
-            Belongs::Here => &self.counters.local,
+            Belongs::To(silo) => return self.hand_over(&placement, silo, stream, to),
+            Belongs::Here => match self.full_silo(&placement) {
+                Some(silo) => return self.ask_for_help(&placement, silo, stream, to),
+                None => &self.counters.local,
+            },
             Belongs::Elsewhere => &self.counters.kept,
             Belongs::Drained => &self.counters.drained,
             Belongs::Unknown => &self.counters.unknown,
@@ -84,35 +90,87 @@ impl Door {
         Some(stream)
     }
 
-    fn hand_over(&self, silo: usize, stream: TcpStream, to: Destination) -> Option<TcpStream> {
+    /// Gives a connection to its own silo; to one that helps while that is full.
+    fn hand_over(
+        &self,
+        placement: &Placement,
+        silo: usize,
+        stream: TcpStream,
+        to: Destination,
+    ) -> Option<TcpStream> {
+        let stream = match placement.is_full(silo, &self.loads) {
+            true => self.send_to_helper(placement, silo, stream, to)?,
+            false => stream,
+        };
+        let kept = self.send(silo, placement.lanes_of(silo), stream, to);
+        let counter = if kept.is_some() { &self.counters.kept } else { &self.counters.handed_off };
+        counter.increment();
+        kept
+    }
+
+    /// The connection is at home here, where there is no time for it.
+    fn ask_for_help(
+        &self,
+        placement: &Placement,
+        silo: usize,
+        stream: TcpStream,
+        to: Destination,
+    ) -> Option<TcpStream> {
+        let kept = self.send_to_helper(placement, silo, stream, to);
+        if kept.is_some() {
+            self.counters.local.increment();
+        }
+        kept
+    }
+
+    /// The lane's own silo, if all its lanes are full and others may help.
+    fn full_silo(&self, placement: &Placement) -> Option<usize> {
+        placement.silo_on(self.node).filter(|&silo| placement.is_full(silo, &self.loads))
+    }
+
+    /// Gives a connection of this silo to a lane without a NIC that has time; back when there is none.
+    fn send_to_helper(
+        &self,
+        placement: &Placement,
+        silo: usize,
+        mut stream: TcpStream,
+        to: Destination,
+    ) -> Option<TcpStream> {
+        for &silo in placement.helpers_of(silo) {
+            let lanes = placement.lanes_of(silo).iter().copied();
+            let free: Vec<usize> = lanes.filter(|&lane| !self.loads.is_full(lane)).collect();
+            match self.send(silo, &free, stream, to) {
+                None => {
+                    self.counters.helped.increment();
+                    return None;
+                }
+                Some(back) => stream = back,
+            }
+        }
+        Some(stream)
+    }
+
+    /// Gives a connection to one of these lanes; back when none takes it.
+    fn send(&self, silo: usize, lanes: &[usize], stream: TcpStream, to: Destination) -> Option<TcpStream> {
         let peer = stream.peer_addr();
         let connection = match stream.release() {
             Ok(connection) => connection,
-            Err(stream) => {
-                self.counters.kept.increment();
-                return Some(stream);
-            }
+            Err(stream) => return Some(stream),
         };
-        match self.outgoing.borrow_mut().send(silo, HandedOver { connection, peer, to }) {
-            Ok(()) => {
-                self.counters.handed_off.increment();
-                None
-            }
-            Err(HandedOver { connection, .. }) => {
-                self.counters.kept.increment();
-                TcpStream::adopt(connection, peer).ok()
-            }
+        match self.outgoing.borrow_mut().send(silo, lanes, HandedOver { connection, peer, to }) {
+            Ok(()) => None,
+            Err(HandedOver { connection, .. }) => TcpStream::adopt(connection, peer).ok(),
         }
     }
 
-    /// Serves what one lane of another silo gives to this one, for as long as that lane lives.
+    /// Serves what lanes of other silos give to this one.
     pub(crate) async fn take_in(
         self: Rc<Self>,
         services: Rc<LaneServices>,
-        incoming: Rc<RefCell<Receiver<HandedOver>>>,
+        incoming: Rc<RefCell<Port<HandedOver>>>,
     ) -> Ended {
-        while let Some(given) = poll_fn(|cx| incoming.borrow_mut().poll_recv(cx)).await {
-            let HandedOver { connection, peer, to } = given;
+        while let Some(mail) = poll_fn(|cx| incoming.borrow_mut().poll_recv(cx)).await {
+            let Mail::Cast(_, HandedOver { connection, peer, to }) = mail else { continue };
             if let Ok(stream) = TcpStream::adopt(connection, peer) {
                 self.counters.taken_over.increment();
                 if let Some(service) = services.get(to.service) {
@@ -123,3 +181,6 @@ impl Door {
         Ended::Done
     }
 }
+
+#[cfg(test)]
+mod tests;

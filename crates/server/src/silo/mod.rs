@@ -4,12 +4,16 @@
 mod counters;
 mod door;
 mod handoff;
+mod load;
 mod memory;
 mod placement;
+mod serves;
 
 pub(crate) use counters::SiloCounters;
 pub(crate) use door::Door;
-pub(crate) use handoff::{Ways, connect_silos};
+pub(crate) use handoff::ways;
+pub(crate) use load::Loads;
 pub(crate) use memory::{Look, MemoryWatch};
 pub use placement::TakingError;
 pub(crate) use placement::{Placement, Taking};
+pub use serves::who_serves_what;

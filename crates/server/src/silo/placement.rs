@@ -3,6 +3,9 @@
 use lane::layout::Layout;
 use lane::topology::{Origins, Topology, napis};
 
+use super::load::Loads;
+use crate::config::NodesWithoutNic;
+
 /// Which lanes take new connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taking {
@@ -35,6 +38,10 @@ pub(crate) struct Placement {
     /// The silos' nodes; `None` with silos switched off.
     nodes: Vec<Option<u32>>,
     taking: Vec<bool>,
+    /// The lanes of each silo.
+    lanes: Vec<Vec<usize>>,
+    /// For each silo those that help it while it is full, the nearest first: silos without a NIC, where they may.
+    helpers: Vec<Vec<usize>>,
 }
 
 /// Where a connection belongs.
@@ -85,7 +92,12 @@ impl Taking {
 
 impl Placement {
     /// As links and interrupts are now.
-    pub(crate) fn new(topology: &Topology, layout: &Layout, taking: &Taking) -> Self {
+    pub(crate) fn new(
+        topology: &Topology,
+        layout: &Layout,
+        taking: &Taking,
+        without_nic: NodesWithoutNic,
+    ) -> Self {
         let lane_nodes = layout.lane_nodes();
         let origins = (lane_nodes.len() > 1).then(|| {
             // Kernels before 6.8 do not list them; the CPU is asked there.
@@ -93,7 +105,29 @@ impl Placement {
             Origins::new(topology, &napis, &lane_nodes)
         });
         let nodes = layout.silos.iter().map(|silo| silo.node).collect();
-        Self { origins, nodes, taking: taking.silos.clone() }
+        let lanes = layout.silos.iter().map(|silo| silo.lanes.iter().map(|lane| lane.id).collect()).collect();
+        let helpers = helpers(topology, layout, taking, without_nic);
+        Self { origins, nodes, taking: taking.silos.clone(), lanes, helpers }
+    }
+
+    /// The silo of a node.
+    pub(crate) fn silo_on(&self, node: Option<u32>) -> Option<usize> {
+        self.nodes.iter().position(|silo| silo.is_some() && *silo == node)
+    }
+
+    /// The lanes of a silo.
+    pub(crate) fn lanes_of(&self, silo: usize) -> &[usize] {
+        &self.lanes[silo]
+    }
+
+    /// Whether all lanes of a silo that others may help are full.
+    pub(crate) fn is_full(&self, silo: usize, loads: &Loads) -> bool {
+        !self.helpers[silo].is_empty() && self.lanes[silo].iter().all(|&lane| loads.is_full(lane))
+    }
+
+    /// The silos that help this one, the nearest first.
+    pub(crate) fn helpers_of(&self, silo: usize) -> &[usize] {
+        &self.helpers[silo]
     }
 
     /// Whether anything has to be asked of a connection.
@@ -125,6 +159,26 @@ impl Placement {
     }
 }
 
+/// For each silo those that help it, the nearest first.
+fn helpers(
+    topology: &Topology,
+    layout: &Layout,
+    taking: &Taking,
+    without_nic: NodesWithoutNic,
+) -> Vec<Vec<usize>> {
+    let idle = |silo: usize| layout.silos[silo].nics.is_empty();
+    let free: Vec<usize> = (0..layout.silos.len()).filter(|&silo| idle(silo) && taking.silo(silo)).collect();
+    let of_one = |silo: usize| match (layout.silos[silo].node, without_nic) {
+        (Some(node), NodesWithoutNic::Help) if !idle(silo) => {
+            let mut near = free.clone();
+            near.sort_by_key(|&helper| layout.silos[helper].node.map(|there| topology.distance(node, there)));
+            near
+        }
+        _ => Vec::new(),
+    };
+    (0..layout.silos.len()).map(of_one).collect()
+}
+
 fn silos_are_on(nodes: &[u32]) -> String {
     match nodes {
         [] => "this server has one silo over all nodes".to_owned(),
@@ -136,8 +190,9 @@ fn silos_are_on(nodes: &[u32]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use lane::layout::{LaneSpec, SiloLayout};
+pub(super) mod tests {
+    use lane::layout::{LaneSpec, SiloLayout, Wishes};
+    use lane::topology::{Cpu, Nic, NicKind, Node};
 
     use super::*;
 
@@ -168,5 +223,79 @@ mod tests {
         assert_eq!(Taking::new(&two_silos(), &[0, 1]), Err(TakingError::Nobody));
         let error = Taking::new(&two_silos(), &[7]).unwrap_err().to_string();
         assert!(error.contains("node 7") && error.contains("nodes 0, 1"), "{error}");
+    }
+
+    /// Two CPUs on each node; eth0 on node 0 and eth2 on node 2; 1 is near 0, 3 near 2.
+    pub(in crate::silo) fn four_nodes_with_cards_on_two() -> Topology {
+        let distance = |a: u32, b: u32| match (a == b, a / 2 == b / 2) {
+            (true, _) => 10,
+            (false, true) => 12,
+            (false, false) => 21,
+        };
+        let node = |id: u32| Node {
+            id,
+            cpus: [2 * id, 2 * id + 1].into_iter().collect(),
+            memory_bytes: 1 << 30,
+            free_bytes: 1 << 29,
+            distances: (0..4).map(|other| (other, distance(id, other))).collect(),
+            huge_pages: Vec::new(),
+        };
+        let cpu = |id: u32| Cpu {
+            id,
+            node: Some(id / 2),
+            package: Some(id / 2),
+            siblings: [id].into_iter().collect(),
+            online: true,
+            allowed: true,
+        };
+        let nic = |node: u32| Nic {
+            name: format!("eth{node}"),
+            ifindex: node + 2,
+            kind: NicKind::Device,
+            node: Some(node),
+            speed_mbps: Some(25_000),
+            up: true,
+            mtu: 1500,
+            lower: Vec::new(),
+            rx_queues: Vec::new(),
+            tx_queues: Vec::new(),
+            irqs: Vec::new(),
+        };
+        Topology {
+            nodes: (0..4).map(node).collect(),
+            cpus: (0..8).map(cpu).collect(),
+            nics: vec![nic(0), nic(2)],
+            disks: Vec::new(),
+        }
+    }
+
+    fn placed(without_nic: NodesWithoutNic, drained: &[u32]) -> Placement {
+        let topology = four_nodes_with_cards_on_two();
+        let layout = Layout::new(&topology, &Wishes::default()).unwrap();
+        Placement::new(&topology, &layout, &Taking::new(&layout, drained).unwrap(), without_nic)
+    }
+
+    #[test]
+    fn nodes_without_a_nic_help_those_with_one_the_nearest_first() {
+        let placement = placed(NodesWithoutNic::Help, &[]);
+        let helpers: Vec<&[usize]> = (0..4).map(|silo| placement.helpers_of(silo)).collect();
+        assert_eq!(helpers, [&[1, 3][..], &[], &[3, 1], &[]]);
+        let idle = placed(NodesWithoutNic::Idle, &[]);
+        assert!((0..4).all(|silo| idle.helpers_of(silo).is_empty()));
+        assert_eq!(placed(NodesWithoutNic::Help, &[1]).helpers_of(0), [3], "who is drained helps nobody");
+    }
+
+    #[test]
+    fn a_silo_is_full_when_all_its_lanes_are_and_somebody_may_help() {
+        let loads = Loads::new(8);
+        let (help, idle) = (placed(NodesWithoutNic::Help, &[]), placed(NodesWithoutNic::Idle, &[]));
+        loads.set_full(0, true);
+        assert!(!help.is_full(0, &loads), "one of its lanes has time");
+        loads.set_full(1, true);
+        assert!(help.is_full(0, &loads));
+        assert!(!help.is_full(2, &loads), "another's lanes are not");
+        assert!(!idle.is_full(0, &loads), "nobody would help");
+        assert_eq!(help.silo_on(Some(2)), Some(2));
+        assert_eq!(help.silo_on(None), None);
     }
 }

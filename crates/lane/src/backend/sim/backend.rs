@@ -204,8 +204,12 @@ impl Backend for SimBackend {
         Ok(Released(Held::Simulated(Numbered::new(stream, &dropped))))
     }
 
-    fn incoming(&self, _stream: Fd, _peer: SocketAddr, _what: Incoming) -> Option<u32> {
-        None
+    fn incoming(&self, stream: Fd, _peer: SocketAddr, what: Incoming) -> Option<u32> {
+        let interface = |state: &mut State, socket| Ok(state.net.interface_of(socket));
+        match what {
+            Incoming::Interface => self.with_socket(stream, interface).ok().flatten(),
+            Incoming::NapiId | Incoming::Cpu => None,
+        }
     }
 
     fn udp_bind(&self, addr: SocketAddr, options: &UdpOptions) -> io::Result<Descriptor> {

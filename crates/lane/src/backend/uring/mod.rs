@@ -176,6 +176,15 @@ impl Backend for Uring {
         Instant::now()
     }
 
+    fn busy(&self) -> Option<Duration> {
+        self.count_syscall();
+        let mut ran = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: it writes one timespec, which is ours.
+        let told = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut ran) } == 0;
+        let (seconds, nanos) = (u64::try_from(ran.tv_sec).ok()?, u32::try_from(ran.tv_nsec).ok()?);
+        told.then(|| Duration::new(seconds, nanos))
+    }
+
     fn wall_clock(&self) -> SystemTime {
         SystemTime::now()
     }

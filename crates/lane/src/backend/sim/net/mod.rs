@@ -249,6 +249,16 @@ impl Network {
         }
     }
 
+    /// Index of the interface that a stream's own address is on: 1 for loopback, then one for each address of the host.
+    pub(super) fn interface_of(&self, socket: SocketId) -> Option<u32> {
+        let Some(Socket::Stream(StreamSocket { host, conn: Some((conn, side)), .. })) =
+            self.sockets.get(&socket)
+        else {
+            return None;
+        };
+        self.ports.interface_of(*host, self.conns.get(conn)?.ends[*side as usize].addr.ip())
+    }
+
     /// Closes a socket.
     pub(super) fn close(&mut self, id: SocketId, engine: &mut Engine) {
         match self.sockets.remove(&id) {

@@ -77,6 +77,15 @@ impl Ports {
         own.iter().copied().find(|ip| ip.is_ipv4() == to.is_ipv4())
     }
 
+    /// Index of the interface with this address of `host`.
+    pub(super) fn interface_of(&self, host: HostId, ip: IpAddr) -> Option<u32> {
+        if ip.is_loopback() {
+            return Some(1);
+        }
+        let place = self.addresses.get(&host)?.iter().position(|own| *own == ip)?;
+        u32::try_from(place + 2).ok()
+    }
+
     pub(super) fn owns(&self, host: HostId, ip: IpAddr) -> bool {
         ip.is_loopback() || self.addresses.get(&host).is_some_and(|own| own.contains(&ip))
     }
