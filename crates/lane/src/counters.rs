@@ -160,7 +160,6 @@ counter_block! {
         count abandoned: "Operations that the kernel had not let go of when the lane ended; their memory is never used again.",
         gauge buffers_small_in_use: "Small buffers lent.",
         gauge buffers_large_in_use: "Large buffers lent.",
-        count mail_full: "Messages to other lanes refused because the mailbox was full.",
         count mail_sent: "Messages and calls sent to other lanes.",
         count mail_received: "Messages and calls of other lanes taken.",
         count mail_refused_full as mail_refused [reason = "full"]: "Messages and calls that another lane did not take.",

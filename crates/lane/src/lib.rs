@@ -2,7 +2,7 @@
 //! A *silo* is the lanes of one NUMA node. See ARCHITECTURE.md for the rules.
 //!
 //! Code on a lane is straight-line `async`: [`spawn`] starts a task, [`net`] and [`fs`] talk to the world,
-//! [`time`] waits, [`mailbox`] talks to other lanes. None of these types leaves its lane.
+//! [`time`] waits, [`mesh`] talks to other lanes. None of these types leaves its lane.
 #![allow(unsafe_code)] // The one crate whose business is the kernel boundary; every block says why.
 
 pub mod backend;
@@ -11,7 +11,6 @@ pub mod counters;
 pub mod fs;
 pub mod helper;
 pub mod layout;
-pub mod mailbox;
 pub mod memory;
 pub mod mesh;
 pub mod net;

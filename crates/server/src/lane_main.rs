@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lane::layout::LaneSpec;
-use lane::mailbox::Receiver;
 use lane::{Ended, time};
 use service::Site;
 use service::log::LaneLog;
 use service::pacer::RateShare;
 use service::volumes::VolumeTable;
-use tokio::sync::mpsc::UnboundedSender;
 
+use crate::control::{Orders, Teller};
 use crate::egress::Mark;
 use crate::lane_services::LaneServices;
 use crate::listeners::LaneListener;
@@ -32,8 +31,8 @@ pub(crate) struct Boot {
     pub(crate) listeners: Vec<LaneListener>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) loads: Loads,
-    pub(crate) control: Receiver<Control>,
-    pub(crate) news: UnboundedSender<News>,
+    pub(crate) control: Orders,
+    pub(crate) news: Teller,
     pub(crate) blocks: Blocks,
     pub(crate) log: Option<LaneLog>,
     pub(crate) share: Arc<RateShare>,
@@ -90,7 +89,7 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
 
     let services = match LaneServices::start(&mut boot) {
         Ok(services) => services,
-        Err(problem) => return tell(&boot.news, News::Failed(problem)),
+        Err(problem) => return boot.news.tell(News::Failed(problem)),
     };
     mark(&services, &silo_counters, boot.mark);
     let (outgoing, incoming) = ways(lane.mesh(), spec.id);
@@ -110,11 +109,11 @@ pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let counters = Arc::clone(&silo_counters);
     let listening = Listening::new(spec.id, Rc::clone(&services), Rc::clone(&door), counters, news);
     if let Err(error) = listening.add(std::mem::take(&mut boot.listeners)) {
-        return tell(&boot.news, News::Failed(error.to_string()));
+        return boot.news.tell(News::Failed(error.to_string()));
     }
     let logging = Rc::clone(&services);
     lane::essential("flush of the access log", move || Rc::clone(&logging).keep_logs_fresh()).detach();
-    tell(&boot.news, News::Serving);
+    boot.news.tell(News::Serving);
     obey(boot, &services, &door, &listening, &silo_counters, ended).await;
 }
 
@@ -129,7 +128,6 @@ async fn obey(
     let mut preparation = None;
     // Without a control thread there is nobody left to serve for.
     while let Some(control) = boot.control.recv().await {
-        // The bell of a verdict may have found the mailbox full: whatever else came rings it as well.
         Preparation::settle(&mut preparation, listening, &boot.news);
         match control {
             Control::Prepare(order) => {
@@ -137,12 +135,12 @@ async fn obey(
                 let prepared = Preparation::new(*order, services);
                 let outcome = prepared.as_ref().map(|_| ()).map_err(Clone::clone);
                 preparation = prepared.ok();
-                tell(&boot.news, News::Prepared { lane: listening.lane(), order: number, outcome });
+                boot.news.tell(News::Prepared { lane: listening.lane(), order: number, outcome });
             }
             Control::Decided => {}
             Control::Listen(listeners) => {
                 if let Err(error) = listening.add(listeners) {
-                    tell(&boot.news, News::Failed(error.to_string()));
+                    boot.news.tell(News::Failed(error.to_string()));
                 }
             }
             Control::StopListening => {
@@ -166,11 +164,7 @@ async fn obey(
 }
 
 /// What is left to obey while transfers come to their ends: links may still be lost.
-async fn follow_marks(
-    mut control: Receiver<Control>,
-    services: Rc<LaneServices>,
-    counters: Arc<SiloCounters>,
-) {
+async fn follow_marks(mut control: Orders, services: Rc<LaneServices>, counters: Arc<SiloCounters>) {
     while let Some(control) = control.recv().await {
         if let Control::Mark(new) = control {
             mark(&services, &counters, new);
@@ -189,17 +183,12 @@ fn mark(services: &LaneServices, counters: &SiloCounters, mark: Mark) {
 
 /// Tells of the lane's end however it comes, a panic included.
 struct EndedGuard {
-    news: UnboundedSender<News>,
+    news: Teller,
     cut: usize,
 }
 
 impl Drop for EndedGuard {
     fn drop(&mut self) {
-        tell(&self.news, News::Ended { cut: self.cut });
+        self.news.tell(News::Ended { cut: self.cut });
     }
-}
-
-pub(crate) fn tell(news: &UnboundedSender<News>, what: News) {
-    // The control thread is gone only when the process ends.
-    let _ = news.send(what);
 }

@@ -8,6 +8,7 @@ pub mod process;
 pub mod stats;
 
 mod admin;
+mod control;
 mod descriptors;
 mod egress;
 mod health;

@@ -10,9 +10,9 @@ use std::time::Duration;
 use lane::net::{TcpListener, UdpSocket};
 use lane::{Ended, Task, time};
 use service::{LaneSocket, Transport};
-use tokio::sync::mpsc::UnboundedSender;
 
-use crate::lane_main::{News, tell};
+use crate::control::Teller;
+use crate::lane_main::News;
 use crate::lane_services::LaneServices;
 use crate::listeners::{Destination, LaneListener, ListenerId};
 use crate::silo::{Door, SiloCounters};
@@ -23,7 +23,7 @@ pub(crate) struct Listening {
     services: Rc<LaneServices>,
     door: Rc<Door>,
     counters: Arc<SiloCounters>,
-    news: UnboundedSender<News>,
+    news: Teller,
     tasks: RefCell<HashMap<ListenerId, Accepting>>,
     /// How many listeners were added so far; numbers them.
     added: Cell<u64>,
@@ -60,7 +60,7 @@ impl Listening {
         services: Rc<LaneServices>,
         door: Rc<Door>,
         counters: Arc<SiloCounters>,
-        news: UnboundedSender<News>,
+        news: Teller,
     ) -> Rc<Self> {
         Rc::new(Self { lane, services, door, counters, news, tasks: RefCell::default(), added: Cell::new(0) })
     }
@@ -89,7 +89,7 @@ impl Listening {
                         me.counters.listeners_died.increment();
                         let problem = format!("a listener was closed by something else: {error}");
                         // Who hears it opens a new one.
-                        tell(&me.news, News::ListenerDied { lane: me.lane, problem });
+                        me.news.tell(News::ListenerDied { lane: me.lane, problem });
                     }
                     Ended::Done
                 }
@@ -122,7 +122,7 @@ impl Listening {
         if !returned {
             self.services.dismiss();
         }
-        tell(&self.news, News::StoppedListening { lane: self.lane });
+        self.news.tell(News::StoppedListening { lane: self.lane });
     }
 
     fn gauge(&self) {

@@ -2,8 +2,8 @@
 //!
 //! The control thread gives each lane an [`Order`]. A lane makes everything ready that can fail (its volumes opened,
 //! its listeners taken over) and answers. Once all have, the control thread gives the verdict, one word that all
-//! orders share, so that no full mailbox can keep it from a lane; then each lane switches, which cannot fail. One
-//! refusal, one lane that is silent for [`PREPARED_WITHIN`], one mailbox that is full: the verdict is no, and every
+//! orders share, so that no lane's full box can keep it from a lane; then each lane switches, which cannot fail. One
+//! refusal, one lane that is silent for [`PREPARED_WITHIN`], one lane whose box is full: the verdict is no, and every
 //! lane serves on as before.
 
 use std::collections::BTreeSet;
@@ -12,13 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
-use lane::mailbox::Sender;
 use service::Switch;
 use service::volumes::VolumeTable;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
-use crate::lane_main::{Control, News, Sites, tell};
+use crate::control::{LaneControl, Teller};
+use crate::lane_main::{Control, News, Sites};
 use crate::lane_services::LaneServices;
 use crate::listeners::{LaneListener, ListenerId};
 use crate::listening::{Adopted, Listening};
@@ -103,11 +102,7 @@ impl Preparation {
     }
 
     /// Follows the verdict, once there is one.
-    pub(crate) fn settle(
-        preparation: &mut Option<Self>,
-        listening: &Rc<Listening>,
-        news: &UnboundedSender<News>,
-    ) {
+    pub(crate) fn settle(preparation: &mut Option<Self>, listening: &Rc<Listening>, news: &Teller) {
         let verdict = preparation.as_ref().and_then(|preparation| preparation.verdict.get());
         let Some(carry_out) = verdict else { return };
         let Some(Self { number, switch, listeners, close, .. }) = preparation.take() else { return };
@@ -115,7 +110,7 @@ impl Preparation {
             switch();
             close.iter().for_each(|id| listening.remove(*id));
             listening.accept(listeners);
-            tell(news, News::Switched { lane: listening.lane(), order: number });
+            news.tell(News::Switched { lane: listening.lane(), order: number });
         }
     }
 }
@@ -124,10 +119,10 @@ impl Round {
     /// Gives every lane its order: what to serve and its own listeners.
     ///
     /// # Errors
-    /// A lane whose mailbox is full. Those that have their orders drop them.
+    /// A lane whose box is full. Those that have their orders drop them.
     pub(crate) fn begin(
         number: u64,
-        controls: &mut [Sender<Control>],
+        controls: &[LaneControl],
         (sites, volumes): (&Sites, &VolumeTable),
         listeners: Vec<Vec<LaneListener>>,
         close: &[ListenerId],
@@ -194,7 +189,7 @@ impl Round {
     }
 
     /// The verdict is yes.
-    pub(crate) fn carry_out(&mut self, controls: &mut [Sender<Control>]) {
+    pub(crate) fn carry_out(&mut self, controls: &[LaneControl]) {
         self.phase = Phase::Switching;
         self.silent = (0..controls.len()).collect();
         self.deadline = Instant::now() + SWITCHED_WITHIN;
@@ -203,7 +198,7 @@ impl Round {
     }
 
     /// The verdict is no, unless it was given.
-    pub(crate) fn drop_orders(&self, controls: &mut [Sender<Control>]) {
+    pub(crate) fn drop_orders(&self, controls: &[LaneControl]) {
         if self.phase == Phase::Preparing {
             self.verdict.give(false);
             ring(controls);
@@ -211,11 +206,8 @@ impl Round {
     }
 }
 
-fn ring(controls: &mut [Sender<Control>]) {
-    for control in controls {
-        // A full mailbox rings as well: the lane looks at the verdict with whatever it takes out.
-        let _ = control.send(Control::Decided);
-    }
+fn ring(controls: &[LaneControl]) {
+    controls.iter().for_each(LaneControl::ring);
 }
 
 const CARRY_OUT: u8 = 1;
@@ -227,30 +219,30 @@ const SWITCHED_WITHIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
-    use lane::mailbox::{Receiver, mailbox};
+    use crate::control::{Orders, controls};
 
     use super::*;
 
-    fn lanes() -> (Vec<Sender<Control>>, Vec<Receiver<Control>>) {
-        (0..3).map(|_| mailbox(2)).unzip()
+    fn lanes() -> (Vec<LaneControl>, Vec<Orders>) {
+        controls(3, 2)
     }
 
-    fn begin(controls: &mut [Sender<Control>]) -> Result<Round, String> {
+    fn begin(controls: &[LaneControl]) -> Result<Round, String> {
         let listeners = controls.iter().map(|_| Vec::new()).collect();
         Round::begin(7, controls, (&Vec::new(), &VolumeTable::default()), listeners, &[])
     }
 
-    fn order(receiver: &mut Receiver<Control>) -> Box<Order> {
-        match receiver.try_recv() {
+    fn order(orders: &mut Orders) -> Box<Order> {
+        match orders.try_recv() {
             Some(Control::Prepare(order)) => order,
             _ => panic!("the lane has no order"),
         }
     }
 
     #[test]
-    fn nobody_switches_before_the_last_lane_is_ready_and_the_verdict_needs_no_room_in_a_mailbox() {
-        let (mut controls, mut receivers) = lanes();
-        let mut round = begin(&mut controls).unwrap();
+    fn nobody_switches_before_the_last_lane_is_ready_and_the_verdict_needs_no_room() {
+        let (controls, mut receivers) = lanes();
+        let mut round = begin(&controls).unwrap();
         let orders: Vec<_> = receivers.iter_mut().map(order).collect();
         assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits);
         assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits, "one lane counts once");
@@ -259,7 +251,7 @@ mod tests {
         assert!(orders.iter().all(|order| order.verdict.get().is_none()));
         assert_eq!(round.prepared(2, 7, Ok(())), Standing::Ready);
         while controls[1].send(Control::StopListening).is_ok() {}
-        round.carry_out(&mut controls);
+        round.carry_out(&controls);
         assert!(orders.iter().all(|order| order.verdict.get() == Some(true)));
         assert_eq!(round.switched(0, 7), Standing::Waits);
         assert_eq!(round.switched(2, 7), Standing::Waits);
@@ -267,10 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn a_full_mailbox_refuses_the_round_for_the_lanes_that_had_room_too() {
-        let (mut controls, mut receivers) = lanes();
+    fn a_full_box_refuses_the_round_for_the_lanes_that_had_room_too() {
+        let (controls, mut receivers) = lanes();
         while controls[2].send(Control::StopListening).is_ok() {}
-        let problem = begin(&mut controls).unwrap_err();
+        let problem = begin(&controls).unwrap_err();
         assert!(problem.contains("lane 2"), "{problem}");
         assert_eq!(order(&mut receivers[0]).verdict.get(), Some(false));
         assert_eq!(order(&mut receivers[1]).verdict.get(), Some(false));
@@ -278,13 +270,13 @@ mod tests {
 
     #[test]
     fn one_lane_that_cannot_and_one_that_is_silent_refuse_it_for_all() {
-        let (mut controls, mut receivers) = lanes();
-        let mut round = begin(&mut controls).unwrap();
+        let (controls, mut receivers) = lanes();
+        let mut round = begin(&controls).unwrap();
         let orders: Vec<_> = receivers.iter_mut().map(order).collect();
         assert_eq!(round.prepared(0, 7, Ok(())), Standing::Waits);
         assert_eq!(round.prepared(2, 7, Err("no".into())), Standing::Refused("lane 2: no".into()));
         assert_eq!(round.late(), Standing::Refused("no answer within 10 s from lanes {1, 2}".into()));
-        round.drop_orders(&mut controls);
+        round.drop_orders(&controls);
         assert!(orders.iter().all(|order| order.verdict.get() == Some(false)));
     }
 }

@@ -8,17 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
-use lane::mailbox::{Sender, mailbox};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology, TopologyError};
 use service::pacer::RateShare;
 use service::volumes::VolumeTable;
 use service::{Bound, Greeting};
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::Instant;
 
 use crate::admin::{self, Subject};
 use crate::config::{Config, ConfigError};
+use crate::control::{self, LaneControl, NewsDesk};
 use crate::egress::{self, Egress, EgressError};
 use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
@@ -63,10 +62,10 @@ struct Serving {
     roots: RootWatch,
     /// What is amiss with volumes' directories, by volume, as `/health` tells it.
     root_troubles: BTreeMap<String, String>,
-    controls: Vec<Sender<Control>>,
+    controls: Vec<LaneControl>,
     pacing: Pacing,
     egress: Egress,
-    news: UnboundedReceiver<News>,
+    news: NewsDesk,
     /// Looks when asked until the server ends; none on one node.
     _memory: Option<MemoryWatch>,
     log: Option<AccessLog>,
@@ -263,14 +262,13 @@ impl Serving {
         let admin = config.admin.listen.map(admin::bind).transpose();
         let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
 
-        let (tell, mut news) = unbounded_channel();
-        let (mut controls, mut boots) = (Vec::new(), Vec::new());
+        let (tellers, mut news) = control::news(layout.lane_count());
+        let (controls, orders) = control::controls(layout.lane_count(), CONTROLS_MAX);
+        let mut boots = Vec::new();
         let shares = (0..layout.lane_count()).map(|_| Arc::<RateShare>::default()).collect();
         let pacing = Pacing::new(shares, config.total_bytes_per_second);
         let loads = Loads::new(layout.lane_count());
-        for lane in 0..layout.lane_count() {
-            let (sender, control) = mailbox(CONTROLS_MAX);
-            controls.push(sender);
+        for (lane, (control, news)) in orders.into_iter().zip(tellers).enumerate() {
             boots.push(Some(Boot {
                 sites: sites.clone(),
                 volumes: volumes.clone(),
@@ -278,7 +276,7 @@ impl Serving {
                 placement: Arc::clone(&placement),
                 loads: loads.clone(),
                 control,
-                news: tell.clone(),
+                news,
                 blocks: blocks.clone(),
                 log: log.as_ref().map(AccessLog::lane),
                 share: pacing.share(lane),
@@ -389,7 +387,7 @@ impl Serving {
         let deadline = tokio::time::Instant::now() + patience + Duration::from_secs(5);
         let (mut ended, mut cut) = (0, 0);
         while ended < self.controls.len() {
-            // A full mailbox is a lane that has not come round to it yet.
+            // A full box is a lane that has not come round to it yet.
             unheard.retain(|&lane| self.controls[lane].send(Control::Drain(patience)).is_err());
             let ask_again = async {
                 match unheard.is_empty() {
@@ -441,7 +439,7 @@ fn exit_at_once() -> ! {
     std::process::exit(EXIT_AT_ONCE)
 }
 
-fn wait_until_serving(news: &mut UnboundedReceiver<News>, lanes: usize) -> Result<(), ServerError> {
+fn wait_until_serving(news: &mut NewsDesk, lanes: usize) -> Result<(), ServerError> {
     let mut serving = 0;
     while serving < lanes {
         match news.blocking_recv() {
@@ -496,7 +494,7 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
 
 /// Messages to a lane that may wait: a few reloads and the drain.
 const CONTROLS_MAX: usize = 8;
-/// Between two attempts to reach a lane whose mailbox is full.
+/// Between two attempts to reach a lane whose box is full.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// As shells report an end by SIGINT.
 const EXIT_AT_ONCE: i32 = 130;

@@ -85,7 +85,7 @@ impl Serving {
         let listeners = listeners.collect::<Result<Vec<_>, _>>().map_err(|error| tell(error.into()))?;
         self.orders += 1;
         let what = (&offers.into_sites(), &volumes);
-        let round = Round::begin(self.orders, &mut self.controls, what, listeners, change.closed())?;
+        let round = Round::begin(self.orders, &self.controls, what, listeners, change.closed())?;
         self.reloading = Some(Reloading { round, config, taking, change, roots, volumes, reopened });
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Serving {
     /// Takes back what lanes make ready, because the server ends.
     pub(super) fn forget_reload(&mut self) {
         if let Some(Reloading { round, .. }) = self.reloading.take() {
-            round.drop_orders(&mut self.controls);
+            round.drop_orders(&self.controls);
         }
     }
 
@@ -148,7 +148,7 @@ impl Serving {
                 if let Err(problem) = reloading.change.listen() {
                     return self.give_up(&problem.to_string());
                 }
-                reloading.round.carry_out(&mut self.controls);
+                reloading.round.carry_out(&self.controls);
             }
             Standing::Refused(problem) => self.give_up(&problem),
             Standing::Done => self.taken(),
@@ -216,9 +216,8 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use lane::mailbox::{Receiver, Sender, mailbox};
-
     use super::*;
+    use crate::control::{LaneControl, Orders, controls};
     use crate::lane_main::Control;
     use crate::serve::Server;
 
@@ -241,13 +240,14 @@ mod tests {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
     }
 
-    /// A mailbox in place of lane 1's, which hears nothing meanwhile.
-    fn deaf(serving: &mut Serving, room: usize) -> (Sender<Control>, Receiver<Control>) {
-        let (mut sender, receiver) = mailbox(8);
+    /// Another box in place of lane 1's, which hears nothing meanwhile.
+    fn deaf(serving: &mut Serving, room: usize) -> (LaneControl, Orders) {
+        let (mut control, mut orders) = controls(1, 8);
+        let (control, orders) = (control.remove(0), orders.remove(0));
         for _ in room..8 {
-            sender.send(Control::StopListening).ok().unwrap();
+            control.send(Control::StopListening).ok().unwrap();
         }
-        (std::mem::replace(&mut serving.controls[1], sender), receiver)
+        (std::mem::replace(&mut serving.controls[1], control), orders)
     }
 
     fn assert_unchanged(serving: &Serving, old: SocketAddr, new: SocketAddr, why: &str) {

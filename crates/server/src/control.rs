@@ -1,0 +1,225 @@
+//! Between the control thread and the lanes, by the mesh: what lanes are told, and the news they give.
+//!
+//! Each lane has room for so much that it has not taken yet; beyond it the control thread gets its message back and tries
+//! again later. That a verdict was given, and that the control thread has ended, stands in what both share: these only
+//! ring.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use lane::mesh::{Exchange, Limits, Mail, Member, Port, Refused, Sender};
+
+use crate::lane_main::{Control, News};
+
+/// The control thread's way to one lane. Dropped, it ends the lane.
+#[derive(Debug)]
+pub(crate) struct LaneControl {
+    sender: Sender<Control>,
+    lane: Member,
+    over: Arc<AtomicBool>,
+}
+
+/// Where a lane takes what it is told.
+pub(crate) struct Orders {
+    port: Port<Control>,
+    over: Arc<AtomicBool>,
+}
+
+/// A lane's way to the control thread.
+#[derive(Clone)]
+pub(crate) struct Teller {
+    inner: Arc<Telling>,
+}
+
+struct Telling {
+    sender: Sender<News>,
+    control: Member,
+    /// Lanes that may still tell something.
+    alive: Arc<AtomicUsize>,
+}
+
+/// Where the control thread hears of the lanes.
+pub(crate) struct NewsDesk {
+    port: Port<News>,
+    alive: Arc<AtomicUsize>,
+}
+
+/// The ways to `lanes` lanes, each with room for `room` messages, and their ends.
+pub(crate) fn controls(lanes: usize, room: usize) -> (Vec<LaneControl>, Vec<Orders>) {
+    // The control thread is the last member.
+    let exchange = Exchange::new(lanes + 1, Limits { messages: room, calls: 0 });
+    let sender = exchange.sender(Member::from(lanes));
+    let ends = (0..lanes).map(Member::from).map(|lane| {
+        let over = Arc::<AtomicBool>::default();
+        let port = exchange.open(lane).expect("each is opened once");
+        let control = LaneControl { sender: sender.clone(), lane, over: Arc::clone(&over) };
+        (control, Orders { port, over })
+    });
+    ends.unzip()
+}
+
+/// The ways from `lanes` lanes, and where they end.
+pub(crate) fn news(lanes: usize) -> (Vec<Teller>, NewsDesk) {
+    let exchange = Exchange::new(lanes + 1, Limits { messages: NEWS_MAX, calls: 0 });
+    let (control, alive) = (Member::from(lanes), Arc::new(AtomicUsize::new(lanes)));
+    let port = exchange.open(control).expect("it is opened once");
+    let teller = |lane| {
+        let sender = exchange.sender(Member::from(lane));
+        Teller { inner: Arc::new(Telling { sender, control, alive: Arc::clone(&alive) }) }
+    };
+    ((0..lanes).map(teller).collect(), NewsDesk { port, alive })
+}
+
+impl LaneControl {
+    /// Tells the lane something, at once or not at all.
+    ///
+    /// # Errors
+    /// What was to be told, when the lane has not come round to what it was told before, or has ended.
+    pub(crate) fn send(&self, control: Control) -> Result<(), Refused<Control>> {
+        self.sender.cast(self.lane, control)
+    }
+
+    /// Has the lane look at the verdict of its order. There is always room for that.
+    pub(crate) fn ring(&self) {
+        self.sender.ring(self.lane);
+    }
+}
+
+impl Drop for LaneControl {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::SeqCst);
+        self.ring();
+    }
+}
+
+impl Orders {
+    /// What comes next; a ring is [`Control::Decided`]. `None` when the control thread has let go of the lane and all it
+    /// said was taken.
+    pub(crate) async fn recv(&mut self) -> Option<Control> {
+        loop {
+            if self.over.load(Ordering::SeqCst) {
+                // Nothing new comes; what is there is still obeyed.
+                self.port.close();
+            }
+            match self.port.recv().await? {
+                Mail::Cast(_, control) | Mail::Call(_, control, _) => return Some(control),
+                Mail::Rung if self.over.load(Ordering::SeqCst) => {}
+                Mail::Rung => return Some(Control::Decided),
+            }
+        }
+    }
+
+    /// What was told, if something was.
+    #[cfg(test)]
+    pub(crate) fn try_recv(&mut self) -> Option<Control> {
+        loop {
+            if let Mail::Cast(_, control) = self.port.try_recv()? {
+                return Some(control);
+            }
+        }
+    }
+}
+
+impl Teller {
+    /// Tells the control thread. Lanes say little, and there is room for much: what finds none is lost, and counted.
+    pub(crate) fn tell(&self, what: News) {
+        // The control thread is gone only when the process ends.
+        let _ = self.inner.sender.cast(self.inner.control, what);
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Ordering::SeqCst);
+        self.sender.ring(self.control);
+    }
+}
+
+impl NewsDesk {
+    /// The next news; `None` when all lanes are gone and all they said was taken.
+    pub(crate) async fn recv(&mut self) -> Option<News> {
+        loop {
+            if self.alive.load(Ordering::SeqCst) == 0 {
+                self.port.close();
+            }
+            if let Mail::Cast(_, news) = self.port.recv().await? {
+                return Some(news);
+            }
+        }
+    }
+
+    /// As [`NewsDesk::recv`], on a thread without an executor.
+    pub(crate) fn blocking_recv(&mut self) -> Option<News> {
+        lane::mesh::wait(None, self.recv()).flatten()
+    }
+}
+
+/// News of one lane that nobody has heard yet.
+const NEWS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+    use std::time::Duration;
+
+    use lane::backend::sim::{Config, World, seeds};
+    use lane::time;
+
+    use super::*;
+
+    /// A control thread and two lanes, as lanes of a simulated host: what is said is heard, full or not, and who is let
+    /// go ends.
+    #[test]
+    fn lanes_hear_what_they_are_told_and_end_with_their_control() {
+        seeds(20, |seed| {
+            let world = World::new(seed, Config::rough());
+            let host = world.host("10.0.0.1");
+            assert_eq!([host.add_lane(), host.add_lane()], [1, 2]);
+            let (controls, orders) = controls(2, 2);
+            let (tellers, mut desk) = news(2);
+            let decided = Rc::new(Cell::new(0));
+            for (lane, (mut orders, teller)) in orders.into_iter().zip(tellers).enumerate() {
+                let decided = Rc::clone(&decided);
+                host.spawn_on(lane + 1, async move {
+                    teller.tell(News::Serving);
+                    time::sleep(Duration::from_millis(5)).await;
+                    while let Some(control) = orders.recv().await {
+                        match control {
+                            Control::StopListening => teller.tell(News::StoppedListening { lane }),
+                            Control::Decided => decided.set(decided.get() + 1),
+                            _ => panic!("nobody said that"),
+                        }
+                    }
+                    teller.tell(News::Ended { cut: lane });
+                });
+            }
+            let (stopped, ended) = world.block_on(&host, async move {
+                for _ in 0..2 {
+                    assert!(matches!(desk.recv().await, Some(News::Serving)));
+                }
+                for control in &controls {
+                    assert!(control.send(Control::StopListening).is_ok());
+                    assert!(control.send(Control::StopListening).is_ok());
+                    assert!(control.send(Control::StopListening).is_err(), "it has not come round to it");
+                    control.ring();
+                }
+                let mut controls = Some(controls);
+                let (mut stopped, mut ended) = (0, 0);
+                while let Some(news) = desk.recv().await {
+                    match news {
+                        News::StoppedListening { .. } => stopped += 1,
+                        News::Ended { .. } => ended += 1,
+                        news => panic!("{news:?}"),
+                    }
+                    if stopped == 4 {
+                        controls.take();
+                    }
+                }
+                (stopped, ended)
+            });
+            assert_eq!((stopped, ended), (4, 2));
+            assert!(decided.get() <= 2, "a ring is heard once, or is overtaken by the end");
+        });
+    }
+}
