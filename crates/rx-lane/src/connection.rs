@@ -87,6 +87,13 @@ impl Connection {
         shared.kick();
     }
 
+    /// Bounds what the DATA of its calls takes, bytes a second with Rx headers; `None` takes the bound away.
+    pub fn set_rate(&self, bytes_per_second: Option<u64>) {
+        let Open { shared, handle } = &*self.open;
+        shared.state.borrow_mut().endpoint.set_rate(lane::time::clock(), *handle, bytes_per_second);
+        shared.kick();
+    }
+
     /// Changes how long its calls may take, those under way too.
     pub fn set_limits(&self, limits: Limits) {
         let Open { shared, handle } = &*self.open;

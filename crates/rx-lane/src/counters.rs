@@ -123,6 +123,7 @@ rx_counters! {
         responses_too_large: "Connections failed because a security class made too long a RESPONSE.",
         checks_refused as refused [reason = "checks_full"]: "Packets refused or dropped.",
         connections_expired: "Connections ended because their client's proof had expired.",
+        share_waits: "Times a connection waited for its turn at the lane's part of the server's rate.",
         transmit_starved: "Packets not built because the pool was empty.",
     }
 }

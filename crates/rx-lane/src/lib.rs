@@ -37,11 +37,13 @@ mod intake;
 mod listen;
 mod moderation;
 mod pass;
+mod rate;
 mod rooms;
 mod server_call;
 mod server_connection;
 mod shares;
 mod state;
+mod stubs;
 
 use std::cell::Ref;
 use std::io;
@@ -67,6 +69,7 @@ pub use handler::{AbortCode, Handler};
 pub use handover::Links;
 pub use held::Held;
 pub use listen::open_group;
+pub use rate::RateSource;
 pub use rooms::Rooms;
 pub use server_call::{ServerCall, Shield};
 pub use server_connection::ServerConnection;
@@ -207,6 +210,21 @@ impl Driver {
             options,
         )?;
         Ok(Connection::new(Rc::clone(&self.shared), handle))
+    }
+
+    /// Marks every packet of the lane's socket from now on (SO_MARK), as a listener's TCP connections are; 0 takes the mark
+    /// away.
+    ///
+    /// # Errors
+    /// The system's: it needs CAP_NET_ADMIN.
+    pub fn set_mark(&self, mark: u32) -> io::Result<()> {
+        self.shared.socket.set_mark(mark)
+    }
+
+    /// Has all DATA of this lane obey a rate that it shares with others.
+    pub fn set_rate_source(&self, source: impl RateSource) {
+        *self.shared.share.borrow_mut() = Some(rate::Share::new(source));
+        self.shared.kick();
     }
 
     /// The socket's address.

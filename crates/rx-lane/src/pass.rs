@@ -140,6 +140,9 @@ impl Pass {
             self.time_told = Some(now);
             state.endpoint.set_time_of_day(now, time_of_day());
         }
+        if let Some(share) = &mut *self.shared.share.borrow_mut() {
+            share.apply(now, &mut state.endpoint);
+        }
         state.endpoint.handle_checks(now);
         if state.endpoint.poll_timeout().is_some_and(|at| at <= now) {
             state.endpoint.handle_timeout(now);

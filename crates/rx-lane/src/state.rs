@@ -27,6 +27,8 @@ pub(super) struct Shared {
     pub(super) socket: UdpSocket,
     pub(super) counters: Arc<RxCounters>,
     handlers: RefCell<HashMap<u16, Rc<dyn Offer>>>,
+    /// The lane's part of a rate.
+    pub(super) share: RefCell<Option<crate::rate::Share>>,
     shares: RefCell<HandlerShares>,
     /// The last pass's time, for destructors, which may run when the lane is gone.
     pub(super) now: Cell<Instant>,
@@ -84,6 +86,7 @@ impl Shared {
             }),
             socket,
             counters: Arc::default(),
+            share: RefCell::default(),
             handlers: RefCell::default(),
             shares: RefCell::new(HandlerShares::new(handlers_max)),
             now: Cell::new(lane::time::now()),

@@ -18,6 +18,7 @@ use crate::config::{Limits, Priority};
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
 use crate::packet::Account;
+use crate::rate::Rate;
 use crate::security::{ConnectionContext, Expiry, Security};
 use crate::shared::Shared;
 use crate::source::may_take_more;
@@ -58,6 +59,10 @@ pub(crate) struct Core {
     pub(crate) opened: u64,
     /// Bytes charged to the credit of the client's address.
     debt: u32,
+    /// What its DATA may take, if that is bounded.
+    pub(crate) rate: Option<Rate>,
+    /// It has sent DATA since it last waited for the endpoint's share.
+    had_share: bool,
     /// The round of the list of those who wait for credit in which it was put there last.
     pub(crate) waits_for_credit: u64,
     account: Account,
@@ -210,6 +215,30 @@ impl Core {
         }
     }
 
+    /// Whether DATA may leave, as far as rates go; `Err` holds when to look again, `None` where the endpoint calls.
+    pub(crate) fn rate_allows(&mut self, now: Instant, shared: &mut Shared) -> Result<(), Option<Instant>> {
+        if let Some(rate) = &mut self.rate {
+            rate.ready(now).map_err(Some)?;
+        }
+        if shared.share.is_set() && !shared.share.ready(now, self.index, self.had_share) {
+            self.had_share = false;
+            shared.stats.share_waits += 1;
+            return Err(None);
+        }
+        Ok(())
+    }
+
+    /// DATA of so many bytes leaves.
+    pub(crate) fn spend_rate(&mut self, now: Instant, len: usize, shared: &mut Shared) {
+        if let Some(rate) = &mut self.rate {
+            rate.spend(now, len);
+        }
+        if shared.share.is_set() {
+            shared.share.spend(now, len);
+            self.had_share = true;
+        }
+    }
+
     /// The client is at another address: what the old one has been charged stays charged.
     pub(crate) fn forget_debt(&mut self) {
         self.debt = 0;
@@ -251,6 +280,8 @@ impl Connection {
                 accepted_from: None,
                 opened: 0,
                 debt: 0,
+                rate: None,
+                had_share: false,
                 waits_for_credit: 0,
                 account: match identity.side {
                     Side::Client => Account::OWN,

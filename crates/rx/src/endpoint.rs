@@ -20,6 +20,7 @@ mod moves;
 mod newcomer;
 mod placement;
 mod questions;
+mod rates;
 mod reclaim;
 mod roster;
 mod unreachable;
@@ -490,11 +491,16 @@ impl Endpoint {
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else happens. Right only after
     /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.shared.next_timer()
+        [self.shared.next_timer(), self.shared.share.opens_at()].into_iter().flatten().min()
     }
 
     /// Runs the timers that are due. What they cause is in the next `poll_event` and `poll_transmit`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        for index in self.shared.share.take_waiting(now) {
+            if let Some(connection) = self.connections.get_mut(index as usize) {
+                self.shared.mark_ready(&mut connection.core);
+            }
+        }
         while let Some((at, index, generation)) = self.shared.pop_timer(now) {
             let Some(connection) = self.connections.get_mut(index as usize) else { continue };
             let core = &mut connection.core;

@@ -20,6 +20,7 @@ pub mod packet;
 mod peer;
 pub mod pmtud;
 mod proved;
+mod rate;
 mod ready;
 mod receive;
 mod recovery;

@@ -13,6 +13,7 @@ use crate::connection::Core;
 use crate::event::{CallHandle, Event};
 use crate::packet::PacketPool;
 use crate::peer::Peers;
+use crate::rate::Share;
 use crate::ready::Ready;
 use crate::security::Surroundings;
 use crate::stats::EndpointStats;
@@ -39,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) refuses: Option<i32>,
     /// Connections whose security class checks a RESPONSE.
     pub(crate) checks: Checks,
+    /// What all connections may send together.
+    pub(crate) share: Share,
     /// When the time of day was last told, and what it was, since 1970.
     pub(crate) time_of_day: Option<(Instant, Duration)>,
     /// Connections held back for want of credit at their address.
@@ -70,6 +73,7 @@ impl Shared {
             refuses: None,
             checks: Checks::default(),
             time_of_day: None,
+            share: Share::default(),
             waiting_for_credit: Vec::new(),
             credit_round: 1,
         }

@@ -172,6 +172,8 @@ counters! {
         checks_refused,
         /// Connections ended because their client's proof had expired.
         connections_expired,
+        /// Times a connection waited for its turn at what the endpoint may send.
+        share_waits,
         /// Packets that could not be built because the pool was empty.
         transmit_starved,
     }

@@ -54,6 +54,11 @@ impl UdpSocket {
         context::with(|lane| lane.backend().try_send_datagrams(self.fd.fd(), batch))
     }
 
+    /// Marks every packet sent from now on (SO_MARK); 0 takes the mark away. Needs CAP_NET_ADMIN.
+    pub fn set_mark(&self, mark: u32) -> io::Result<()> {
+        context::with(|lane| lane.backend().set_option(self.fd.fd(), SocketOption::Mark(mark)))
+    }
+
     /// Has datagrams that do not reach their destination reported; see [`UdpSocket::try_take_unreachable`].
     pub fn report_unreachable(&self) -> io::Result<()> {
         context::with(|lane| lane.backend().set_option(self.fd.fd(), SocketOption::ReportUnreachable))

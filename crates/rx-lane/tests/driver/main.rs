@@ -13,7 +13,9 @@ mod handlers;
 mod lanes;
 mod moving;
 mod path_mtu;
+mod rates;
 mod service;
+mod stubs;
 mod two_lanes;
 mod unreachable;
 

@@ -98,6 +98,13 @@ impl Call {
             return None;
         }
         let outgoing = self.tx.peek(edge)?;
+        let len = shared.pool.len(outgoing.packet);
+        if !self.timeout_resend
+            && let Err(until) = core.rate_allows(now, shared)
+        {
+            self.paced_until = until;
+            return None;
+        }
         if !self.timeout_resend
             && let Err(until) = self.pacer.take(now, controller, &shared.peers[core.peer].rtt)
         {
@@ -107,7 +114,6 @@ impl Call {
             return None;
         }
         if !self.confirmed {
-            let len = shared.pool.len(outgoing.packet);
             let rto = shared.peers[core.peer].rtt.rto();
             let asked = self.pinged.is_some_and(|(_, at)| now < at + rto);
             if !asked && core.proof.reached && shared.peers[core.peer].is_credit_low() {
@@ -142,6 +148,7 @@ impl Call {
                 shared.pool.pin(packet)
             }
         };
+        core.spend_rate(now, len, shared);
         self.tx.sent(seq, serial, now);
         self.recovery.on_sent(now, serial, expects_ack, in_flight == 0, resent);
         controller.on_sent(now, serial, in_flight + 1);

@@ -6,6 +6,7 @@ mod hooks;
 mod hostile;
 mod loss;
 mod lossless;
+mod rates;
 mod rules;
 mod security;
 mod sharing;
