@@ -26,7 +26,8 @@ pub struct RingOptions {
     pub datagram_buffers: u16,
     /// Bytes of each: a coalesced datagram of up to 65,507 bytes and its addresses.
     pub datagram_buffer_bytes: usize,
-    /// Whether the lane's send and read buffers are registered with the ring, which takes all their memory at start.
+    /// Whether the lane's send and read buffers are registered with the ring. That takes all their memory at start (of the
+    /// default 100 MiB a quarter of a second of CPU), and saves the kernel a look at pages for each operation.
     pub register_buffers: bool,
     /// How long the end of a lane waits for operations that the kernel does not let go of, a read of a dead disk say.
     pub patience: Duration,

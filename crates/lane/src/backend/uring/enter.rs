@@ -1,0 +1,103 @@
+//! Into the kernel and back: what is queued is handed over, waits end, and all is called back when the lane goes.
+
+use std::io;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use io_uring::opcode;
+use io_uring::types::{CancelBuilder, Fd as RingFd, SubmitArgs, Timespec};
+
+use super::key::Key;
+use super::{Uring, setup};
+
+impl Uring {
+    /// Hands over what is queued and runs the kernel's deferred work, without waiting.
+    pub(super) fn enter(&self) -> io::Result<()> {
+        self.count_syscall();
+        let mut ring = self.ring.borrow_mut();
+        let queued = ring.submission().len();
+        self.counters.submissions.add(queued as u64);
+        let queued = u32::try_from(queued).expect("the ring is far smaller");
+        // SAFETY: no argument is passed, and every queued entry's memory is owned by `ops` or `sockets`.
+        match unsafe { ring.submitter().enter::<libc::sigset_t>(queued, 0, ENTER_GETEVENTS, None) } {
+            Ok(_) => Ok(()),
+            Err(error) => ignore_transient(error),
+        }
+    }
+
+    pub(super) fn enter_and_wait(&self, deadline: Option<Instant>) -> io::Result<()> {
+        self.count_syscall();
+        self.counters.parks.increment();
+        let mut ring = self.ring.borrow_mut();
+        self.counters.submissions.add(ring.submission().len() as u64);
+        let gather = self.gather.take();
+        let entered = match deadline {
+            None => ring.submitter().submit_and_wait(1),
+            Some(deadline) => {
+                let wait = deadline.saturating_duration_since(Instant::now());
+                let timespec = Timespec::from(wait);
+                let args = SubmitArgs::new().timespec(&timespec);
+                if gather > Duration::ZERO && wait > gather && ring.params().is_feature_min_timeout() {
+                    self.counters.gathers.increment();
+                    let gather = u32::try_from(gather.as_micros()).unwrap_or(u32::MAX);
+                    ring.submitter().submit_with_args(GATHERED_MAX, &args.min_wait_usec(gather))
+                } else {
+                    ring.submitter().submit_with_args(1, &args)
+                }
+            }
+        };
+        entered.map(drop).or_else(ignore_transient)
+    }
+
+    /// Whether operations are under way that read or write memory of ours.
+    fn is_kernel_in_our_memory(&self) -> bool {
+        self.ops.borrow().in_flight() + self.multishots.get() > 0
+    }
+}
+
+impl Drop for Uring {
+    /// Cancels everything and waits until the kernel has let go of our memory. What it does not let go of in time
+    /// it may write to for ever: that memory stays mapped and is used for nothing else.
+    fn drop(&mut self) {
+        // Whatever still arrives is for nobody.
+        for fd in self.sockets.take().descriptors() {
+            self.push(&opcode::Close::new(RingFd(fd)).build(), Key::IGNORED);
+        }
+        self.push(&opcode::AsyncCancel2::new(CancelBuilder::any()).build(), Key::IGNORED);
+        let give_up = Instant::now() + self.options.patience;
+        // Once in any case: closes that were only queued would leave listeners open, and clients in their
+        // queues, for as long as the process lives.
+        loop {
+            let soon = Instant::now() + Duration::from_millis(10);
+            if self.enter_and_wait(Some(soon)).is_err() {
+                break;
+            }
+            self.reap();
+            if !self.is_kernel_in_our_memory() || Instant::now() > give_up {
+                break;
+            }
+        }
+        if self.is_kernel_in_our_memory() {
+            let left = self.ops.borrow().in_flight() + self.multishots.get();
+            self.counters.abandoned.add(left as u64);
+            std::mem::forget((self.ops.take(), Rc::clone(&self.streams), self.datagrams.take()));
+            std::mem::forget(std::mem::replace(
+                &mut self.message_template,
+                Box::new(setup::message_template()),
+            ));
+        }
+    }
+}
+
+/// Interruptions, an elapsed wait and a busy completion queue are no failures of the loop.
+fn ignore_transient(error: io::Error) -> io::Result<()> {
+    match error.raw_os_error() {
+        Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Completions that end a park which gathers at once.
+const GATHERED_MAX: usize = 64;
+/// IORING_ENTER_GETEVENTS: deferred work runs only when events are asked for.
+const ENTER_GETEVENTS: u32 = 1;
