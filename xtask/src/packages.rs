@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[&str] = &[
 ];
 
 /// For `cargo xtask compare`: the peers and the load generators.
-pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "openssl"];
+pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "nghttp2-client", "openssl"];
 
 /// For `cargo xtask compare rx --stock`: the peers, and where they meet.
 pub(crate) const STOCK_RX: &[&str] = &["libopenafs-dev", "iproute2"];

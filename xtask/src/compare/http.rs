@@ -1,11 +1,11 @@
-//! HTTP and HTTPS against nginx: small and large bodies, plain and TLS.
+//! HTTP and HTTPS against nginx: small and large bodies, plain and TLS, HTTP/1.1 and HTTP/2.
 
 use std::path::Path;
 
 use anyhow::ensure;
 
-use super::median;
 use super::wrk::{self, Run};
+use super::{h2load, median};
 use crate::server::{self, Subject};
 use crate::{packages, process};
 
@@ -28,9 +28,17 @@ struct Load {
     name: &'static str,
     file: &'static str,
     body: u64,
-    tls: bool,
+    transport: Transport,
     throughput_least: f64,
     cpu_most: f64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transport {
+    Plain,
+    Tls,
+    /// HTTP/2, over TLS.
+    Http2,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -72,7 +80,11 @@ struct Line {
 
 fn compare(load: &Load, args: &Args, linerate: &Subject, peer: &Subject) -> anyhow::Result<Line> {
     let measure = |subject: &Subject, seconds| {
-        wrk::run(subject, &subject.url(load.tls, load.file), CONNECTIONS, seconds, load.body)
+        let url = subject.url(load.transport != Transport::Plain, load.file);
+        match load.transport {
+            Transport::Http2 => h2load::run(subject, &url, seconds, load.body),
+            Transport::Plain | Transport::Tls => wrk::run(subject, &url, CONNECTIONS, seconds, load.body),
+        }
     };
     // Warm-up: page cache, connection tables, the frequency governor.
     measure(linerate, 1)?;
@@ -123,7 +135,7 @@ fn medians(runs: impl Iterator<Item = Run> + Clone) -> Run {
 /// Both must serve the same bytes, else there is nothing to compare.
 fn check_body(subject: &Subject, load: &Load, tree: &Path) -> anyhow::Result<()> {
     let copy = tree.with_file_name("copy");
-    let url = subject.url(load.tls, load.file);
+    let url = subject.url(load.transport != Transport::Plain, load.file);
     let args = ["--silent", "--show-error", "--fail", "--insecure", "--output"];
     let mut args: Vec<&Path> = args.iter().map(Path::new).collect();
     args.extend([copy.as_path(), Path::new(&url)]);
@@ -147,15 +159,24 @@ fn rounded(value: f64) -> f64 {
 const CONNECTIONS: u32 = 100;
 
 const LOADS: &[Load] = &[
-    Load { name: "1 MiB plain", file: "1m", body: 1 << 20, tls: false, throughput_least: 1.0, cpu_most: 1.0 },
-    Load {
-        name: "1 KiB plain",
-        file: "1k",
-        body: 1 << 10,
-        tls: false,
-        throughput_least: 1.15,
-        cpu_most: 0.75,
-    },
-    Load { name: "1 MiB TLS", file: "1m", body: 1 << 20, tls: true, throughput_least: 1.2, cpu_most: 0.7 },
-    Load { name: "1 KiB TLS", file: "1k", body: 1 << 10, tls: true, throughput_least: 1.1, cpu_most: 0.8 },
+    load("1 MiB plain", Transport::Plain, LARGE, 1.0, 1.0),
+    load("1 KiB plain", Transport::Plain, SMALL, 1.15, 0.75),
+    load("1 MiB TLS", Transport::Tls, LARGE, 1.2, 0.7),
+    load("1 KiB TLS", Transport::Tls, SMALL, 1.1, 0.8),
+    load("1 MiB HTTP/2", Transport::Http2, LARGE, 1.1, 0.8),
+    load("1 KiB HTTP/2", Transport::Http2, SMALL, 1.1, 0.8),
 ];
+
+/// A file and its length.
+const LARGE: (&str, u64) = ("1m", 1 << 20);
+const SMALL: (&str, u64) = ("1k", 1 << 10);
+
+const fn load(
+    name: &'static str,
+    transport: Transport,
+    (file, body): (&'static str, u64),
+    throughput_least: f64,
+    cpu_most: f64,
+) -> Load {
+    Load { name, file, body, transport, throughput_least, cpu_most }
+}

@@ -3,6 +3,7 @@
 
 use clap::Subcommand;
 
+mod h2load;
 mod http;
 mod rx;
 mod stock;
@@ -17,7 +18,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// HTTP and HTTPS against nginx, by wrk
+    /// HTTP and HTTPS against nginx, by wrk and h2load
     Http(http::Args),
     /// Rx over loopback against bare UDP; with --stock the stock server of OpenAFS and its clients
     Rx(rx::Args),
