@@ -9,6 +9,7 @@ pub mod date;
 pub mod encoding;
 pub mod etag;
 mod host;
+mod http2;
 pub mod limits;
 pub mod listing;
 pub mod log;

@@ -75,7 +75,7 @@ impl HttpSite {
         let mut site = Site::new(mounts);
         site.limits = self.limits.clone();
         site.pacing = self.pacing;
-        site.tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.config));
+        site.tls = self.tls.as_ref().map(|tls| tls.lane_config());
         // Only what is bound knows the port that the kernel chose.
         let bound = self.addresses(|role| role == TLS).next().map(|address| address.port());
         site.https_port = self.public_port.or(bound).unwrap_or(443);

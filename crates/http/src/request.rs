@@ -329,7 +329,7 @@ fn target(text: &[u8], method: Method) -> Result<(Target<'_>, Option<&[u8]>), Re
     Ok((target, Some(authority)))
 }
 
-fn path_and_query(text: &[u8]) -> Target<'_> {
+pub(crate) fn path_and_query(text: &[u8]) -> Target<'_> {
     match text.iter().position(|byte| *byte == b'?') {
         Some(at) => Target::Path { path: &text[..at], query: Some(&text[at + 1..]) },
         None => Target::Path { path: text, query: None },
@@ -346,7 +346,7 @@ fn is(text: &[u8], lower: &[u8]) -> bool {
 }
 
 /// Digits only: no sign, no space, no overflow.
-fn decimal(text: &[u8]) -> Option<u64> {
+pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;
     }

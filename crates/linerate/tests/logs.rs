@@ -23,7 +23,7 @@ mod support;
 fn acknowledgements_nobody_asked_for_and_a_stalled_stderr_stop_no_lane_and_no_signal() {
     let site = two_lanes("");
     let (_reader, full) = full_pipe();
-    // As if nothing were left out: every frame is a warning of the library.
+    // As if nothing were left out: every frame is a warning.
     let mut server = site.launch().env("LINERATE_LOG", "info").stderr(full).start();
     flood(&server, 2, 1_500);
     server.wait_counted("linerate_diagnostics_lines_limited", "", 2_000);
@@ -36,7 +36,7 @@ fn acknowledgements_nobody_asked_for_and_a_stalled_stderr_stop_no_lane_and_no_si
 fn lines_that_nobody_took_are_counted_and_told_when_somebody_does() {
     let site = two_lanes("");
     let (reader, full) = full_pipe();
-    let mut server = site.launch().env("LINERATE_LOG", "info,h2=trace").stderr(full).start();
+    let mut server = site.launch().env("LINERATE_LOG", "info,http2=trace").stderr(full).start();
     flood(&server, 2, 1_500);
     server.wait_counted("linerate_diagnostics_lines_lost", "", 1_000);
     assert_both_lanes_serve(&server);
@@ -59,7 +59,7 @@ fn lines_that_nobody_took_are_counted_and_told_when_somebody_does() {
 }
 
 #[test]
-fn by_default_the_library_says_nothing_about_what_clients_send() {
+fn by_default_nothing_is_said_about_what_clients_send() {
     let site = two_lanes("");
     let server = site.start();
     let before = support::wait_for("the word about the certificate", || {

@@ -114,7 +114,7 @@ pub enum UserSpaceReason {
     /// The client asked for new keys at once, and this kernel cannot change them.
     #[error("the client changes keys, which this kernel cannot; Linux 6.14 can")]
     KeyUpdate,
-    /// HTTP/2 seals copies of its frames: there is nothing for the kernel to spare.
+    /// HTTP/2 reads files between the heads of its frames: there is nothing for the kernel to spare.
     #[error("HTTP/2 is sealed in user space")]
     Http2,
     /// A sandbox or another upper-layer protocol forbids it.

@@ -277,3 +277,51 @@ async fn connect_pinging() -> (SendRequest<bytes::Bytes>, h2::PingPong) {
     lane::spawn(async move { drop(connection.await) }).detach();
     (send, pings)
 }
+
+/// One frame (RFC 9113 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+#[test]
+fn requests_taken_back_at_once_end_their_connection_and_leave_nothing() {
+    const SETTINGS: u8 = 4;
+    const HEADERS: u8 = 1;
+    const RST_STREAM: u8 = 3;
+    const WHOLE: u8 = 5;
+    seeds(SEEDS, |seed| {
+        let long = noise(seed, 300_000);
+        let expected = long.clone();
+        let pair = Pair::tls(seed, Config::default(), Limits::default(), &[("long", &long)]);
+        pair.run(async move {
+            let tls = TlsClient::http2(CipherSuite::TLS13_AES_128_GCM_SHA256);
+            let mut hostile = Client::connect_tls(ADDRESS, tls).await.unwrap();
+            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+            bytes.extend(frame(SETTINGS, 0, 0, b""));
+            for stream in (1..2000).step_by(2) {
+                // GET, https, /long (RFC 7541 6.1, 6.2.2).
+                bytes.extend(frame(HEADERS, WHOLE, stream, b"\x82\x87\x04\x05/long"));
+                bytes.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+            }
+            hostile.send_sealed(bytes).await.unwrap();
+            let (_, came) = hostile.end().await;
+            // The last that came is the farewell: ENHANCE_YOUR_CALM.
+            assert!(came.ends_with(&[0, 0, 0, 0xb]), "{:02x?}", &came[came.len().saturating_sub(20)..]);
+
+            let (mut send, driver) = connect(1 << 20).await;
+            let (response, _) = send.send_request(get("/long"), true).unwrap();
+            let mut body = response.await.unwrap().into_body();
+            let mut whole = Vec::new();
+            while let Some(part) = body.data().await {
+                whole.extend_from_slice(&part.unwrap());
+            }
+            assert!(whole == expected);
+            drop((send, driver, body));
+            sleep(Duration::from_secs(5)).await;
+        });
+        assert_eq!(pair.connections.reply_memory_bytes.get(), 0, "all is given back");
+        assert_eq!(pair.counters.closed_http2_flood.get(), 1);
+        pair.end();
+    });
+}

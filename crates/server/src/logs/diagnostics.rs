@@ -285,9 +285,9 @@ fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
     );
 }
 
-/// Libraries speak from the lanes' threads about what clients do (h2 warns of each acknowledgement that nobody asked
+/// Libraries speak from the lanes' threads about what clients do (HTTP/2 warns of each acknowledgement that nobody asked
 /// for); what matters of it comes back as errors and is counted.
-const FILTER: &str = "info,h2=off,hyper=off,hyper_util=off,rustls=off,axum=off,tokio=off,mio=off";
+const FILTER: &str = "info,http2=off,hyper=off,hyper_util=off,rustls=off,axum=off,tokio=off,mio=off";
 /// Lines that may wait.
 const LINES_MAX: usize = 512;
 /// Of one line; the rest is cut.

@@ -1,31 +1,21 @@
-//! Response bodies as HTTP/2 streams, and the log record that their end writes.
+//! Response bodies as HTTP/2 streams: read as far as the client's windows are open, where they will be sealed.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
-use std::ops::Range;
 use std::rc::Rc;
-use std::time::Instant;
 
 use bytes::{Buf, Bytes};
-use httptypes::{Request, header};
 use lane::buffer::BufClass;
-use lane::time::now;
 
-use super::progress::Progress;
-use super::{host_of, method_of};
+use super::outgoing::Outgoing;
+use crate::http2::frame::{FRAME_BYTES, data_head};
 use crate::listing::Rendering;
-use crate::log::{Protocol, Record};
 use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use crate::range::ByteRange;
-use crate::request::Method;
 use crate::response::Writer;
 use crate::service::abort::Abort;
-use crate::service::connection::unix_us;
-use crate::service::listener::Service;
 use crate::service::reply::{Body, Version};
-use service::memory::{Account, Charge};
 
-/// A body that is read as far as the client's windows are open.
+/// What is left of a body.
 pub(super) struct StreamBody {
     pieces: VecDeque<Piece>,
     version: Option<Version>,
@@ -39,38 +29,15 @@ enum Piece {
     Listing(Box<Rendering>, Bytes),
 }
 
-/// Bytes of a body between their reading and the socket.
-pub(super) struct Chunk {
-    bytes: Part,
-    at: usize,
-    _held: Charge,
-}
-
-/// Some bytes of a body.
-pub(super) enum Part {
-    Own(Vec<u8>),
-    /// Of a small file's content, which its cache shares.
-    Shared(Rc<[u8]>, Range<usize>),
-}
-
-/// Ends a request's books when its body is done with, however that comes about.
-pub(super) struct Finish {
-    service: Rc<Service>,
-    progress: Rc<Progress>,
-    started: Instant,
-    peer: IpAddr,
-    method: Method,
-    pub(super) status: u16,
-    pub(super) sent: u64,
-    texts: Texts,
-    _held: Charge,
-}
-
-/// What the log wants of a request's head, in one piece of memory: target, host, referer and user agent.
-#[derive(Default)]
-struct Texts {
-    all: Box<[u8]>,
-    lens: [usize; 4],
+/// What became of [`StreamBody::put`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Put {
+    /// A frame with so many bytes, perhaps the last.
+    Frame { len: usize, ends: bool },
+    /// What comes next must be waited for: [`StreamBody::fetch`].
+    Later,
+    /// What has gathered must be sent first.
+    Full,
 }
 
 impl StreamBody {
@@ -111,7 +78,7 @@ impl StreamBody {
         matches!(self.pieces.front(), Some(Piece::Listing(_, rest)) if rest.is_empty())
     }
 
-    /// How many bytes the next frame would have if all windows were open.
+    /// How many bytes [`StreamBody::fetch`] would take if all windows were open.
     pub(super) fn wanted(&self) -> usize {
         let left = match self.pieces.front() {
             None => 0,
@@ -119,25 +86,84 @@ impl StreamBody {
             Some(Piece::Content(_, range) | Piece::File(range)) => {
                 usize::try_from(range.len()).unwrap_or(usize::MAX)
             }
-            Some(Piece::Listing(..)) => FRAME_BYTES_MAX,
+            Some(Piece::Listing(..)) => FRAME_BYTES,
         };
-        left.min(FRAME_BYTES_MAX)
+        left.min(FRAME_BYTES)
     }
 
-    /// The next bytes, at most `max`, which is not 0. The last bytes of a file come only if it is still the version
-    /// that the head announced.
-    pub(super) async fn next(&mut self, max: usize) -> Result<Part, Abort> {
-        let Some(piece) = self.pieces.front_mut() else { return Ok(Part::Own(Vec::new())) };
-        let (bytes, is_done) = match piece {
+    /// Puts the next frame, of at most `max` bytes, which is not 0, behind what has gathered, if it is at hand. The last
+    /// bytes of a file go only if it is still the version that the head announced.
+    pub(super) fn put(&mut self, stream: u32, max: usize, out: &mut Outgoing) -> Result<Put, Abort> {
+        let is_last = self.pieces.len() == 1;
+        let Some(piece) = self.pieces.front_mut() else { return Ok(Put::Later) };
+        let left = match piece {
+            Piece::Memory(bytes) => bytes.len(),
+            Piece::Content(_, range) | Piece::File(range) => {
+                usize::try_from(range.len()).unwrap_or(usize::MAX)
+            }
+            Piece::Listing(..) => return Ok(Put::Later),
+        };
+        let len = out.frame_room(left.min(max));
+        if len == 0 {
+            return Ok(Put::Full);
+        }
+        let is_done = len == left;
+        let ends = is_done && is_last;
+        let head = data_head(stream, len, ends);
+        match piece {
             Piece::Memory(bytes) => {
-                (Part::Own(bytes.split_to(max.min(bytes.len())).to_vec()), bytes.is_empty())
+                out.append(&head);
+                out.append(&bytes[..len]);
+                bytes.advance(len);
             }
             Piece::Content(content, range) => {
-                let (start, end) = (range.start as usize, range.end.min(range.start + max as u64) as usize);
-                range.start = end as u64;
-                (Part::Shared(Rc::clone(content), start..end), range.start == range.end)
+                let part = ByteRange { start: range.start, end: range.start + len as u64 };
+                out.append(&head);
+                out.append(Body::of_content(content, &part));
+                range.start = part.end;
             }
-            Piece::Listing(rendering, rest) => {
+            Piece::File(range) => {
+                let Some(version) = &self.version else { return Err(Abort::FileChanged) };
+                let mark = out.mark();
+                out.append(&head);
+                let read = out.fill(len, |at, slot| version.file.try_read_at(range.start + at as u64, slot));
+                let is_whole = matches!(read, Ok(Some(read)) if read == len);
+                let checked = match read {
+                    Ok(None) => {
+                        out.rewind(mark);
+                        return Ok(Put::Later);
+                    }
+                    Ok(Some(0)) => Err(Abort::FileChanged),
+                    Ok(Some(_)) if is_whole && is_done => version.check().map(|()| len),
+                    Ok(Some(read)) => version.check_now_and_then().map(|()| read),
+                    Err(error) => Err(Abort::Disk(error)),
+                };
+                let len = match checked {
+                    Ok(len) => len,
+                    Err(abort) => {
+                        out.rewind(mark);
+                        return Err(abort);
+                    }
+                };
+                range.start += len as u64;
+                if !is_whole {
+                    // The page cache had no more: the rest comes in a frame of its own.
+                    out.patch(mark.1, &data_head(stream, len, false));
+                    return Ok(Put::Frame { len, ends: false });
+                }
+            }
+            Piece::Listing(..) => return Ok(Put::Later),
+        }
+        if is_done {
+            self.pieces.pop_front();
+        }
+        Ok(Put::Frame { len, ends })
+    }
+
+    /// The next bytes, at most `max`, which is not 0, of what is not at hand; none of anything else.
+    pub(super) async fn fetch(&mut self, max: usize) -> Result<Vec<u8>, Abort> {
+        let (bytes, is_done) = match self.pieces.front_mut() {
+            Some(Piece::Listing(rendering, rest)) => {
                 if rest.is_empty() {
                     let mut text = String::new();
                     rendering.render(max, &mut text);
@@ -146,9 +172,9 @@ impl StreamBody {
                 let bytes = rest.split_to(max.min(rest.len())).to_vec();
                 // What stays shares memory with all of it.
                 *rest = Bytes::copy_from_slice(rest);
-                (Part::Own(bytes), rest.is_empty() && rendering.is_done())
+                (bytes, rest.is_empty() && rendering.is_done())
             }
-            Piece::File(range) => {
+            Some(Piece::File(range)) => {
                 let Some(version) = &self.version else { return Err(Abort::FileChanged) };
                 let bytes = read(version, range.start, max.min(range.len() as usize)).await?;
                 if bytes.is_empty() {
@@ -159,123 +185,14 @@ impl StreamBody {
                     true => version.check()?,
                     false => version.check_now_and_then()?,
                 }
-                (Part::Own(bytes), range.start == range.end)
+                (bytes, range.start == range.end)
             }
+            Some(Piece::Memory(_) | Piece::Content(..)) | None => return Ok(Vec::new()),
         };
         if is_done {
             self.pieces.pop_front();
         }
         Ok(bytes)
-    }
-}
-
-impl Part {
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Own(bytes) => bytes.len(),
-            Self::Shared(_, range) => range.len(),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        match self {
-            Self::Own(bytes) => bytes,
-            Self::Shared(content, range) => &content[range.clone()],
-        }
-    }
-}
-
-impl Chunk {
-    pub(super) fn new(bytes: Part, held: Charge) -> Self {
-        Self { bytes, at: 0, _held: held }
-    }
-}
-
-impl Buf for Chunk {
-    fn remaining(&self) -> usize {
-        self.bytes.len() - self.at
-    }
-
-    fn chunk(&self) -> &[u8] {
-        &self.bytes.bytes()[self.at..]
-    }
-
-    fn advance(&mut self, n: usize) {
-        assert!(n <= self.remaining(), "advanced {n} of {} bytes", self.remaining());
-        self.at += n;
-    }
-}
-
-impl Finish {
-    /// Opens the books of a request.
-    pub(super) fn new<B>(
-        service: Rc<Service>,
-        progress: Rc<Progress>,
-        account: &Rc<Account>,
-        peer: IpAddr,
-        request: &Request<B>,
-    ) -> Self {
-        progress.stream_opened();
-        let texts = if service.keeps_log() { Texts::of(request) } else { Texts::default() };
-        let bytes = STREAM_BYTES + texts.all.len();
-        Self {
-            service,
-            progress,
-            started: now(),
-            peer,
-            method: method_of(request.method()),
-            status: 0,
-            sent: 0,
-            texts,
-            _held: account.charge(bytes),
-        }
-    }
-}
-
-impl Texts {
-    /// What the log would cut is not kept while the client takes its time.
-    fn of<B>(request: &Request<B>) -> Self {
-        let field = |name| request.headers().get(name).map_or(&b""[..], |value| value.as_bytes());
-        let target = request.uri().path_and_query().map_or("", |target| target.as_str()).as_bytes();
-        let parts = [target, host_of(request), field(header::REFERER), field(header::USER_AGENT)];
-        let mut lens = parts.map(|part| part.len().min(Record::FIELD_MAX));
-        lens[0] = target.len().min(Record::TARGET_MAX);
-        let mut all = Vec::with_capacity(lens.iter().sum());
-        parts.iter().zip(lens).for_each(|(part, len)| all.extend_from_slice(&part[..len]));
-        Self { all: all.into(), lens }
-    }
-
-    fn parts(&self) -> [&[u8]; 4] {
-        let mut at = 0;
-        self.lens.map(|len| {
-            at += len;
-            &self.all[at - len..at]
-        })
-    }
-}
-
-impl Drop for Finish {
-    fn drop(&mut self) {
-        self.progress.stream_closed();
-        self.service.counters.body_bytes.add(self.sent);
-        if !self.service.keeps_log() {
-            return;
-        }
-        let [target, host, referer, user_agent] = self.texts.parts();
-        self.service.log(&Record {
-            peer: self.peer,
-            unix_us: unix_us(),
-            duration_us: u32::try_from(now().duration_since(self.started).as_micros()).unwrap_or(u32::MAX),
-            status: self.status,
-            body_bytes: self.sent,
-            method: self.method,
-            protocol: Protocol::Http2,
-            tls: true,
-            target,
-            host,
-            referer,
-            user_agent,
-        });
     }
 }
 
@@ -292,22 +209,11 @@ fn push_parts(multipart: &Multipart, pieces: &mut VecDeque<Piece>) {
     pieces.push_back(Piece::Memory(Bytes::copy_from_slice(out.written())));
 }
 
-/// Up to `want` bytes of the file, at once if the page cache has them.
+/// Up to `want` bytes of the file, which the page cache did not have.
 async fn read(version: &Version, at: u64, want: usize) -> Result<Vec<u8>, Abort> {
-    let mut bytes = vec![0; want];
-    if let Some(read) = version.file.try_read_at(at, &mut bytes).map_err(Abort::Disk)? {
-        bytes.truncate(read);
-        return Ok(bytes);
-    }
-    drop(bytes);
     let buffers = lane::current().buffers().clone();
     let buf = buffers.get(BufClass::Small).await;
     let (read, buf) = version.file.read_at(at, want, buf).await;
     let read = read.map_err(Abort::Disk)?;
     Ok(buf[..read].to_vec())
 }
-
-/// What every client takes in one frame (RFC 9113 4.2).
-const FRAME_BYTES_MAX: usize = 16 * 1024;
-/// What a stream costs beside its texts and data: its task, its request's fields, its place at h2.
-const STREAM_BYTES: usize = 2048;

@@ -1,6 +1,10 @@
 //! What a connection is about to send: plaintext that gathers where its records will be, then the sealed records.
 
+use std::io;
+
 use tls::{PLAINTEXT_MAX, RecordLayout, TlsError, TlsSession};
+
+use crate::http2::frame::{FRAME_BYTES, HEAD_BYTES};
 
 /// Plaintext on its way to being sealed, or sealed bytes on their way to the socket, never both.
 #[derive(Debug)]
@@ -24,31 +28,102 @@ impl Outgoing {
         !self.is_sealed && self.plain_len < GATHERED_MAX
     }
 
+    /// How many of `wanted` bytes of a body a frame had better have: all, or so many that it ends where a record does.
+    /// 0 where it had better wait for a send.
+    pub(super) fn frame_room(&self, wanted: usize) -> usize {
+        if !self.has_room() {
+            return 0;
+        }
+        let all = (GATHERED_MAX - self.plain_len).saturating_sub(HEAD_BYTES);
+        if all < wanted.min(SMALL_FRAME) {
+            return 0;
+        }
+        let of_record = PLAINTEXT_MAX - self.plain_len % PLAINTEXT_MAX;
+        let of_record = if of_record >= SMALL_FRAME { of_record } else { of_record + PLAINTEXT_MAX };
+        wanted.min(all).min(of_record - HEAD_BYTES).min(FRAME_BYTES)
+    }
+
     /// Takes as much plaintext as there is room for; says how much.
     pub(super) fn append(&mut self, plain: &[u8]) -> usize {
-        debug_assert!(!self.is_sealed, "what is sealed is sent first");
-        let taken = plain.len().min(GATHERED_MAX - self.plain_len);
-        let Some(layout) = self.layout else {
-            self.bytes.extend_from_slice(&plain[..taken]);
-            self.plain_len += taken;
-            return taken;
-        };
-        if self.bytes.is_empty() {
-            self.bytes.reserve(layout.sealed_len(taken).max(FIRST_CAPACITY));
+        if !self.has_room() {
+            return 0;
         }
+        let taken = plain.len().min(GATHERED_MAX - self.plain_len);
         let mut rest = &plain[..taken];
         while !rest.is_empty() {
-            let filled = self.plain_len % PLAINTEXT_MAX;
-            if filled == 0 {
-                let before = if self.plain_len > 0 { layout.suffix() } else { 0 } + layout.prefix();
-                self.bytes.extend_from_slice(&NOTHING[..before]);
-            }
-            let (part, later) = rest.split_at(rest.len().min(PLAINTEXT_MAX - filled));
+            let (part, later) = rest.split_at(self.begin_part(rest.len()));
             self.bytes.extend_from_slice(part);
             self.plain_len += part.len();
             rest = later;
         }
         taken
+    }
+
+    /// Has `read` fill the next `len` bytes, for which there must be room: it gets slots and where they lie among those
+    /// bytes, and says how much it put there, `None` if it would have to wait. Gives the bytes that were put behind each
+    /// other.
+    pub(super) fn fill(
+        &mut self,
+        len: usize,
+        mut read: impl FnMut(usize, &mut [u8]) -> io::Result<Option<usize>>,
+    ) -> io::Result<Option<usize>> {
+        if len >= SMALL_FRAME {
+            // More of it follows.
+            let whole = self.layout.map_or(GATHERED_MAX, |layout| layout.sealed_len(GATHERED_MAX));
+            self.bytes.reserve_exact(whole.saturating_sub(self.bytes.len()));
+        }
+        let mut done = 0;
+        while done < len {
+            let part = self.begin_part(len - done);
+            let start = self.bytes.len();
+            self.bytes.resize(start + part, 0);
+            let got = read(done, &mut self.bytes[start..]);
+            let kept = *got.as_ref().ok().and_then(|got| got.as_ref()).unwrap_or(&0);
+            self.bytes.truncate(start + kept);
+            self.plain_len += kept;
+            done += kept;
+            match got? {
+                Some(_) if kept == part => {}
+                None if done == 0 => return Ok(None),
+                _ => break,
+            }
+        }
+        Ok(Some(done))
+    }
+
+    /// Writes over plaintext that has gathered, from a byte on.
+    pub(super) fn patch(&mut self, at: usize, plain: &[u8]) {
+        match self.layout {
+            Some(layout) => layout.copy_in(&mut self.bytes, at, plain),
+            None => self.bytes[at..at + plain.len()].copy_from_slice(plain),
+        }
+    }
+
+    /// A place to come back to with [`Outgoing::rewind`] before anything is sealed.
+    pub(super) fn mark(&self) -> (usize, usize) {
+        (self.bytes.len(), self.plain_len)
+    }
+
+    /// Forgets what was put in since.
+    pub(super) fn rewind(&mut self, (bytes, plain_len): (usize, usize)) {
+        debug_assert!(!self.is_sealed);
+        self.bytes.truncate(bytes);
+        self.plain_len = plain_len;
+    }
+
+    /// Makes the next plaintext byte's place the end of what is there; says how many of `len` bytes lie behind each other.
+    fn begin_part(&mut self, len: usize) -> usize {
+        let Some(layout) = self.layout else { return len };
+        let filled = self.plain_len % PLAINTEXT_MAX;
+        let part = len.min(PLAINTEXT_MAX - filled);
+        if self.bytes.is_empty() {
+            self.bytes.reserve(layout.sealed_len(part).max(FIRST_CAPACITY));
+        }
+        if filled == 0 {
+            let before = if self.plain_len > 0 { layout.suffix() } else { 0 } + layout.prefix();
+            self.bytes.extend_from_slice(&NOTHING[..before]);
+        }
+        part
     }
 
     /// Seals what has gathered, with what the session has to say before it; nothing may be left of what was sealed
@@ -94,11 +169,13 @@ impl Outgoing {
         }
     }
 
-    /// Takes no more memory than what waits.
+    /// Takes little more memory than what waits.
     pub(super) fn shrink(&mut self) {
-        self.bytes.drain(..self.sent);
-        self.bytes.shrink_to_fit();
-        self.sent = 0;
+        if self.bytes.capacity() > 2 * (self.bytes.len() - self.sent) {
+            self.bytes.drain(..self.sent);
+            self.bytes.shrink_to_fit();
+            self.sent = 0;
+        }
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -106,8 +183,10 @@ impl Outgoing {
     }
 }
 
-/// Plaintext of one send: three full records.
-const GATHERED_MAX: usize = 3 * PLAINTEXT_MAX;
+/// Plaintext of one send: four full records.
+const GATHERED_MAX: usize = 4 * PLAINTEXT_MAX;
+/// Below it a frame of a longer body is not worth its head.
+const SMALL_FRAME: usize = 1024;
 /// Most turns have a few short answers.
 const FIRST_CAPACITY: usize = 4 * 1024;
 /// Where headers, nonces, types and tags will be.
@@ -133,5 +212,24 @@ mod tests {
         assert_eq!(outgoing.append(&vec![1; 2 * GATHERED_MAX]), GATHERED_MAX);
         assert!(!outgoing.has_room());
         assert_eq!(outgoing.append(b"more"), 0);
+    }
+
+    #[test]
+    fn frames_end_where_records_do_and_what_failed_leaves_no_trace() {
+        let mut outgoing = Outgoing::new(None);
+        outgoing.append(b"some answer's head");
+        let head = outgoing.mark();
+        let room = outgoing.frame_room(1 << 20);
+        assert_eq!((head.1 + HEAD_BYTES + room) % PLAINTEXT_MAX, 0);
+        for outcome in [None, Some(0), Some(room - 1)] {
+            outgoing.append(&[0; HEAD_BYTES]);
+            assert_eq!(outgoing.fill(room, |_, _| Ok(outcome)).unwrap(), outcome);
+            outgoing.rewind(head);
+        }
+        outgoing.fill(8, |_, _| Err(io::ErrorKind::Other.into())).unwrap_err();
+        outgoing.patch(5, b"reader");
+        outgoing.seal(None).unwrap();
+        assert_eq!(outgoing.sealed(), b"some reader's head");
+        assert_eq!(outgoing.frame_room(1), 0, "what is sealed is sent first");
     }
 }

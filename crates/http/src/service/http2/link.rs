@@ -1,10 +1,5 @@
-//! A lane's TLS connection as h2 wants one.
-//!
-//! h2 flushes behind every frame of data. What it writes in one turn leaves together instead: plaintext gathers in the
-//! slots of the records that it will leave in, however many frames share one, until the turn ends ([`Link::poll_send`])
-//! or there is enough for a send.
+//! A lane's TLS connection under HTTP/2: what came in, and what gathers until the turn's end.
 
-use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
 use std::pin::Pin;
@@ -15,14 +10,10 @@ use lane::net::TcpStream;
 use service::memory::{Account, Charge};
 use service::pacer::Ticket;
 use tls::{TlsEvent, TlsSession};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::outgoing::Outgoing;
-use super::progress::{DataMeter, Progress};
+use super::progress::Progress;
 use crate::service::inbox::Inbox;
-
-/// h2's half of a [`Link`].
-pub(super) struct Io(Rc<RefCell<Link>>);
 
 /// Reads plaintext and writes sealed records.
 pub(super) struct Link {
@@ -30,22 +21,13 @@ pub(super) struct Link {
     ticket: Ticket,
     tls: Option<Box<TlsSession>>,
     inbox: Inbox,
-    /// Arrivals taken since this last gave way to others.
-    arrivals: u32,
     ended: bool,
-    outgoing: Outgoing,
+    pub(super) outgoing: Outgoing,
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
-    meter: DataMeter,
     progress: Rc<Progress>,
     account: Rc<Account>,
     /// For what a full socket leaves in `outgoing`.
     held: Option<Charge>,
-}
-
-impl Io {
-    pub(super) fn new(link: &Rc<RefCell<Link>>) -> Self {
-        Self(Rc::clone(link))
-    }
 }
 
 impl Link {
@@ -57,26 +39,38 @@ impl Link {
         inbox: Inbox,
         progress: Rc<Progress>,
         account: Rc<Account>,
-    ) -> Rc<RefCell<Self>> {
+    ) -> Self {
         let outgoing = Outgoing::new(tls.as_ref().and_then(|tls| tls.layout()));
-        Rc::new(RefCell::new(Self {
+        Self {
             stream,
             ticket,
             tls,
             inbox,
-            arrivals: 0,
             ended: false,
             outgoing,
             writable: None,
-            meter: DataMeter::default(),
             progress,
             account,
             held: None,
-        }))
+        }
+    }
+
+    /// What came and was not used yet.
+    pub(super) fn unread(&self) -> &[u8] {
+        self.inbox.unread()
+    }
+
+    pub(super) fn consume(&mut self, n: usize) {
+        self.inbox.consume(n);
+    }
+
+    /// Whether the client sends no more.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// Takes what has arrived into the inbox.
-    fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(super) fn poll_fill(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut received = ready!(self.stream.poll_recv(cx))?;
         if received.is_empty() {
             self.ended = true;
@@ -158,38 +152,8 @@ impl Link {
         Ok(())
     }
 
-    /// Takes what there is room for.
-    fn take(&mut self, parts: &[IoSlice<'_>]) -> usize {
-        let mut taken = 0;
-        for part in parts {
-            let part = &part[..self.outgoing.append(part)];
-            self.progress.takes(part.len(), self.meter.count(part));
-            taken += part.len();
-        }
-        taken
-    }
-
-    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        while self.inbox.unread().is_empty() && !self.ended {
-            // Frames that ask for nothing, such as PING without end, must not keep the lane to their connection.
-            if self.arrivals == ARRIVALS_PER_TURN {
-                self.arrivals = 0;
-                cx.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            if self.poll_fill(cx)?.is_pending() {
-                self.arrivals = 0;
-                return Poll::Pending;
-            }
-            self.arrivals += 1;
-        }
-        let taken = self.inbox.unread().len().min(buf.remaining());
-        buf.put_slice(&self.inbox.unread()[..taken]);
-        self.inbox.consume(taken);
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Sends what waits, and says that nothing follows.
+    pub(super) fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_send(cx))?;
         if let Some(tls) = &mut self.tls {
             tls.close();
@@ -198,44 +162,3 @@ impl Link {
         Poll::Ready(self.stream.shutdown(Shutdown::Write))
     }
 }
-
-impl AsyncRead for Io {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.0.borrow_mut().poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Io {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let link = &mut *self.0.borrow_mut();
-        // Behind a full socket nothing gathers in store.
-        if link.writable.is_some() || !link.outgoing.has_room() {
-            ready!(link.poll_send(cx))?;
-        }
-        Poll::Ready(Ok(link.take(parts)))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
-    /// Leaves it to the turn's end.
-    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.borrow_mut().poll_shutdown(cx)
-    }
-}
-
-/// Arrivals of one connection between two turns of the others.
-const ARRIVALS_PER_TURN: u32 = 16;

@@ -1,0 +1,40 @@
+//! How often a client may do what costs this side more than itself, or nothing but time: it has a store of points that
+//! fills up again.
+
+use std::time::Instant;
+
+use super::frame::Reason;
+
+#[derive(Debug)]
+pub(super) struct Patience {
+    points: u32,
+    filled_at: Instant,
+}
+
+impl Patience {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { points: POINTS_MAX, filled_at: now }
+    }
+
+    /// Takes points.
+    ///
+    /// # Errors
+    /// There are not so many left.
+    pub(super) fn spend(&mut self, points: u32, now: Instant) -> Result<(), Reason> {
+        if self.points < points {
+            let seconds = now.saturating_duration_since(self.filled_at).as_secs_f64();
+            let filled = (seconds * POINTS_PER_SECOND) as u32;
+            if filled > 0 {
+                self.points = self.points.saturating_add(filled).min(POINTS_MAX);
+                self.filled_at = now;
+            }
+        }
+        self.points = self.points.checked_sub(points).ok_or(Reason::EnhanceYourCalm)?;
+        Ok(())
+    }
+}
+
+/// Two hundred requests taken back at once.
+const POINTS_MAX: u32 = 2000;
+/// Fifty requests taken back each second.
+const POINTS_PER_SECOND: f64 = 500.0;

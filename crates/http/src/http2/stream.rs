@@ -1,0 +1,52 @@
+//! One stream while its request is open (RFC 9113 5.1): idle and closed streams have no state.
+
+use super::frame::{WINDOW_INITIAL, WINDOW_MAX};
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    /// Bytes of DATA that the client takes; below 0 after it made its windows smaller.
+    pub(super) send_window: i64,
+    /// Bytes of DATA that it may send: never more than the first window, for no body is wanted.
+    receive_window: i64,
+    /// What Content-Length leaves.
+    body_left: Option<u64>,
+    /// The client has sent all of its request.
+    pub(super) is_half_closed: bool,
+}
+
+/// A body that breaks the rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unfit {
+    Window,
+    Length,
+}
+
+impl Stream {
+    pub(super) fn new(send_window: i64, body_length: Option<u64>) -> Self {
+        Self { send_window, receive_window: WINDOW_INITIAL, body_left: body_length, is_half_closed: false }
+    }
+
+    /// Takes part of the request's body: `len` bytes of `flow` that count for the window.
+    pub(super) fn receive(&mut self, flow: usize, len: usize) -> Result<(), Unfit> {
+        self.receive_window -= flow as i64;
+        if self.receive_window < 0 {
+            return Err(Unfit::Window);
+        }
+        if let Some(left) = &mut self.body_left {
+            *left = left.checked_sub(len as u64).ok_or(Unfit::Length)?;
+        }
+        Ok(())
+    }
+
+    /// The request has ended.
+    pub(super) fn end(&mut self) -> Result<(), Unfit> {
+        self.is_half_closed = true;
+        if self.body_left.is_some_and(|left| left > 0) { Err(Unfit::Length) } else { Ok(()) }
+    }
+
+    /// The client takes so much more, or less; false beyond what a window may be.
+    pub(super) fn widen(&mut self, by: i64) -> bool {
+        self.send_window += by;
+        self.send_window <= WINDOW_MAX
+    }
+}

@@ -1,0 +1,419 @@
+//! One HTTP/2 connection at work: frames in, requests to their handlers, answers out in turns of one frame a stream.
+//!
+//! All of it is one task. What is at hand is answered at once; a handler or a read that has to wait does so in a task of
+//! its own, and leaves what it has in [`Results`].
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use lane::Task;
+use lane::time::now;
+use service::memory::{Account, Charge};
+
+use super::answer;
+use super::body::{Put, StreamBody};
+use super::finish::Finish;
+use super::link::Link;
+use super::outgoing::Outgoing;
+use super::progress::Progress;
+use crate::http2::connection::{Bounds, Connection, Event};
+use crate::http2::frame::{FRAME_BYTES, HEAD_BYTES, Reason, data_head};
+use crate::http2::hpack::{self, Encoder};
+use crate::http2::request::Request;
+use crate::limits::Limits;
+use crate::request::Method;
+use crate::response::SERVER;
+use crate::service::abort::Abort;
+use crate::service::listener::Service;
+use crate::service::reply::{Body, Reply};
+use crate::service::site::Site;
+
+/// A connection and what is under way on it.
+pub(super) struct Session {
+    service: Rc<Service>,
+    peer: IpAddr,
+    account: Rc<Account>,
+    progress: Rc<Progress>,
+    link: Link,
+    rules: Connection,
+    encoder: Encoder,
+    exchanges: BTreeMap<u32, Exchange>,
+    /// Streams with something to send, by turns.
+    queue: VecDeque<u32>,
+    results: Rc<Results>,
+}
+
+/// A request whose answer has not ended.
+struct Exchange {
+    finish: Finish,
+    is_head: bool,
+    is_queued: bool,
+    state: State,
+}
+
+enum State {
+    /// Its handler waits.
+    Answering(#[expect(dead_code, reason = "it is cancelled with the request")] Task<()>),
+    Sending(StreamBody),
+    /// A part of its body is on its way.
+    Fetching(#[expect(dead_code, reason = "it is cancelled with the request")] Task<()>),
+    /// A part of its body waits for its turn.
+    Fetched(Fetched),
+}
+
+/// A part of a body that had to be waited for, and what comes behind it.
+struct Fetched {
+    bytes: Vec<u8>,
+    sent: usize,
+    rest: StreamBody,
+    _held: Charge,
+}
+
+/// What tasks have done for a connection.
+#[derive(Default)]
+struct Results {
+    done: RefCell<Vec<(u32, Done)>>,
+    waker: RefCell<Option<Waker>>,
+}
+
+enum Done {
+    Answer(Rc<Site>, Reply),
+    Fetched(StreamBody, Result<Vec<u8>, Abort>, Charge),
+}
+
+impl Results {
+    fn put(&self, stream: u32, done: Done) {
+        self.done.borrow_mut().push((stream, done));
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    fn register(&self, cx: &Context<'_>) {
+        let mut waker = self.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn new(
+        service: Rc<Service>,
+        peer: IpAddr,
+        account: Rc<Account>,
+        progress: Rc<Progress>,
+        link: Link,
+        limits: &Limits,
+    ) -> Self {
+        let bounds = Bounds {
+            streams_max: STREAMS_MAX,
+            head_bytes_max: limits.head_bytes_max,
+            fields_max: limits.headers_max,
+        };
+        Self {
+            service,
+            peer,
+            account,
+            progress,
+            link,
+            rules: Connection::new(bounds, now()),
+            encoder: Encoder::default(),
+            exchanges: BTreeMap::new(),
+            queue: VecDeque::new(),
+            results: Rc::default(),
+        }
+    }
+
+    /// Whether the client has introduced itself.
+    pub(super) fn has_begun(&self) -> bool {
+        self.rules.has_begun()
+    }
+
+    /// Why the connection had to end, if its client broke the protocol.
+    pub(super) fn broken(&self) -> Option<Reason> {
+        self.rules.broken()
+    }
+
+    /// Takes no more requests than those on their way.
+    pub(super) fn leave(&mut self) {
+        self.rules.leave();
+    }
+
+    /// Goes on as far as it can; ready when the connection is over.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        for _ in 0..ROUNDS_PER_TURN {
+            self.results.register(cx);
+            self.take_results();
+            let received = self.receive(cx);
+            self.service.counters.http2_streams_refused.add(self.rules.take_refused());
+            let Ok(has_read_all) = received else { return Poll::Ready(()) };
+            let has_written_all = self.write();
+            match self.link.poll_send(cx) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+            if !has_written_all {
+                continue;
+            }
+            // Who sends no more opens no window either: it got what could be sent.
+            if self.rules.is_over() || self.link.has_ended() {
+                return self.link.poll_shutdown(cx).map(drop);
+            }
+            if has_read_all {
+                return Poll::Pending;
+            }
+        }
+        // A client that takes all at once, or asks without end, must not keep the lane to itself.
+        let _ = pin!(lane::give_way()).poll(cx);
+        Poll::Pending
+    }
+
+    fn take_results(&mut self) {
+        let done = std::mem::take(&mut *self.results.done.borrow_mut());
+        for (stream, done) in done {
+            // Whoever took the request back wants nothing of it.
+            let Some(mut exchange) = self.exchanges.remove(&stream) else { continue };
+            match done {
+                Done::Answer(site, reply) => self.respond(stream, exchange, &site, reply),
+                Done::Fetched(body, Ok(bytes), held) => {
+                    exchange.state = match bytes.is_empty() {
+                        true => State::Sending(body),
+                        false => State::Fetched(Fetched { bytes, sent: 0, rest: body, _held: held }),
+                    };
+                    self.exchanges.insert(stream, exchange);
+                    self.enqueue(stream);
+                }
+                Done::Fetched(_, Err(abort), _) => self.abort(stream, &abort),
+            }
+        }
+    }
+
+    /// Reads what came. Says whether that was all; an error is the connection's end.
+    fn receive(&mut self, cx: &mut Context<'_>) -> Result<bool, ()> {
+        let (mut arrivals, mut requests) = (0, 0);
+        let at = now();
+        loop {
+            loop {
+                // Behind a full socket nothing is read that would be answered in store.
+                if self.rules.replies().len() > REPLIES_MAX || requests == REQUESTS_PER_ROUND {
+                    return Ok(false);
+                }
+                let (consumed, event) = self.rules.handle(self.link.unread(), at);
+                self.link.consume(consumed);
+                match event {
+                    Some(Event::Request(stream, request)) => {
+                        requests += 1;
+                        self.begin(stream, request, cx);
+                    }
+                    Some(Event::Gone(stream)) => drop(self.exchanges.remove(&stream)),
+                    Some(Event::Room(Some(stream))) => self.enqueue(stream),
+                    Some(Event::Room(None)) => self.enqueue_all(),
+                    None if consumed == 0 => break,
+                    None => {}
+                }
+            }
+            if self.link.has_ended() {
+                return Ok(true);
+            }
+            // Frames that ask for nothing, such as PING without end, must not keep the lane to their connection.
+            if arrivals == ARRIVALS_PER_ROUND {
+                return Ok(false);
+            }
+            match self.link.poll_fill(cx) {
+                Poll::Pending => return Ok(true),
+                Poll::Ready(Ok(())) => arrivals += 1,
+                Poll::Ready(Err(_)) => return Err(()),
+            }
+        }
+    }
+
+    /// Hands a request to its handler.
+    fn begin(&mut self, stream: u32, request: Box<Request>, cx: &mut Context<'_>) {
+        let service = Rc::clone(&self.service);
+        let finish =
+            Finish::new(Rc::clone(&service), Rc::clone(&self.progress), &self.account, self.peer, &request);
+        let is_head = request.method() == Method::Head;
+        let mut answering = Box::pin(answer(service, request));
+        let (state, answered) = match answering.as_mut().poll(cx) {
+            Poll::Ready(answered) => (State::Sending(StreamBody::new(Body::Empty)), Some(answered)),
+            Poll::Pending => {
+                let results = Rc::clone(&self.results);
+                let task = lane::spawn(async move {
+                    let (site, reply) = answering.await;
+                    results.put(stream, Done::Answer(site, reply));
+                });
+                (State::Answering(task), None)
+            }
+        };
+        let exchange = Exchange { finish, is_head, is_queued: false, state };
+        match answered {
+            Some((site, reply)) => self.respond(stream, exchange, &site, reply),
+            None => drop(self.exchanges.insert(stream, exchange)),
+        }
+    }
+
+    /// Sends an answer's head, and lets its body stand in line.
+    fn respond(&mut self, stream: u32, mut exchange: Exchange, site: &Site, reply: Reply) {
+        let Reply { answer, body } = reply;
+        exchange.finish.status = answer.status.as_u16();
+        let mut block = Vec::with_capacity(BLOCK_BYTES);
+        self.encoder.begin(&mut block);
+        hpack::status(&mut block, answer.status.as_u16());
+        hpack::field(&mut block, "Server", SERVER.as_bytes());
+        self.service.with_date(|date| hpack::field(&mut block, "Date", date));
+        answer.each_field(|name, value| hpack::field(&mut block, name, value));
+        for (name, value) in site.extra() {
+            hpack::field(&mut block, name.as_str(), value.as_bytes());
+        }
+        let body = StreamBody::new(if exchange.is_head { Body::Empty } else { body });
+        let ends = body.is_done();
+        self.rules.head(stream, ends, &block);
+        if !ends {
+            exchange.state = State::Sending(body);
+            self.exchanges.insert(stream, exchange);
+            self.enqueue(stream);
+        }
+    }
+
+    fn enqueue(&mut self, stream: u32) {
+        if let Some(exchange) = self.exchanges.get_mut(&stream)
+            && matches!(exchange.state, State::Sending(_) | State::Fetched(_))
+            && !std::mem::replace(&mut exchange.is_queued, true)
+        {
+            self.queue.push_back(stream);
+        }
+    }
+
+    fn enqueue_all(&mut self) {
+        let streams: Vec<u32> = self.exchanges.keys().copied().collect();
+        streams.into_iter().for_each(|stream| self.enqueue(stream));
+    }
+
+    /// Lets what is to be sent gather, as far as there is room for it. Says whether that was all.
+    fn write(&mut self) -> bool {
+        loop {
+            let replies = self.rules.replies();
+            let taken = self.link.outgoing.append(replies);
+            self.progress.takes(taken, 0);
+            replies.drain(..taken);
+            if !replies.is_empty() {
+                return false;
+            }
+            let Some(stream) = self.queue.pop_front() else { return true };
+            if !self.send_frame(stream) {
+                self.queue.push_front(stream);
+                return false;
+            }
+        }
+    }
+
+    /// Sends a stream's next frame if its windows have room. False if what has gathered must be sent first.
+    fn send_frame(&mut self, stream: u32) -> bool {
+        let Some(exchange) = self.exchanges.get_mut(&stream) else { return true };
+        let room = self.rules.room(stream).min(FRAME_BYTES);
+        if room == 0 {
+            // It is called when there is some.
+            exchange.is_queued = false;
+            return true;
+        }
+        let out = &mut self.link.outgoing;
+        let put = match &mut exchange.state {
+            State::Sending(body) => body.put(stream, room, out),
+            State::Fetched(fetched) => fetched.put(stream, room, out),
+            State::Answering(_) | State::Fetching(_) => return true,
+        };
+        match put {
+            Ok(Put::Full) => return false,
+            Ok(Put::Later) => {
+                exchange.is_queued = false;
+                self.fetch(stream, room);
+            }
+            Ok(Put::Frame { len, ends }) => {
+                self.progress.takes(HEAD_BYTES + len, len);
+                self.rules.data(stream, len, ends);
+                exchange.finish.sent += len as u64;
+                if ends {
+                    self.exchanges.remove(&stream);
+                    return true;
+                }
+                exchange.go_on();
+                self.queue.push_back(stream);
+            }
+            Err(abort) => self.abort(stream, &abort),
+        }
+        true
+    }
+
+    /// Has the next part of a body come, at most `room` bytes, when the lane has memory for it.
+    fn fetch(&mut self, stream: u32, room: usize) {
+        let Some(mut exchange) = self.exchanges.remove(&stream) else { return };
+        let State::Sending(mut body) = exchange.state else { return };
+        let (service, account) = (Rc::clone(&self.service), Rc::clone(&self.account));
+        let results = Rc::clone(&self.results);
+        exchange.state = State::Fetching(lane::spawn(async move {
+            let max = room.min(body.wanted());
+            let held = account.acquire(max).await;
+            let turn = match body.is_rendered() {
+                true => Some(service.turns.take(account.last_round()).await),
+                false => None,
+            };
+            let fetched = body.fetch(max).await;
+            if let Some(turn) = turn {
+                turn.end().await;
+            }
+            results.put(stream, Done::Fetched(body, fetched, held));
+        }));
+        self.exchanges.insert(stream, exchange);
+    }
+
+    fn abort(&mut self, stream: u32, abort: &Abort) {
+        self.service.counters.abort(abort);
+        self.rules.reset(stream, Reason::Internal);
+        self.exchanges.remove(&stream);
+    }
+}
+
+impl Exchange {
+    /// What was fetched and is sent gives its memory back.
+    fn go_on(&mut self) {
+        if let State::Fetched(fetched) = &mut self.state
+            && fetched.sent == fetched.bytes.len()
+        {
+            let rest = std::mem::replace(&mut fetched.rest, StreamBody::new(Body::Empty));
+            self.state = State::Sending(rest);
+        }
+    }
+}
+
+impl Fetched {
+    /// As [`StreamBody::put`].
+    fn put(&mut self, stream: u32, max: usize, out: &mut Outgoing) -> Result<Put, Abort> {
+        let left = &self.bytes[self.sent..];
+        let len = out.frame_room(left.len().min(max));
+        if len == 0 {
+            return Ok(Put::Full);
+        }
+        let ends = len == left.len() && self.rest.is_done();
+        out.append(&data_head(stream, len, ends));
+        out.append(&left[..len]);
+        self.sent += len;
+        Ok(Put::Frame { len, ends })
+    }
+}
+
+/// Requests of one connection at a time.
+const STREAMS_MAX: usize = 128;
+/// Between two turns of others.
+const ROUNDS_PER_TURN: usize = 2;
+const ARRIVALS_PER_ROUND: u32 = 8;
+const REQUESTS_PER_ROUND: u32 = 32;
+/// Replies that wait while more is read: some hundred heads of answers.
+const REPLIES_MAX: usize = 16 * 1024;
+/// Most heads are shorter.
+const BLOCK_BYTES: usize = 256;
