@@ -244,7 +244,7 @@ pub trait Unpark: Send + Sync {
     fn unpark(&self) -> bool;
 }
 
-/// How long [`Backend::turn`] may wait.
+/// How long a turn may wait in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Park {
     /// Tasks are ready: only collect what has completed.

@@ -1,6 +1,6 @@
 //! Threads beside the lanes of a silo for calls that block and that io_uring lacks or runs badly:
 //! directory listings, attribute look-ups by name, page-cache fills. They run on the silo's CPUs, so pages
-//! they touch first are on its node. What clients cause waits by client, see [`queue`].
+//! they touch first are on its node. What clients cause waits by client (`lane::offload`).
 
 pub(crate) mod queue;
 
