@@ -1,8 +1,11 @@
 //! Received bytes in their packets, in a reader's hands.
 
+use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
+use std::ops::Range;
 use std::rc::Rc;
 
+use lane::buffer::{Buf, Lender};
 use rx::{CallHandle, ReadBatch};
 
 use crate::state::Shared;
@@ -38,6 +41,25 @@ impl Held {
         rest.filter(|slice| !slice.is_empty()).map(IoSlice::new).collect()
     }
 
+    /// The packets' buffers, for an operation of the ring: `file.write_vectored_at(offset, held.into_bufs())`. Once all are
+    /// dropped, also by an operation that was given up, the window moves on.
+    pub fn into_bufs(mut self) -> Vec<Buf> {
+        let mut batch = std::mem::take(&mut self.batch);
+        let buffers = batch.take_buffers();
+        let lending = Lending {
+            shared: Rc::clone(&self.shared),
+            call: self.call,
+            batch: RefCell::new(batch),
+            out: Cell::new(buffers.len()),
+        };
+        let lender: Rc<dyn Lender> = Rc::new(lending);
+        let lend = |(key, (bytes, part)): (usize, (Box<[u8]>, Range<usize>))| {
+            let len = part.len();
+            Buf::lent(bytes, part, len, key, Rc::clone(&lender))
+        };
+        buffers.into_iter().enumerate().map(lend).collect()
+    }
+
     /// Bytes in all.
     pub fn len(&self) -> usize {
         self.batch.len()
@@ -46,6 +68,25 @@ impl Held {
     /// Whether there is not a byte: so at the end of the peer's stream.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
+    }
+}
+
+/// Held packets whose buffers are lent on.
+struct Lending {
+    shared: Rc<Shared>,
+    call: CallHandle,
+    batch: RefCell<ReadBatch>,
+    /// Buffers not back yet.
+    out: Cell<usize>,
+}
+
+impl Lender for Lending {
+    fn take_back(&self, key: usize, bytes: Box<[u8]>) {
+        self.batch.borrow_mut().put_buffer(key, bytes);
+        self.out.set(self.out.get() - 1);
+        if self.out.get() == 0 {
+            drop(Held::new(Rc::clone(&self.shared), self.call, self.batch.take()));
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 //! Rooms of packets to come, in their owner's hands until they are filled.
 
+use std::cell::{Cell, RefCell};
 use std::io::IoSliceMut;
 use std::rc::Rc;
 
+use lane::buffer::{Buf, Lender};
 use rx::{WriteBatch, WriteError};
 
 use crate::CallError;
@@ -17,15 +19,57 @@ pub struct Rooms {
     shared: Rc<Shared>,
     cell: Rc<CallCell>,
     batch: Option<WriteBatch>,
+    /// Instead of the batch, while its buffers are lent on.
+    lending: Option<Rc<Lending>>,
+    len: usize,
+    packets: usize,
+}
+
+/// Rooms whose buffers are lent on.
+struct Lending {
+    shared: Rc<Shared>,
+    cell: Rc<CallCell>,
+    batch: RefCell<Option<WriteBatch>>,
+    /// Buffers not back yet.
+    out: Cell<usize>,
+    /// Nobody waits for them any more.
+    given_up: Cell<bool>,
 }
 
 impl Rooms {
     pub(super) fn new(shared: Rc<Shared>, cell: Rc<CallCell>, batch: WriteBatch) -> Self {
-        Self { shared, cell, batch: Some(batch) }
+        let (len, packets) = (batch.len(), batch.packets());
+        Self { shared, cell, batch: Some(batch), lending: None, len, packets }
+    }
+
+    /// The rooms as buffers for an operation of the ring: `file.read_vectored_at(offset, len, rooms.bufs())`. They are to be
+    /// dropped before [`commit`](Self::commit); what an operation that was given up has in hand comes back with its end.
+    pub fn bufs(&mut self) -> Vec<Buf> {
+        self.reclaim();
+        let Some(mut batch) = self.batch.take() else { return Vec::new() };
+        let buffers = batch.take_buffers();
+        let lending = Rc::new(Lending {
+            shared: Rc::clone(&self.shared),
+            cell: Rc::clone(&self.cell),
+            batch: RefCell::new(Some(batch)),
+            out: Cell::new(buffers.len()),
+            given_up: Cell::new(false),
+        });
+        self.lending = Some(Rc::clone(&lending));
+        let lend = |(key, (bytes, part))| Buf::lent(bytes, part, 0, key, Rc::clone(&lending) as _);
+        buffers.into_iter().enumerate().map(lend).collect()
+    }
+
+    /// Takes the batch back if all of its buffers are.
+    fn reclaim(&mut self) {
+        if let Some(lending) = self.lending.take_if(|lending| lending.out.get() == 0) {
+            self.batch = lending.batch.take();
+        }
     }
 
     /// The rooms in order; each is to be filled whole before the next.
     pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
+        self.reclaim();
         self.batch.as_mut().into_iter().flat_map(WriteBatch::rooms)
     }
 
@@ -36,7 +80,7 @@ impl Rooms {
 
     /// Bytes of room.
     pub fn len(&self) -> usize {
-        self.batch.as_ref().map_or(0, WriteBatch::len)
+        self.len
     }
 
     /// Whether there is no room; so where none was asked for.
@@ -46,18 +90,24 @@ impl Rooms {
 
     /// Packets that the rooms are of.
     pub fn packets(&self) -> usize {
-        self.batch.as_ref().map_or(0, WriteBatch::packets)
+        self.packets
     }
 
     /// Writes the first `filled` bytes of the rooms.
     ///
     /// # Errors
-    /// How the call ended in the meantime.
+    /// How the call ended in the meantime; [`CallError::Lent`] when some of [`bufs`](Self::bufs) are not back: nothing is
+    /// written then.
     pub fn commit(mut self, filled: usize) -> Result<(), CallError> {
         self.give_back(filled)
     }
 
     fn give_back(&mut self, filled: usize) -> Result<(), CallError> {
+        self.reclaim();
+        if let Some(lending) = self.lending.take() {
+            lending.given_up.set(true);
+            return Err(CallError::Lent);
+        }
         let Some(batch) = self.batch.take() else { return Ok(()) };
         let mut state = self.shared.state.borrow_mut();
         let endpoint = &mut state.endpoint;
@@ -73,6 +123,19 @@ impl Rooms {
             WriteError::Security(code) => CallError::Aborted(code),
             WriteError::Blocked | WriteError::Finished | WriteError::Lent => CallError::Ended,
         })
+    }
+}
+
+impl Lender for Lending {
+    fn take_back(&self, key: usize, bytes: Box<[u8]>) {
+        if let Some(batch) = self.batch.borrow_mut().as_mut() {
+            batch.put_buffer(key, bytes);
+        }
+        self.out.set(self.out.get() - 1);
+        if self.out.get() == 0 && self.given_up.get() {
+            let batch = self.batch.take();
+            drop(batch.map(|batch| Rooms::new(Rc::clone(&self.shared), Rc::clone(&self.cell), batch)));
+        }
     }
 }
 

@@ -11,11 +11,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use self::lent::Lent;
 use crate::memory::Mapping;
 
+mod lent;
 mod provided;
 mod received;
 
+pub use self::lent::Lender;
 pub(crate) use self::provided::BufRing;
 pub use self::received::RecvBuf;
 
@@ -45,10 +48,14 @@ pub struct BufferPool {
 
 /// A pooled buffer: bytes `0..len` are written, `len..capacity` is room. Goes back to its pool when dropped.
 pub struct Buf {
-    pool: Rc<PoolInner>,
-    class: BufClass,
-    index: u32,
+    memory: Memory,
     len: usize,
+}
+
+/// Whose memory a buffer is.
+enum Memory {
+    Pooled { pool: Rc<PoolInner>, class: BufClass, index: u32 },
+    Lent(Lent),
 }
 
 /// What a pool holds and has lent.
@@ -102,7 +109,7 @@ impl BufferPool {
     /// A buffer if one is free.
     pub fn try_get(&self, class: BufClass) -> Option<Buf> {
         let index = self.inner.shelf(class).state.borrow_mut().free.pop()?;
-        Some(Buf { pool: Rc::clone(&self.inner), class, index, len: 0 })
+        Some(Buf { memory: Memory::Pooled { pool: Rc::clone(&self.inner), class, index }, len: 0 })
     }
 
     /// A buffer, waiting in line for one to come back.
@@ -126,7 +133,10 @@ impl BufferPool {
 impl Buf {
     /// Bytes it can hold.
     pub fn capacity(&self) -> usize {
-        self.class.bytes()
+        match &self.memory {
+            Memory::Pooled { class, .. } => class.bytes(),
+            Memory::Lent(lent) => lent.bytes().len(),
+        }
     }
 
     /// Bytes of room left.
@@ -142,7 +152,8 @@ impl Buf {
 
     /// Under which number the lane's ring knows its memory, if it does.
     pub(crate) fn registered(&self) -> Option<u16> {
-        self.pool.registered.get().then_some(match self.class {
+        let Memory::Pooled { pool, class, .. } = &self.memory else { return None };
+        pool.registered.get().then_some(match class {
             BufClass::Small => 0,
             BufClass::Large => 1,
         })
@@ -171,18 +182,28 @@ impl Buf {
     }
 
     fn memory_mut(&mut self) -> &mut [u8] {
-        let shelf = self.pool.shelf(self.class);
-        let offset = self.index as usize * shelf.size;
-        // SAFETY: the index was taken off the free list and is held by this Buf alone until it is dropped,
-        // so no other reference to these bytes exists; the mapping lives as long as the pool's Rc.
-        unsafe { shelf.memory.slice_mut(offset, shelf.size) }
+        match &mut self.memory {
+            Memory::Pooled { pool, class, index } => {
+                let shelf = pool.shelf(*class);
+                let offset = *index as usize * shelf.size;
+                // SAFETY: the index was taken off the free list and is held by this Buf alone until it is dropped,
+                // so no other reference to these bytes exists; the mapping lives as long as the pool's Rc.
+                unsafe { shelf.memory.slice_mut(offset, shelf.size) }
+            }
+            Memory::Lent(lent) => lent.bytes_mut(),
+        }
     }
 
     fn memory(&self) -> &[u8] {
-        let shelf = self.pool.shelf(self.class);
-        let offset = self.index as usize * shelf.size;
-        // SAFETY: as in `memory_mut`; `&self` keeps writers of this Buf out.
-        unsafe { shelf.memory.slice(offset, shelf.size) }
+        match &self.memory {
+            Memory::Pooled { pool, class, index } => {
+                let shelf = pool.shelf(*class);
+                let offset = *index as usize * shelf.size;
+                // SAFETY: as in `memory_mut`; `&self` keeps writers of this Buf out.
+                unsafe { shelf.memory.slice(offset, shelf.size) }
+            }
+            Memory::Lent(lent) => lent.bytes(),
+        }
     }
 }
 
@@ -213,15 +234,21 @@ impl Write for Buf {
 
 impl std::fmt::Debug for Buf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buf({:?} #{}, {} bytes)", self.class, self.index, self.len)
+        match &self.memory {
+            Memory::Pooled { class, index, .. } => write!(f, "Buf({class:?} #{index}, {} bytes)", self.len),
+            Memory::Lent(lent) => write!(f, "Buf(lent #{}, {} bytes)", lent.key(), self.len),
+        }
     }
 }
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        let shelf = self.pool.shelf(self.class);
-        shelf.state.borrow_mut().free.push(self.index);
-        shelf.wake_one_if_free();
+        // Lent memory goes back to its lender by itself.
+        if let Memory::Pooled { pool, class, index } = &self.memory {
+            let shelf = pool.shelf(*class);
+            shelf.state.borrow_mut().free.push(*index);
+            shelf.wake_one_if_free();
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Received packets that the reader holds, for a write to a file that takes its time: their places in the receive window
 //! stay taken, so a slow disk is a closed window to the peer.
 
+use std::ops::Range;
 use std::time::Instant;
 
 use super::Call;
@@ -39,6 +40,26 @@ impl ReadBatch {
     /// Packet buffers in it.
     pub fn packets(&self) -> usize {
         self.packets.len()
+    }
+
+    /// Takes the buffers out, to be lent on to an operation that reads them: each with the place of its bytes. Until all
+    /// are [put back](Self::put_buffer) the batch has no bytes.
+    pub fn take_buffers(&mut self) -> Vec<(Box<[u8]>, Range<usize>)> {
+        let packets = self.packets.iter_mut();
+        let mut buffers: Vec<_> =
+            packets.map(|lent| (std::mem::take(&mut lent.bytes), lent.start..lent.end)).collect();
+        let tail = std::mem::take(&mut self.tail);
+        let len = tail.len();
+        buffers.extend((len > 0).then_some((tail, 0..len)));
+        buffers
+    }
+
+    /// Puts the buffer at `index` of those taken out back.
+    pub fn put_buffer(&mut self, index: usize, bytes: Box<[u8]>) {
+        match self.packets.get_mut(index) {
+            Some(lent) => lent.bytes = bytes,
+            None => self.tail = bytes,
+        }
     }
 
     pub(crate) fn into_buffers(self) -> impl Iterator<Item = LentBuffer> {

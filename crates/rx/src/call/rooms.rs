@@ -1,5 +1,7 @@
 //! Payload rooms lent out to be filled outside the endpoint: by a read from a file straight into them, for instance.
 
+use std::ops::Range;
+
 use super::{Call, Filling, WriteError};
 use crate::connection::{Core, SendLimit};
 use crate::packet::LentBuffer;
@@ -48,6 +50,18 @@ impl WriteBatch {
     /// Whether there is no room at all.
     pub fn is_empty(&self) -> bool {
         self.rooms.is_empty()
+    }
+
+    /// Takes the buffers out, to be lent on to an operation that fills them: each with the place of its room. Until all
+    /// are [put back](Self::put_buffer) the batch has no rooms.
+    pub fn take_buffers(&mut self) -> Vec<(Box<[u8]>, Range<usize>)> {
+        let rooms = self.rooms.iter_mut().map(|room| &mut room.lent);
+        rooms.map(|lent| (std::mem::take(&mut lent.bytes), lent.start..lent.end)).collect()
+    }
+
+    /// Puts the buffer at `index` of those taken out back.
+    pub fn put_buffer(&mut self, index: usize, bytes: Box<[u8]>) {
+        self.rooms[index].lent.bytes = bytes;
     }
 
     pub(crate) fn into_buffers(self) -> impl Iterator<Item = LentBuffer> {
