@@ -157,11 +157,6 @@ impl Layout {
         self.silos.iter().position(|silo| silo.nics.iter().any(|nic| nic.ifindex == ifindex))
     }
 
-    /// Position of the silo whose threads run on a CPU, for connections that name one (`SO_INCOMING_CPU`).
-    pub fn silo_of_cpu(&self, cpu: u32) -> Option<usize> {
-        self.silos.iter().position(|silo| silo.cpus.contains(cpu))
-    }
-
     /// Takes over which NICs there are now. Lanes and silos stay as they are.
     pub fn refresh_nics(&mut self, topology: &Topology) {
         self.silos.iter_mut().for_each(|silo| silo.nics.clear());

@@ -29,7 +29,7 @@ fn bytes_sent_on_a_stream_arrive_in_order_and_the_end_is_seen() {
                 let mut buf = lane::current().buffers().get(BufClass::Small).await;
                 buf.append(&received);
                 drop(received);
-                server.send_now(buf, false).await.0.unwrap();
+                server.send(buf, false).await.0.unwrap();
             }
         });
         let message: Vec<u8> = (0..100_000u32).map(|n| (n % 251) as u8).collect();

@@ -134,23 +134,6 @@ impl TcpStream {
         (Ok(()), buf)
     }
 
-    /// As [`TcpStream::send`], but enters the kernel at once: for a head that file pages follow.
-    pub async fn send_now(&self, buf: Buf, more: bool) -> (io::Result<()>, Buf) {
-        let mut sent = 0;
-        while sent < buf.len() {
-            match self.try_send(&[IoSlice::new(&buf[sent..])], more) {
-                Ok(Some(n)) => sent += n,
-                Ok(None) => {
-                    if let Err(error) = self.writable().await {
-                        return (Err(error), buf);
-                    }
-                }
-                Err(error) => return (Err(error), buf),
-            }
-        }
-        (Ok(()), buf)
-    }
-
     /// Sends what the socket takes now; `None` when it takes nothing.
     pub fn try_send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
         context::with(|lane| lane.backend().try_send(self.fd.fd(), parts, more))

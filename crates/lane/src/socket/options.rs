@@ -2,9 +2,6 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
-use std::time::Duration;
-
-use socket2::SockRef;
 
 use super::{get_option, set_option};
 
@@ -15,16 +12,6 @@ pub struct BufferSize {
     pub granted_bytes: usize,
     /// Whether `net.core.rmem_max` or `wmem_max` kept it below what was asked for.
     pub limited: bool,
-}
-
-/// Sends small writes at once in place of waiting for acknowledgements (TCP_NODELAY).
-pub fn set_no_delay(socket: impl AsFd, on: bool) -> io::Result<()> {
-    SockRef::from(&socket).set_tcp_nodelay(on)
-}
-
-/// Holds partial segments back until switched off, so that a header and a file share packets (TCP_CORK).
-pub fn set_cork(socket: impl AsFd, on: bool) -> io::Result<()> {
-    SockRef::from(&socket).set_tcp_cork(on)
 }
 
 /// Asks for a receive buffer: past `net.core.rmem_max` with CAP_NET_ADMIN (SO_RCVBUFFORCE), up to it without.
@@ -73,20 +60,6 @@ pub fn incoming_cpu(socket: impl AsFd) -> io::Result<Option<u32>> {
 /// other traffic without one.
 pub fn incoming_napi_id(socket: impl AsFd) -> io::Result<Option<u32>> {
     Ok(Some(get_option(socket, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?).filter(|&id| id != 0))
-}
-
-/// Lets a listener's connections wait in the kernel until data arrives, at most about this long (TCP_DEFER_ACCEPT).
-/// Zero switches it off.
-pub fn set_defer_accept(listener: impl AsFd, patience: Duration) -> io::Result<()> {
-    let seconds = i32::try_from(patience.as_secs()).unwrap_or(i32::MAX);
-    set_option(listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)
-}
-
-/// Accepts data in the first packet of up to `pending` unfinished handshakes (TCP_FASTOPEN, RFC 7413). Needs bit 1
-/// of `net.ipv4.tcp_fastopen`.
-pub fn set_fast_open(listener: impl AsFd, pending: u32) -> io::Result<()> {
-    let pending = i32::try_from(pending).unwrap_or(i32::MAX);
-    set_option(listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, &pending)
 }
 
 fn set_buffer(socket: impl AsFd, bytes: usize, forced: i32, capped: i32) -> io::Result<BufferSize> {
@@ -151,21 +124,5 @@ mod tests {
                 assert!(set_mark(&socket, 17).is_err());
             }
         }
-    }
-
-    #[test]
-    fn tcp_options_are_taken() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        set_defer_accept(&listener, Duration::from_secs(3)).unwrap();
-        let seconds: i32 = get_option(&listener, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT).unwrap();
-        assert!(seconds >= 3, "the kernel rounds up to its retransmission times: {seconds}");
-        set_fast_open(&listener, 64).unwrap();
-        let pending: i32 = get_option(&listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN).unwrap();
-        assert_eq!(pending, 64);
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        set_no_delay(&client, true).unwrap();
-        assert!(client.nodelay().unwrap());
-        set_cork(&client, true).unwrap();
-        assert_eq!(get_option::<i32>(&client, libc::IPPROTO_TCP, libc::TCP_CORK).unwrap(), 1);
     }
 }

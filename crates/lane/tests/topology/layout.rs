@@ -43,7 +43,6 @@ fn nic_belongs_to_the_silo_of_its_node_and_unknown_ones_to_none() {
     assert_eq!(layout.silo_of_nic(3), Some(1));
     assert_eq!(layout.shared_nics[0].name, "lo");
     assert_eq!(layout.silo_of_nic(1), None);
-    assert_eq!((layout.silo_of_cpu(5), layout.silo_of_cpu(99)), (Some(1), None));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::ports::{Protocol, Steered};
 use super::stats::NetStats;
 use super::stream::Side;
-use crate::backend::sim::config::{LinkConfig, TcpConfig, UdpConfig};
+use crate::backend::sim::config::LinkConfig;
 use crate::backend::sim::core::Core;
 use crate::backend::sim::host::Host;
 
@@ -78,21 +78,6 @@ impl Net {
         self.core.with_net(|net| net.nats.rebind(host.id()));
     }
 
-    /// Changes the settings of all links without settings of their own.
-    pub fn set_usual_link(&self, config: LinkConfig) {
-        self.core.with_net(|net| net.links.set_usual(config));
-    }
-
-    /// Changes how streams behave. Buffer sizes count for connections made from now on.
-    pub fn set_tcp(&self, change: impl FnOnce(&mut TcpConfig)) {
-        self.core.with_net(|net| change(&mut net.config.tcp));
-    }
-
-    /// Changes how datagram sockets behave.
-    pub fn set_udp(&self, change: impl FnOnce(&mut UdpConfig)) {
-        self.core.with_net(|net| change(&mut net.config.udp));
-    }
-
     /// Resets every connection between two hosts at both ends, as a middlebox that lost its state does.
     /// Returns how many there were.
     pub fn reset_connections(&self, a: &Host, b: &Host) -> usize {
@@ -137,14 +122,6 @@ impl Net {
     ) {
         self.core.with_net(|net| {
             net.ports.set_steering(host.id(), Protocol::Tcp, port, Some(Box::new(steer)));
-        });
-    }
-
-    /// Takes the hooks of a port away.
-    pub fn unsteer(&self, host: &Host, port: u16) {
-        self.core.with_net(|net| {
-            net.ports.set_steering(host.id(), Protocol::Udp, port, None);
-            net.ports.set_steering(host.id(), Protocol::Tcp, port, None);
         });
     }
 

@@ -37,10 +37,6 @@ impl Links {
         Self { usual, links: BTreeMap::new(), down: Vec::new() }
     }
 
-    pub(super) fn set_usual(&mut self, config: LinkConfig) {
-        self.usual = config;
-    }
-
     pub(super) fn set(&mut self, from: HostId, to: HostId, config: LinkConfig) {
         self.link(from, to).own = Some(config);
     }
