@@ -243,7 +243,7 @@ impl Call {
         held_max: u32,
     ) -> Result<Filling, WriteError> {
         let limit = if self.reply_must_wait() { REPLY_AHEAD_MAX.min(held_max) } else { held_max };
-        let crowded = self.tx.held() >= SHARE_MIN && shared.is_working_set_full(core.peer);
+        let crowded = self.tx.held() >= CROWDED_SHARE_MIN && shared.is_working_set_full(core.peer);
         let account = core.account();
         let over_share = account != Account::OWN
             && self.tx.held() >= SHARE_MIN
@@ -408,5 +408,8 @@ const RESENT_REMEMBERED: usize = 16;
 const WORKING_SET_MIN: u128 = 1024;
 /// And for every microsecond of the path's smallest round trip: what the fastest lane sends in it.
 const PACKETS_PER_US: u128 = 2;
-/// Packets that a call may hold however many other calls do.
+/// Packets that a call may hold however many other calls do: a thousand calls have as many thousands of packets under
+/// way, and with sixteen each they cost half as much again for every byte.
+const CROWDED_SHARE_MIN: u32 = 8;
+/// Packets that a call may hold whatever its host does.
 const SHARE_MIN: u32 = 16;

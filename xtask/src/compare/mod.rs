@@ -3,6 +3,7 @@
 
 use clap::Subcommand;
 
+mod connections;
 mod h2load;
 mod http;
 mod rx;

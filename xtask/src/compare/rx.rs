@@ -19,6 +19,9 @@ pub(crate) struct Args {
     /// Seconds of each run
     #[arg(long, default_value_t = 4)]
     pub(super) seconds: u32,
+    /// Instead of the loads: what a byte costs by the number of connections, such as 1,4,16,32,100,1000
+    #[arg(long, value_delimiter = ',')]
+    connections: Vec<u32>,
     /// Runs of each load
     #[arg(long, default_value_t = 5)]
     pub(super) runs: u32,
@@ -40,30 +43,30 @@ pub(crate) struct Args {
 }
 
 /// A load, and what it must reach.
-struct Load {
-    name: &'static str,
+pub(super) struct Load {
+    pub(super) name: &'static str,
     lanes: u32,
     flags: &'static [&'static str],
     blast_flags: &'static [&'static str],
     gbit_least: Option<f64>,
-    calls_least: Option<f64>,
+    pub(super) calls_least: Option<f64>,
     cpu_s_per_gib_most: Option<f64>,
 }
 
 /// What one run gave.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
-struct Run {
-    gbit_per_second: f64,
-    calls_per_second: f64,
-    server_cpu_s_per_gib: f64,
+pub(super) struct Run {
+    pub(super) gbit_per_second: f64,
+    pub(super) calls_per_second: f64,
+    pub(super) server_cpu_s_per_gib: f64,
     server_cpu_us_per_call: f64,
 }
 
 /// What the machine does without a protocol.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
-struct Limit {
-    gbit_per_second: f64,
-    sender_cpu_s_per_gib: f64,
+pub(super) struct Limit {
+    pub(super) gbit_per_second: f64,
+    pub(super) sender_cpu_s_per_gib: f64,
 }
 
 /// One load's JSON line.
@@ -110,6 +113,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Some(binary) => binary.clone(),
         None => process::release_binary()?,
     };
+    if !args.connections.is_empty() {
+        return super::connections::run(&binary, &args.connections, args);
+    }
     for load in LOADS.iter().filter(|load| args.wants(load.name)) {
         println!("{}", serde_json::to_string(&measure(&binary, load, args)?)?);
     }
@@ -147,7 +153,7 @@ fn measure(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Line> {
     let (mut runs, mut limits) = (Vec::new(), Vec::new());
     for number in 1..=args.runs {
         let limit = blast(binary, load, args)?;
-        let ours = call(binary, load, args)?;
+        let ours = call(binary, load, CONNECTIONS, args)?;
         eprintln!(
             "{} {number}/{}: {:.2} Gb/s, {:.0} calls/s, {:.3} CPU s/GiB; bare UDP {:.2} Gb/s, {:.3} CPU s/GiB",
             load.name,
@@ -190,12 +196,13 @@ fn measure(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Line> {
     })
 }
 
-fn call(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Run> {
+pub(super) fn call(binary: &Path, load: &Load, connections: u32, args: &Args) -> anyhow::Result<Run> {
     let lanes = load.lanes.to_string();
     let server = Serving::start(binary, &["--lanes", &lanes], load.lanes)?;
     let (address, seconds) = (server.address.to_string(), args.seconds.to_string());
     let mut client = pinned(load.lanes, CLIENT_CPU, binary);
-    client.args(["bench", "rx", &address, "--json", "--clients", "100", "--seconds", &seconds]);
+    client.args(["bench", "rx", &address, "--json", "--seconds", &seconds]);
+    client.args(["--clients", &connections.to_string()]);
     client.args(["--threads", &lanes]).args(load.flags);
     let before = server.cpu()?;
     let report: Report = json(client)?;
@@ -209,7 +216,7 @@ fn call(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Run> {
     })
 }
 
-fn blast(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Limit> {
+pub(super) fn blast(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<Limit> {
     let server = Serving::start(binary, &["--blast"], 1)?;
     let (address, seconds) = (server.address.to_string(), args.seconds.to_string());
     let mut client = pinned(1, CLIENT_CPU, binary);
@@ -284,14 +291,16 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 30)
 }
 
-fn rounded(value: f64) -> f64 {
+pub(super) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 
+/// Connections of each load, where nothing else is said.
+const CONNECTIONS: u32 = 100;
 const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
 
-const LOADS: &[Load] = &[
+pub(super) const LOADS: &[Load] = &[
     Load {
         name: "receive 1 MiB, one lane",
         lanes: 1,

@@ -1,6 +1,6 @@
 //! The load itself: connections shared out over lanes, each with calls that follow one another.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -61,7 +61,7 @@ pub struct Report {
     pub calls_per_second: f64,
     /// Payload bytes sent to the server.
     pub bytes_sent: u64,
-    /// Payload bytes received.
+    /// Payload bytes received, those of calls that were cut off at the end among them.
     pub bytes_received: u64,
     /// Payload bits per second, both ways together.
     pub bits_per_second: f64,
@@ -145,7 +145,7 @@ fn first(options: &Options, plan: Plan) -> Result<(), LoadError> {
         let driver = bind(&options)?;
         let call = async {
             let connection = driver.connect(options.server, SERVICE, &Anonymous)?;
-            call(&connection, &options.work, plan).await
+            call(&connection, &options.work, plan, &Cell::new(0)).await
         };
         call.await.map_err(|failure| LoadError::First(options.server, failure))
     })?
@@ -164,6 +164,7 @@ struct Tally {
     calls: u64,
     errors: BTreeMap<String, u64>,
     latencies: Latencies,
+    bytes_cut_off: u64,
     resends: u64,
     resends_spurious: u64,
     elapsed: Duration,
@@ -225,7 +226,7 @@ async fn connect(
         all.push(connection.clone());
         let tally = Rc::clone(tally);
         tasks.push(lane::spawn(async move {
-            if let Err(failure) = call(&connection, &SMALL_WORK, plan).await {
+            if let Err(failure) = call(&connection, &SMALL_WORK, plan, &Cell::new(0)).await {
                 tally.borrow_mut().count_error(&failure);
             }
         }));
@@ -249,9 +250,14 @@ impl LaneLoad {
     async fn calls(&self, connection: &Connection, end: Instant) {
         while lane::time::now() < end {
             let asked = Instant::now();
-            // What is not done when time is up does not count, and is not waited for.
-            let call = call(connection, &self.options.work, self.plan);
-            let Ok(result) = lane::time::timeout_at(end, call).await else { return };
+            // A call that is not done when time is up does not count, and is not waited for; what it has brought does: a
+            // thousand calls of a megabyte under way are more than a second's work.
+            let read = Cell::new(0);
+            let call = call(connection, &self.options.work, self.plan, &read);
+            let Ok(result) = lane::time::timeout_at(end, call).await else {
+                self.tally.borrow_mut().bytes_cut_off += read.get();
+                return;
+            };
             match result {
                 Ok(()) => {
                     let mut tally = self.tally.borrow_mut();
@@ -272,7 +278,8 @@ impl LaneLoad {
     }
 }
 
-async fn call(connection: &Connection, work: &Work, plan: Plan) -> Result<(), CallFailure> {
+/// Makes a call; `read` tells how much of its reply has come, should it be cut off.
+async fn call(connection: &Connection, work: &Work, plan: Plan, read: &Cell<u64>) -> Result<(), CallFailure> {
     let mut outbound = Outbound::request(&Request::new(work.clone()))?;
     let mut reply = Reply::new(&plan);
     let mut call = connection.call().await?;
@@ -282,10 +289,12 @@ async fn call(connection: &Connection, work: &Work, plan: Plan) -> Result<(), Ca
     .await?;
     call.finish().await?;
     let mut refused = Ok(());
-    while call.read(|part| refused = std::mem::replace(&mut refused, Ok(())).and(reply.handle(part))).await?
-        > 0
-    {
-        if refused.is_err() {
+    loop {
+        let count = call
+            .read(|part| refused = std::mem::replace(&mut refused, Ok(())).and(reply.handle(part)))
+            .await?;
+        read.set(read.get() + count as u64);
+        if count == 0 || refused.is_err() {
             break;
         }
     }
@@ -304,6 +313,7 @@ impl Tally {
             *self.errors.entry(reason).or_default() += count;
         }
         self.latencies.merge(&other.latencies);
+        self.bytes_cut_off += other.bytes_cut_off;
         self.resends += other.resends;
         self.resends_spurious += other.resends_spurious;
         self.elapsed = self.elapsed.max(other.elapsed);
@@ -311,7 +321,8 @@ impl Tally {
 
     fn report(self, options: &Options, plan: Plan, startup: Duration) -> Report {
         let seconds = self.elapsed.as_secs_f64().max(1e-6);
-        let (bytes_sent, bytes_received) = (self.calls * plan.from_client, self.calls * plan.to_client);
+        let bytes_sent = self.calls * plan.from_client;
+        let bytes_received = self.calls * plan.to_client + self.bytes_cut_off;
         Report {
             connections: options.connections,
             startup_seconds: startup.as_secs_f64(),
