@@ -215,6 +215,7 @@ pub async fn give_way() {
 }
 
 /// Waits once, ready again at once, in the line that `choose_line` asks for.
+#[inline]
 async fn step_back(choose_line: impl Fn()) {
     let mut waited = false;
     std::future::poll_fn(|cx| {

@@ -13,6 +13,7 @@ pub(crate) struct Timers {
 
 impl Timers {
     /// When the next timer fires.
+    #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
@@ -23,6 +24,7 @@ impl Timers {
     }
 
     /// Takes every timer due at `now`.
+    #[inline]
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
         let mut due = Vec::new();
         while let Some(entry) = self.pending.first_entry() {
@@ -34,11 +36,13 @@ impl Timers {
         due
     }
 
+    #[inline]
     pub(crate) fn new_key(&mut self) -> u64 {
         self.next_key += 1;
         self.next_key
     }
 
+    #[inline]
     pub(crate) fn arm(&mut self, deadline: Instant, key: u64, waker: &Waker) {
         self.pending
             .entry((deadline, key))
@@ -46,6 +50,7 @@ impl Timers {
             .or_insert_with(|| waker.clone());
     }
 
+    #[inline]
     pub(crate) fn disarm(&mut self, deadline: Instant, key: u64) {
         self.pending.remove(&(deadline, key));
     }
