@@ -116,8 +116,11 @@ struct Transport {
 enum Congestion {
     /// NewReno, and BBR where losses come without a queue or with a very long one
     Auto,
+    /// RFC 6582, as stock Rx
     NewReno,
+    /// RFC 9438
     Cubic,
+    /// By delivery rate and round trip: BBR v3's rules
     Bbr,
 }
 

@@ -7,7 +7,7 @@
 //! - *simulate*: the same in a simulated world, as strict as the kernel.
 //!
 //! A new operation is its file, and its name in the two lists below. What a socket does for as long as it is open,
-//! accepting and receiving, is no operation: see `uring/standing.rs`.
+//! accepting and receiving, is no operation: nobody waits for one outcome of it; see `uring/sockets.rs`.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
