@@ -3,6 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use vfs::{Cache, Volume, VolumeName, VolumeOptions, VolumeSpec};
 
@@ -43,6 +44,9 @@ pub struct VolumeEntry {
 #[derive(Clone, Debug, Default)]
 pub struct VolumeTable {
     entries: Arc<[VolumeEntry]>,
+    /// The last number given, by any table that this one comes from or that came from the same: one that was prepared
+    /// and never served must not share numbers with the one that is.
+    openings: Arc<AtomicU64>,
 }
 
 /// What keeps a volume from being opened.
@@ -156,28 +160,25 @@ impl VolumeTable {
         sections: &[VolumeSection],
         identity: impl Fn(&VolumeSection) -> Option<Identity>,
     ) -> Self {
-        let mut next = self.next_opening();
         let entries = sections.iter().map(|section| {
             let (spec, identity) = (section.spec(), identity(section));
             let same =
                 |old: &&VolumeEntry| old.spec == spec && identity.is_some() && old.identity == identity;
             self.entries.iter().find(same).cloned().unwrap_or_else(|| {
-                next += 1;
-                VolumeEntry { spec, identity, opening: next }
+                VolumeEntry { spec, identity, opening: self.next_opening() }
             })
         });
-        Self { entries: entries.collect() }
+        Self { entries: entries.collect(), openings: Arc::clone(&self.openings) }
     }
 
     /// The same volumes, with one to be opened anew on the directory that its path leads to now.
     #[must_use]
     pub fn reopening(&self, name: &str, identity: Option<Identity>) -> Self {
-        let next = self.next_opening() + 1;
         let entries = self.entries.iter().map(|entry| match entry.spec.name.as_str() == name {
-            true => VolumeEntry { spec: entry.spec.clone(), identity, opening: next },
+            true => VolumeEntry { spec: entry.spec.clone(), identity, opening: self.next_opening() },
             false => entry.clone(),
         });
-        Self { entries: entries.collect() }
+        Self { entries: entries.collect(), openings: Arc::clone(&self.openings) }
     }
 
     /// The volumes.
@@ -186,7 +187,7 @@ impl VolumeTable {
     }
 
     fn next_opening(&self) -> u64 {
-        self.entries.iter().map(|entry| entry.opening).max().unwrap_or(0)
+        self.openings.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
 
@@ -260,7 +261,7 @@ mod tests {
         // What was not there is tried anew each time.
         let gone = new.followed_by(&second, |_| None);
         assert_eq!(openings(&gone), [8, 9, 10, 11]);
-        assert_eq!(openings(&new.reopening("b", at(5))), [1, 8, 6, 7]);
+        assert_eq!(openings(&new.reopening("b", at(5))), [1, 12, 6, 7], "no number of another table");
     }
 
     #[test]
