@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use support::raw::{self, Response};
 use support::site::Site;
-use support::{Launch, Server, free_address, output, patterned, tool};
+use support::{Launch, Server, output, patterned, tool};
 
 mod support;
 
@@ -66,7 +66,7 @@ fn reload_changes_everything_under_a_running_transfer() {
     std::fs::create_dir(site.beside("other")).unwrap();
     std::fs::write(site.beside("other/a.txt"), "new\n").unwrap();
     make_certificate(&site, "new.example");
-    let (old, new, tls) = (free_address(), free_address(), free_address());
+    let (old, new, tls) = (testkit::free_address(), testkit::free_address(), testkit::free_address());
     let addresses = |http: SocketAddr, certificate: &str| {
         format!(
             "[http]\nlisten = [\"{http}\"]\n[https]\nlisten = [\"{tls}\"]\n\
@@ -114,7 +114,7 @@ fn reload_changes_everything_under_a_running_transfer() {
 #[test]
 fn an_address_may_change_its_role_on_reload() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
-    let (http, https) = (free_address(), free_address());
+    let (http, https) = (testkit::free_address(), testkit::free_address());
     let text = |redirect: bool| {
         format!(
             "[http]\nlisten = [\"{http}\"]\nredirect_to_https = {redirect}\n[https]\nlisten = [\"{https}\"]\n\
@@ -136,7 +136,7 @@ fn an_address_may_change_its_role_on_reload() {
 #[test]
 fn a_bad_configuration_on_reload_leaves_the_old_one_in_force() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
-    let (http, admin) = (free_address(), free_address());
+    let (http, admin) = (testkit::free_address(), testkit::free_address());
     let good =
         format!("[http]\nlisten = [\"{http}\"]\n[https]\nlisten = []\n[admin]\nlisten = \"{admin}\"\n");
     site.configure(&good);
@@ -205,7 +205,7 @@ fn a_start_that_cannot_succeed_says_what_to_do() {
 #[test]
 fn without_http_a_server_lives_at_its_admin_address_and_http_comes_and_goes_by_reloads() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
-    let [http, admin] = [free_address(), free_address()];
+    let [http, admin] = [testkit::free_address(), testkit::free_address()];
     let configure = |listen: &str| {
         let text = format!("[http]\nlisten = \"{listen}\"\n[https]\nlisten = \"off\"\n");
         site.configure(&format!("{text}[admin]\nlisten = \"{admin}\"\n"));

@@ -15,7 +15,7 @@ use support::http2::{self, ACK, PING, SETTINGS, frame};
 use support::metrics::Scrape;
 use support::raw;
 use support::site::Site;
-use support::{Launch, Server, free_address};
+use support::{Launch, Server};
 
 mod support;
 
@@ -103,7 +103,7 @@ fn settings_and_pings_without_end_leave_their_lane_to_others() {
 
 #[test]
 fn stdout_and_stderr_that_nobody_reads_keep_no_server_from_starting_and_ending() {
-    let (http, admin) = (free_address(), free_address());
+    let (http, admin) = (testkit::free_address(), testkit::free_address());
     let site = two_lanes("");
     site.configure(&addresses(http, admin, "-"));
     let ((_out, stdout), (_err, stderr)) = (full_pipe(), full_pipe());

@@ -4,16 +4,16 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use support::Server;
 use support::raw;
 use support::site::Site;
-use support::{Server, free_address};
 
 mod support;
 
 #[test]
 fn a_reload_that_runs_out_of_descriptors_on_one_lane_changes_nothing_on_any() {
     let site = Site::new(&[("a.txt", b"old\n")], "");
-    let (old, new, admin) = (free_address(), free_address(), free_address());
+    let (old, new, admin) = (testkit::free_address(), testkit::free_address(), testkit::free_address());
     site.configure(&configuration(&[old], admin, 0));
     let server = site.launch().open_files(DESCRIPTORS).start();
     // Lanes keep what they have served open: both have seen all names of the test before it counts.
@@ -63,11 +63,11 @@ fn a_reload_that_runs_out_of_descriptors_on_one_lane_changes_nothing_on_any() {
 #[test]
 fn whoever_can_connect_to_a_new_address_is_answered_from_the_first_connection_on() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
-    let (old, admin) = (free_address(), free_address());
+    let (old, admin) = (testkit::free_address(), testkit::free_address());
     site.configure(&configuration(&[old], admin, 0));
     let server = site.start();
     for round in 0..5 {
-        let new = free_address();
+        let new = testkit::free_address();
         let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
         site.configure(&configuration(&[old, new], admin, round));
         std::thread::scope(|scope| {

@@ -4,9 +4,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use support::linerate;
 use support::raw;
 use support::site::{ANY_PORT, Site};
-use support::{free_address, linerate};
 
 mod support;
 
@@ -25,7 +25,7 @@ fn configuration(http: SocketAddr, admin: SocketAddr, more: &str) -> String {
 #[test]
 fn check_finds_addresses_in_use_unless_it_is_for_the_server_that_uses_them() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
-    let (http, admin) = (free_address(), free_address());
+    let (http, admin) = (testkit::free_address(), testkit::free_address());
     site.configure(&configuration(http, admin, ""));
     let (good, said) = check(&site, "--check");
     assert!(good, "{said}");
@@ -95,7 +95,7 @@ fn without_a_home_the_state_is_kept_where_the_configuration_says_or_nowhere() {
 #[test]
 fn one_word_listens_at_both_families_and_off_at_nothing() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
-    let port = free_address().port();
+    let port = testkit::free_address().port();
     site.configure(&format!(
         "[http]\nlisten = \"*:{port}\"\n[https]\nlisten = \"off\"\n[admin]\nlisten = \"off\"\n"
     ));

@@ -136,6 +136,8 @@ async fn obey(
                 let outcome = prepared.as_ref().map(|_| ()).map_err(Clone::clone);
                 preparation = prepared.ok();
                 boot.news.tell(News::Prepared { lane: listening.lane(), order: number, outcome });
+                // A bell overtakes mail: another lane's refusal may have decided while this one still made ready.
+                Preparation::settle(&mut preparation, listening, &boot.news);
             }
             Control::Decided => {}
             Control::Listen(listeners) => {

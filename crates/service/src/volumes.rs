@@ -164,8 +164,10 @@ impl VolumeTable {
             let (spec, identity) = (section.spec(), identity(section));
             let same =
                 |old: &&VolumeEntry| old.spec == spec && identity.is_some() && old.identity == identity;
-            self.entries.iter().find(same).cloned().unwrap_or_else(|| {
-                VolumeEntry { spec, identity, opening: self.next_opening() }
+            self.entries.iter().find(same).cloned().unwrap_or_else(|| VolumeEntry {
+                spec,
+                identity,
+                opening: self.next_opening(),
             })
         });
         Self { entries: entries.collect(), openings: Arc::clone(&self.openings) }

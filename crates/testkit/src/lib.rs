@@ -2,7 +2,9 @@
 //! a peer.
 
 pub mod netns;
+mod ports;
 mod skip;
 pub mod stock_rx;
 
+pub use ports::free_address;
 pub use skip::{LIST_VARIABLE, skip};

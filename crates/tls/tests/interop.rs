@@ -125,7 +125,7 @@ fn s_client_agrees_on_the_application_protocol() {
 fn own_client_reads_from_s_server() {
     let server = Server::start(); // for its certificate and key
     for version in ["-tls1_2", "-tls1_3"] {
-        let port = free_port();
+        let port = testkit::free_address().port();
         let mut s_server = Command::new("openssl")
             .args(["s_server", "-quiet", "-WWW", version, "-accept", &port.to_string(), "-cert"])
             .arg(&server.certificate)
@@ -267,10 +267,6 @@ fn connect(port: u16) -> TcpStream {
         thread::sleep(Duration::from_millis(50));
     }
     panic!("nothing listens on port {port}");
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 struct SClient(Child);

@@ -285,11 +285,6 @@ pub(crate) fn write_patterned_pages(path: &Path, len: u64) {
     }
 }
 
-/// An address nobody listens at, for configurations that need one by number.
-pub(crate) fn free_address() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-}
-
 fn urls(text: &str, scheme: &str) -> Vec<SocketAddr> {
     let urls = text.lines().filter_map(|line| line.trim().strip_prefix(scheme)?.strip_suffix('/'));
     urls.map(|addr| addr.parse().unwrap()).collect()
