@@ -11,7 +11,8 @@ mod support;
 
 /// As `ss` shows the server's end of a connection from `client`.
 fn socket_of(client: &TcpStream) -> String {
-    let filter = format!("dst {}", client.local_addr().unwrap());
+    // Another server's end that waits in TIME-WAIT may know the same port of the client.
+    let filter = format!("src {} and dst {}", client.peer_addr().unwrap(), client.local_addr().unwrap());
     String::from_utf8(output(tool("ss", "iproute2").args(["-tnaeH", &filter]))).unwrap()
 }
 
