@@ -1,26 +1,17 @@
-//! Files and directories of a lane. Reads try the page cache inline before they cost a ring operation.
+//! Open files: their bytes and attributes.
 
-use std::ffi::CString;
 use std::io;
-use std::path::{Path, PathBuf};
 
+use super::Dir;
 use crate::backend::operation as op;
-use crate::backend::{Descriptor, Fd, OpFuture, Watch};
+use crate::backend::{Descriptor, Fd, FileKind, OpFuture, Stat};
 use crate::buffer::Buf;
 use crate::context;
-
-pub use crate::backend::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, WatchEvent};
-
-/// An open directory; names resolve beneath it.
-#[derive(Debug)]
-pub struct Dir {
-    fd: Descriptor,
-}
 
 /// An open file.
 #[derive(Debug)]
 pub struct File {
-    fd: Descriptor,
+    pub(super) fd: Descriptor,
 }
 
 /// What of a file is to be made safe.
@@ -30,56 +21,6 @@ pub enum SyncOf {
     Data,
     /// Content and attributes (fsync(2)).
     All,
-}
-
-impl Dir {
-    /// Opens the directory a volume exports. Blocks: for start-up and configuration.
-    pub fn open_root(path: &Path) -> io::Result<Self> {
-        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { fd })
-    }
-
-    /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.
-    ///
-    /// # Errors
-    /// `EXDEV` when the path or a symbolic link in it leads out of the directory; `ELOOP` when links are
-    /// not followed; `ENOENT`, `EACCES`, `ENAMETOOLONG` as the kernel says.
-    pub async fn open(&self, path: &CString, how: OpenHow) -> io::Result<File> {
-        if let Some(fd) = context::with(|lane| lane.backend().try_open_at(self.fd(), path, how))? {
-            return Ok(File { fd });
-        }
-        let opened = OpFuture::submit(op::Open::new(self.fd(), path.clone(), how)).await?;
-        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
-    }
-
-    /// Attributes of `path` beneath this directory, not following a last symbolic link.
-    pub async fn stat_at(&self, path: &CString) -> io::Result<Stat> {
-        OpFuture::submit(op::StatAt { dir: self.fd(), path: path.clone() }).await
-    }
-
-    /// Where the symbolic link `path` beneath this directory points. Links before it are followed.
-    ///
-    /// # Errors
-    /// `EINVAL` for what is no link; as [`Dir::open`] otherwise, and `EAGAIN` when the silo's helpers are overloaded.
-    pub async fn read_link_at(&self, path: &CString) -> io::Result<Vec<u8>> {
-        OpFuture::submit(op::ReadLink { dir: self.fd(), path: path.clone() }).await
-    }
-
-    /// Every entry with its attributes, in the file system's order.
-    ///
-    /// # Errors
-    /// `EFBIG` when there are more than `max`; `EAGAIN` when the silo's helpers are overloaded.
-    pub async fn entries(&self, max: usize) -> io::Result<Vec<DirEntry>> {
-        OpFuture::submit(op::List { dir: self.fd(), max }).await
-    }
-
-    /// Begins to watch the entries of this directory; events come from [`watch_events`].
-    pub fn watch(&self) -> io::Result<Watch> {
-        context::with(|lane| lane.backend().watch(self.fd()))
-    }
-
-    fn fd(&self) -> Fd {
-        self.fd.fd()
-    }
 }
 
 impl File {
@@ -220,19 +161,4 @@ impl File {
 /// A write that takes nothing goes nowhere.
 fn taken(written: io::Result<usize>) -> io::Result<usize> {
     written.and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
-}
-
-/// The absolute path of the same file without symbolic links, `.` and `..`. Blocks: for start-up and configuration.
-pub fn canonical(path: &Path) -> io::Result<PathBuf> {
-    context::with(|lane| lane.backend().canonical(path))
-}
-
-/// Stops a watch. Off lanes there is none left.
-pub fn unwatch(watch: Watch) {
-    context::try_with(|lane| lane.backend().unwatch(watch));
-}
-
-/// Waits for changes on this lane's watches. One task per lane calls this.
-pub async fn watch_events() -> io::Result<Vec<WatchEvent>> {
-    std::future::poll_fn(|cx| context::with(|lane| lane.backend().poll_watch_events(cx))).await
 }

@@ -1,0 +1,66 @@
+//! Open directories: names are opened, looked up, listed and watched beneath them.
+
+use std::ffi::CString;
+use std::io;
+use std::path::Path;
+
+use super::File;
+use crate::backend::operation as op;
+use crate::backend::{Descriptor, DirEntry, Fd, OpFuture, OpenHow, Stat, Watch};
+use crate::context;
+
+/// An open directory; names resolve beneath it.
+#[derive(Debug)]
+pub struct Dir {
+    pub(super) fd: Descriptor,
+}
+
+impl Dir {
+    /// Opens the directory a volume exports. Blocks: for start-up and configuration.
+    pub fn open_root(path: &Path) -> io::Result<Self> {
+        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { fd })
+    }
+
+    /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.
+    ///
+    /// # Errors
+    /// `EXDEV` when the path or a symbolic link in it leads out of the directory; `ELOOP` when links are
+    /// not followed; `ENOENT`, `EACCES`, `ENAMETOOLONG` as the kernel says.
+    pub async fn open(&self, path: &CString, how: OpenHow) -> io::Result<File> {
+        if let Some(fd) = context::with(|lane| lane.backend().try_open_at(self.fd(), path, how))? {
+            return Ok(File { fd });
+        }
+        let opened = OpFuture::submit(op::Open::new(self.fd(), path.clone(), how)).await?;
+        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
+    }
+
+    /// Attributes of `path` beneath this directory, not following a last symbolic link.
+    pub async fn stat_at(&self, path: &CString) -> io::Result<Stat> {
+        OpFuture::submit(op::StatAt { dir: self.fd(), path: path.clone() }).await
+    }
+
+    /// Where the symbolic link `path` beneath this directory points. Links before it are followed.
+    ///
+    /// # Errors
+    /// `EINVAL` for what is no link; as [`Dir::open`] otherwise, and `EAGAIN` when the silo's helpers are overloaded.
+    pub async fn read_link_at(&self, path: &CString) -> io::Result<Vec<u8>> {
+        OpFuture::submit(op::ReadLink { dir: self.fd(), path: path.clone() }).await
+    }
+
+    /// Every entry with its attributes, in the file system's order.
+    ///
+    /// # Errors
+    /// `EFBIG` when there are more than `max`; `EAGAIN` when the silo's helpers are overloaded.
+    pub async fn entries(&self, max: usize) -> io::Result<Vec<DirEntry>> {
+        OpFuture::submit(op::List { dir: self.fd(), max }).await
+    }
+
+    /// Begins to watch the entries of this directory; events come from [`watch_events`].
+    pub fn watch(&self) -> io::Result<Watch> {
+        context::with(|lane| lane.backend().watch(self.fd()))
+    }
+
+    fn fd(&self) -> Fd {
+        self.fd.fd()
+    }
+}

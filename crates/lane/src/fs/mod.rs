@@ -1,0 +1,30 @@
+//! Files and directories of a lane. Reads try the page cache inline before they cost a ring operation.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::backend::Watch;
+use crate::context;
+
+pub use crate::backend::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, WatchEvent};
+
+pub use self::dir::Dir;
+pub use self::file::{File, SyncOf};
+
+mod dir;
+mod file;
+
+/// The absolute path of the same file without symbolic links, `.` and `..`. Blocks: for start-up and configuration.
+pub fn canonical(path: &Path) -> io::Result<PathBuf> {
+    context::with(|lane| lane.backend().canonical(path))
+}
+
+/// Stops a watch. Off lanes there is none left.
+pub fn unwatch(watch: Watch) {
+    context::try_with(|lane| lane.backend().unwatch(watch));
+}
+
+/// Waits for changes on this lane's watches. One task per lane calls this.
+pub async fn watch_events() -> io::Result<Vec<WatchEvent>> {
+    std::future::poll_fn(|cx| context::with(|lane| lane.backend().poll_watch_events(cx))).await
+}
