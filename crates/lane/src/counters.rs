@@ -155,6 +155,7 @@ counter_block! {
         count buffers_unregistered: "Pools of buffers that the ring could not register: more than may be locked in memory.",
         count cold_reads: "File reads that the page cache could not serve inline.",
         count helper_jobs: "Calls given to the silo's helper threads.",
+        count ring_lacks: "Of these, those that the running kernel's ring has no operation for.",
         count helper_refused: "Calls refused because the helpers' queue was full.",
         count helper_panics: "Calls that panicked on a helper thread: defects.",
         count abandoned: "Operations that the kernel had not let go of when the lane ended; their memory is never used again.",

@@ -26,7 +26,6 @@ mod affinity;
 mod context;
 mod executor;
 mod netlink;
-mod on_thread;
 mod supervise;
 mod timers;
 

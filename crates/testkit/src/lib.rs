@@ -5,8 +5,6 @@ pub mod netns;
 mod ports;
 mod skip;
 pub mod stock_rx;
-mod wait;
 
 pub use ports::free_address;
 pub use skip::{LIST_VARIABLE, skip};
-pub use wait::wait_for;

@@ -97,6 +97,97 @@ pub enum WatchEvent {
     Overflow,
 }
 
+/// What becomes of the name that something is renamed to (renameat2(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RenameHow {
+    /// What has it already loses it, in the same step.
+    Replace,
+    /// `EEXIST` when something has it.
+    NoReplace,
+    /// What has it gets the other name, in the same step; `ENOENT` when nothing has it.
+    Exchange,
+}
+
+/// What fallocate(2) does with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Allocate {
+    /// Takes room for it, and lets the file reach to its end.
+    Extend,
+    /// Takes room for it and leaves the size as it is.
+    KeepSize,
+    /// Gives its room back: it reads as zeros.
+    Punch,
+    /// Makes it read as zeros, with room for it, and lets the file reach to its end.
+    Zero,
+}
+
+/// Whether an extended attribute must be there when it is set (setxattr(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrHow {
+    /// It may be, or not.
+    Any,
+    /// It must not: `EEXIST`.
+    Create,
+    /// It must: `ENODATA`.
+    Replace,
+}
+
+/// What a time of a file is set to (utimensat(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The file system's time now.
+    Now,
+    /// This time.
+    At(Timestamp),
+    /// As it is.
+    Keep,
+}
+
+/// What a kernel calls a file whatever its names are (name_to_handle_at(2)): the same for as long as the file lives,
+/// and never another's after that.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileHandle {
+    /// The file system's kind of handle.
+    pub kind: i32,
+    /// What it says, at most 128 bytes.
+    pub bytes: Box<[u8]>,
+}
+
+/// A file system's room (fstatfs(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SystemStat {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Blocks there are.
+    pub blocks: u64,
+    /// Blocks the caller may still fill.
+    pub blocks_free: u64,
+    /// Inodes there are.
+    pub files: u64,
+    /// Inodes still to be had.
+    pub files_free: u64,
+    /// Bytes of the longest name.
+    pub name_max: u64,
+}
+
+/// A lock on a range of a file (fcntl(2), F_OFD_SETLK).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Others may share it.
+    Shared,
+    /// Nobody else may have one.
+    Exclusive,
+}
+
+/// What is looked for in a file with holes (lseek(2)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeekTo {
+    /// Where bytes are that were written.
+    Data,
+    /// Where there are none; the end of the file is one.
+    Hole,
+}
+
 impl Timestamp {
     /// As a time of day; times before 1970 become 1970.
     pub fn to_system_time(self) -> SystemTime {

@@ -25,7 +25,10 @@ use self::operation::{Op, Opened, Outcome};
 use self::pipe::Pipe;
 
 pub use self::descriptor::Descriptor;
-pub use self::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, WatchEvent};
+pub use self::file::{
+    Allocate, DirEntry, FileHandle, FileKind, LockKind, OpenHow, OpenKind, RenameHow, SeekTo, SetTime, Stat,
+    SystemStat, Timestamp, WatchEvent, XattrHow,
+};
 
 pub mod sim;
 pub mod uring;
@@ -41,7 +44,7 @@ mod released;
 
 pub use self::released::Released;
 
-pub(crate) use self::current::{enter, try_with};
+pub(crate) use self::current::{Entered, enter, try_with};
 pub(crate) use self::operation::OpFuture;
 
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.

@@ -60,7 +60,7 @@ impl Dir {
         context::with(|lane| lane.backend().watch(self.fd()))
     }
 
-    fn fd(&self) -> Fd {
+    pub(super) fn fd(&self) -> Fd {
         self.fd.fd()
     }
 }

@@ -132,6 +132,15 @@ impl File {
         (Ok(()), bufs)
     }
 
+    /// Sets the length: what lies behind it is lost, and a file that is made longer gets a hole, which reads as zeros.
+    ///
+    /// # Errors
+    /// `EINVAL` where the file was not opened for writing, or `len` is 2^63 or more; `EFBIG`, `EIO`, `EDQUOT` as the
+    /// kernel says (ftruncate(2)).
+    pub async fn truncate(&self, len: u64) -> io::Result<()> {
+        OpFuture::submit(op::Truncate { file: self.fd(), len }).await
+    }
+
     /// Makes what was written safe: with [`SyncOf::Data`] its content and what reading it back needs.
     ///
     /// # Errors

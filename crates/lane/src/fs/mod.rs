@@ -6,13 +6,18 @@ use std::path::{Path, PathBuf};
 use crate::backend::Watch;
 use crate::context;
 
-pub use crate::backend::{DirEntry, FileKind, OpenHow, OpenKind, Stat, Timestamp, WatchEvent};
+pub use crate::backend::{
+    Allocate, DirEntry, FileHandle, FileKind, LockKind, OpenHow, OpenKind, RenameHow, SeekTo, SetTime, Stat,
+    SystemStat, Timestamp, WatchEvent, XattrHow,
+};
 
 pub use self::dir::Dir;
 pub use self::file::{File, SyncOf};
+pub use self::names::CreateHow;
 
 mod dir;
 mod file;
+mod names;
 
 /// The absolute path of the same file without symbolic links, `.` and `..`. Blocks: for start-up and configuration.
 pub fn canonical(path: &Path) -> io::Result<PathBuf> {

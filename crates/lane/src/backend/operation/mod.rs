@@ -22,27 +22,34 @@ use super::{Fd, StreamName};
 #[macro_use]
 mod registry;
 
+mod call;
 mod connect;
+mod create;
 mod future;
 mod list;
 mod message;
+mod mkdir;
 mod open;
 mod read;
 mod read_link;
 mod read_vectored;
 mod ready;
 mod receive_into;
+mod rename;
 mod send;
 mod send_message;
 mod send_zero_copy;
 mod splice;
 mod stat;
 mod sync;
+mod truncate;
+mod unlink;
 mod vectors;
 mod warm;
 mod write;
 mod write_vectored;
 
+pub(crate) use self::call::Call;
 pub(crate) use self::future::OpFuture;
 pub(crate) use self::message::datagram_control;
 pub(crate) use self::send_zero_copy::FirstStep;
@@ -50,19 +57,24 @@ pub(crate) use self::splice::Way;
 
 operations! {
     connect::Connect,
+    create::Create,
     list::List,
+    mkdir::Mkdir,
     open::Open,
     read::Read,
     read_link::ReadLink,
     read_vectored::ReadVectored,
     ready::Ready,
     receive_into::ReceiveInto,
+    rename::Rename,
     send::Send,
     send_message::SendMessage,
     send_zero_copy::SendZeroCopy,
     splice::Splice,
     stat::StatAt,
     sync::Sync,
+    truncate::Truncate,
+    unlink::Unlink,
     warm::Warm,
     write::Write,
     write_vectored::WriteVectored,
@@ -82,6 +94,11 @@ pub(crate) trait Operation: Registered {
 
     /// What it works on.
     fn descriptor(&self) -> Fd;
+
+    /// What else it works on.
+    fn second(&self) -> Option<Fd> {
+        None
+    }
 
     /// Its entry for the ring, or whatever else begins it.
     fn prepare(&mut self, ring: &Uring) -> Start;
@@ -125,6 +142,8 @@ pub(crate) enum Start {
     Ring(squeue::Entry),
     /// On a helper thread, with a descriptor of its own of the file that the lane may close meanwhile.
     Helper(Fd, Job),
+    /// It is over already.
+    Done(Outcome),
 }
 
 /// A call for a helper thread.

@@ -18,33 +18,39 @@ macro_rules! operations {
         impl Op {
             pub(crate) fn name(&self) -> &'static str {
                 match self {
-                    $(Self::$name(_) => $name::NAME,)*
+                    $(Self::$name(_) => <$name as Operation>::NAME,)*
                 }
             }
 
             pub(crate) fn descriptor(&self) -> Fd {
                 match self {
-                    $(Self::$name(op) => op.descriptor(),)*
+                    $(Self::$name(op) => Operation::descriptor(op),)*
+                }
+            }
+
+            pub(crate) fn second(&self) -> Option<Fd> {
+                match self {
+                    $(Self::$name(op) => Operation::second(op),)*
                 }
             }
 
             pub(crate) fn prepare(&mut self, ring: &Uring) -> Start {
                 match self {
-                    $(Self::$name(op) => op.prepare(ring),)*
+                    $(Self::$name(op) => Operation::prepare(op, ring),)*
                 }
             }
 
             pub(crate) fn progress(&mut self, completion: Completion, ring: &Uring) -> Option<Waker> {
                 match self {
-                    $(Self::$name(op) => op.progress(completion, ring),)*
+                    $(Self::$name(op) => Operation::progress(op, completion, ring),)*
                 }
             }
 
             pub(crate) fn complete(self, completion: Completion, ring: &Uring) -> Outcome {
                 match self {
                     $(Self::$name(mut op) => {
-                        let result = op.complete(completion, ring);
-                        Outcome::$name(op.finish(result))
+                        let result = Operation::complete(&mut op, completion, ring);
+                        Outcome::$name(Operation::finish(op, result))
                     })*
                 }
             }
@@ -52,21 +58,21 @@ macro_rules! operations {
             /// Ends it without having been begun, or given up.
             pub(crate) fn refuse(self, error: io::Error) -> Outcome {
                 match self {
-                    $(Self::$name(op) => Outcome::$name(op.finish(Err(error))),)*
+                    $(Self::$name(op) => Outcome::$name(Operation::finish(op, Err(error))),)*
                 }
             }
 
             pub(crate) fn can_be_cancelled(&self) -> bool {
                 match self {
-                    $(Self::$name(op) => op.can_be_cancelled(),)*
+                    $(Self::$name(op) => Operation::can_be_cancelled(op),)*
                 }
             }
 
             /// Its outcome, or itself when it has to wait.
             pub(crate) fn simulate(self, step: &mut Step<'_>) -> Result<Outcome, Self> {
                 match self {
-                    $(Self::$name(mut op) => match op.simulate(step) {
-                        Poll::Ready(result) => Ok(Outcome::$name(op.finish(result))),
+                    $(Self::$name(mut op) => match Operation::simulate(&mut op, step) {
+                        Poll::Ready(result) => Ok(Outcome::$name(Operation::finish(op, result))),
                         Poll::Pending => Err(Self::$name(op)),
                     })*
                 }
@@ -77,7 +83,7 @@ macro_rules! operations {
             /// Nobody takes it.
             pub(crate) fn abandon(self, keeper: &mut dyn Keeper) {
                 match self {
-                    $(Self::$name(output) => $name::abandon(output, keeper),)*
+                    $(Self::$name(output) => <$name as Operation>::abandon(output, keeper),)*
                 }
             }
         }

@@ -46,8 +46,9 @@ mod ops;
 mod seeds;
 mod world;
 
+pub(crate) use self::core::Access;
 pub(crate) use self::net::Unreleased;
-pub(crate) use self::ops::Step;
+pub(crate) use self::ops::{AtFile, Step};
 
 pub use self::config::{
     Config, FsConfig, HelperConfig, LinkConfig, MeshConfig, NetConfig, ReceiveConfig, TcpConfig, UdpConfig,

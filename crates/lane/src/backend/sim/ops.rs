@@ -35,7 +35,7 @@ struct Pending {
 }
 
 enum Stage {
-    Working(Op, Target),
+    Working(Op, Targets),
     Done(Outcome),
     /// Between two of these.
     Moving,
@@ -50,12 +50,19 @@ enum Target {
     Invalid(i32),
 }
 
+/// Of its one or two descriptors.
+#[derive(Clone)]
+struct Targets {
+    first: Target,
+    second: Option<Target>,
+}
+
 /// One look of an operation at the world.
 pub(crate) struct Step<'a> {
     state: &'a mut State,
     host: HostId,
     key: OpKey,
-    target: &'a Target,
+    targets: &'a Targets,
 }
 
 /// The world as an operation on a socket sees it.
@@ -74,12 +81,27 @@ pub(crate) struct AtFile<'a> {
     pub(crate) process: &'a mut Process,
     pub(crate) inode: &'a Rc<Inode>,
     access: Access,
+    second: Option<&'a Target>,
 }
 
-impl AtFile<'_> {
+impl<'a> AtFile<'a> {
     /// `EBADF` where the file was opened for reading only.
     pub(crate) fn check_writable(&self) -> io::Result<()> {
         if self.access == Access::Write { Ok(()) } else { Err(errno(libc::EBADF)) }
+    }
+
+    /// `EINVAL` where the file was opened for reading only.
+    pub(crate) fn check_resizable(&self) -> io::Result<()> {
+        if self.access == Access::Write { Ok(()) } else { Err(errno(libc::EINVAL)) }
+    }
+
+    /// What the operation's second descriptor names.
+    pub(crate) fn second(&self) -> io::Result<(&'a Rc<Inode>, Access)> {
+        match self.second {
+            Some(Target::Inode(inode, access)) => Ok((inode, *access)),
+            Some(Target::Invalid(number)) => Err(errno(*number)),
+            Some(Target::Socket(_)) | None => Err(errno(libc::EINVAL)),
+        }
     }
 }
 
@@ -87,7 +109,7 @@ impl Step<'_> {
     /// For an operation on a socket.
     pub(crate) fn socket(&mut self) -> io::Result<AtSocket<'_>> {
         let State { net, engine, .. } = &mut *self.state;
-        match self.target {
+        match &self.targets.first {
             &Target::Socket(socket) => Ok(AtSocket { net, engine, socket, key: self.key }),
             Target::Inode(..) => Err(errno(libc::EINVAL)),
             Target::Invalid(number) => Err(errno(*number)),
@@ -98,10 +120,10 @@ impl Step<'_> {
     pub(crate) fn file(&mut self) -> io::Result<AtFile<'_>> {
         let State { disks, engine, hosts, .. } = &mut *self.state;
         let (disk, process) = (&mut disks[self.host.0], &mut hosts[self.host.0]);
-        match self.target {
+        match &self.targets.first {
             &Target::Inode(ref inode, access) => {
                 engine.note("file operation", &[self.host.0 as u64, inode.ino()]);
-                Ok(AtFile { disk, engine, process, inode, access })
+                Ok(AtFile { disk, engine, process, inode, access, second: self.targets.second.as_ref() })
             }
             Target::Socket(_) => Err(errno(libc::ENOTSOCK)),
             &Target::Invalid(number) => Err(errno(number)),
@@ -164,10 +186,10 @@ impl Ops {
         self.pending.values().filter(|p| p.host == host).map(|p| p.what).collect()
     }
 
-    fn insert(&mut self, host: HostId, op: Op, target: Target) -> OpKey {
+    fn insert(&mut self, host: HostId, op: Op, targets: Targets) -> OpKey {
         self.next += 1;
         let key = OpKey(self.next);
-        let (what, stage) = (op.name(), Stage::Working(op, target));
+        let (what, stage) = (op.name(), Stage::Working(op, targets));
         self.pending.insert(key, Pending { host, what, stage, waker: None, orphaned: false });
         key
     }
@@ -176,9 +198,10 @@ impl Ops {
 impl State {
     /// Starts an operation. Its first step is not taken here: a ring, too, works between two turns.
     pub(super) fn submit(&mut self, host: HostId, op: Op) -> OpId {
-        let target = self.target(host, op.descriptor());
-        let is_file_work = matches!(target, Target::Inode(..));
-        let key = self.ops.insert(host, op, target);
+        let first = self.target(host, op.descriptor());
+        let second = op.second().map(|fd| self.target(host, fd));
+        let is_file_work = matches!(first, Target::Inode(..));
+        let key = self.ops.insert(host, op, Targets { first, second });
         let delay = match is_file_work {
             true => self.disks[host.0].delay(&mut self.engine),
             false => Duration::ZERO,
@@ -210,19 +233,19 @@ impl State {
         let Some(pending) = self.ops.pending.get_mut(&key) else { return };
         let host = pending.host;
         match std::mem::replace(&mut pending.stage, Stage::Moving) {
-            Stage::Working(op, target) => {
-                let mut step = Step { state: self, host, key, target: &target };
+            Stage::Working(op, targets) => {
+                let mut step = Step { state: self, host, key, targets: &targets };
                 match op.simulate(&mut step) {
                     Ok(outcome) => self.finish(key, outcome),
                     Err(op) => {
                         let pending = self.ops.pending.get_mut(&key).expect("nothing took it meanwhile");
-                        pending.stage = Stage::Working(op, target);
+                        pending.stage = Stage::Working(op, targets);
                         return;
                     }
                 }
-                if let Target::Inode(inode, _) = target {
-                    // The descriptor may have been closed meanwhile, and this have been the last hold.
-                    drop(inode);
+                if let Target::Inode(..) = targets.first {
+                    // The descriptors may have been closed meanwhile, and this have been the last hold.
+                    drop(targets);
                     self.disks[host.0].sweep(&mut self.engine);
                 }
             }
@@ -244,8 +267,8 @@ impl State {
     /// Takes an operation from the kernel, whatever that is doing with it.
     fn end(&mut self, key: OpKey) {
         let Some(pending) = self.ops.pending.remove(&key) else { return };
-        if let Stage::Working(op, target) = pending.stage {
-            drop(target);
+        if let Stage::Working(op, targets) = pending.stage {
+            drop(targets);
             self.disks[pending.host.0].sweep(&mut self.engine);
             self.abandon(pending.host, op.refuse(errno(libc::ECANCELED)));
         }

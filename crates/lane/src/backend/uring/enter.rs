@@ -74,6 +74,8 @@ impl Drop for Uring {
             }
             self.reap();
             if !self.is_kernel_in_our_memory() || Instant::now() > give_up {
+                // What the last to end left to be closed.
+                let _ = self.enter();
                 break;
             }
         }

@@ -62,6 +62,14 @@ pub(crate) fn stat_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<Stat> {
     Ok(convert(&sys::fstat(&find_at(dir, path)?)?))
 }
 
+/// Whether a name is no large file's: what becomes of it takes no time worth speaking of.
+pub(crate) fn is_small(dir: BorrowedFd<'_>, name: &CString) -> bool {
+    match sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(stat) => stat.st_size.cast_unsigned() <= SMALL_BYTES,
+        Err(_) => true,
+    }
+}
+
 /// What a path names, a link at its end itself. `..` and links in the middle do not lead out of `dir`.
 pub(crate) fn find_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -115,6 +123,8 @@ pub(crate) fn convert(stat: &sys::Stat) -> Stat {
     }
 }
 
+/// Pages of a file of this size are let go in a few tens of microseconds.
+pub(crate) const SMALL_BYTES: u64 = 1 << 20;
 /// linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

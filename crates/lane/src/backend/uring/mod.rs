@@ -17,6 +17,7 @@ use io_uring::types::{CancelBuilder, Fd as RingFd};
 use io_uring::{IoUring, opcode};
 
 use self::key::Key;
+use self::opcodes::Opcodes;
 use self::ops::Ops;
 use self::park::Parker;
 use self::sockets::{Arrived, Receive, Sockets};
@@ -45,6 +46,7 @@ mod complete;
 mod enter;
 pub(super) mod files;
 mod key;
+mod opcodes;
 mod ops;
 mod park;
 mod quiet;
@@ -58,7 +60,7 @@ mod tests;
 mod udp;
 mod watch;
 
-pub use self::setup::{RingError, RingOptions};
+pub use self::setup::{FileOperations, RingError, RingOptions};
 
 /// A lane's ring and all that lives in it. Made on the lane's own thread.
 pub(crate) struct Uring {
@@ -66,6 +68,10 @@ pub(crate) struct Uring {
     ring: RefCell<IoUring>,
     sockets: RefCell<Sockets>,
     ops: RefCell<Ops>,
+    /// What the running kernel's ring can do.
+    opcodes: Opcodes,
+    /// Files closed by their owners while operations that were given up still name them.
+    closing: RefCell<Vec<Fd>>,
     streams: Rc<BufRing>,
     datagrams: RefCell<Option<Rc<BufRing>>>,
     options: RingOptions,
@@ -108,6 +114,7 @@ impl Uring {
     ) -> Result<Self, RingError> {
         let ring = setup::open(&options)?;
         setup::pin_workers(&ring, helpers.cpus());
+        let opcodes = Opcodes::of(&ring.submitter(), options.file_operations);
         let streams =
             BufRing::register(&ring.submitter(), 0, options.stream_buffers, options.stream_buffer_bytes)
                 .map_err(RingError::Buffers)?;
@@ -118,6 +125,8 @@ impl Uring {
             ring: RefCell::new(ring),
             sockets: RefCell::default(),
             ops: RefCell::default(),
+            opcodes,
+            closing: RefCell::default(),
             streams: Rc::new(streams),
             datagrams: RefCell::default(),
             options,
@@ -143,11 +152,11 @@ impl Uring {
         Ok(uring)
     }
 
-    fn count_syscall(&self) {
+    pub(crate) fn count_syscall(&self) {
         self.counters.syscalls.increment();
     }
 
-    fn borrow_fd(&self, fd: Fd) -> BorrowedFd<'_> {
+    pub(crate) fn borrow_fd(&self, fd: Fd) -> BorrowedFd<'_> {
         // SAFETY: an `Fd` given out by this backend is open until `close`, which its owner calls last.
         unsafe { BorrowedFd::borrow_raw(fd.0) }
     }
@@ -389,11 +398,15 @@ impl Backend for Uring {
                     self.shares.drop_all(untaken);
                 }
             }
-            None => self.counters.files.sub(1),
+            None => {
+                self.counters.files.sub(1);
+                // The kernel looks the number up when it comes to it: it must not be another file's by then.
+                if self.ops.borrow().is_named_by_orphans(fd) {
+                    return self.closing.borrow_mut().push(fd);
+                }
+            }
         }
-        // Through the ring, behind whatever was queued on this descriptor before: an operation must never
-        // find the number in another's hands.
-        self.push(&opcode::Close::new(RingFd(fd.0)).build(), Key::IGNORED);
+        self.push_close(fd);
     }
 
     fn poll_accept(&self, listener: Fd, cx: &mut Context<'_>) -> Poll<io::Result<(Descriptor, SocketAddr)>> {
@@ -420,8 +433,16 @@ impl Backend for Uring {
     fn poll_recv(&self, fd: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>> {
         let mut sockets = self.sockets.borrow_mut();
         let socket = sockets.get_mut(fd.0).expect("the stream is open");
-        if let Some(arrived) = self.take_arrived(socket) {
-            return Poll::Ready(arrived);
+        let Arrived::Bytes(untaken) = &mut socket.arrived else {
+            return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EINVAL)));
+        };
+        socket.told = false;
+        if let Some(buf) = self.shares.take(untaken) {
+            return Poll::Ready(Ok(buf));
+        }
+        if let Some(error) = socket.error.take() {
+            socket.receive = Receive::Ended;
+            return Poll::Ready(Err(error));
         }
         if socket.receive == Receive::Ended {
             return Poll::Ready(Ok(RecvBuf::empty()));
@@ -560,6 +581,25 @@ impl Backend for Uring {
 }
 
 impl Uring {
+    /// Through the ring, behind whatever was queued on this descriptor before: an operation must never find the number
+    /// in another's hands.
+    fn push_close(&self, fd: Fd) {
+        self.push(&opcode::Close::new(RingFd(fd.0)).build(), Key::IGNORED);
+    }
+
+    /// Closes what waited for operations that were given up and have ended.
+    fn close_let_go(&self) {
+        let mut closing = self.closing.take();
+        closing.retain(|&fd| {
+            let is_named = self.ops.borrow().is_named_by_orphans(fd);
+            if !is_named {
+                self.push_close(fd);
+            }
+            is_named
+        });
+        self.closing.replace(closing);
+    }
+
     fn counted_send(&self, sent: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
         match sent {
             Ok(n) => {

@@ -5,14 +5,16 @@ use std::task::{Context, Poll, Waker};
 use slab::Slab;
 
 use super::key::{GENERATION_MASK, Key, Kind};
-use crate::backend::OpId;
 use crate::backend::operation::{Op, Outcome};
+use crate::backend::{Fd, OpId};
 
 /// Operations by slot.
 #[derive(Default)]
 pub(super) struct Ops {
     slots: Slab<Slot>,
     generation: u32,
+    /// Slots of operations that were given up.
+    orphans: usize,
 }
 
 struct Slot {
@@ -85,6 +87,7 @@ impl Ops {
             }
             State::Orphaned(op) => {
                 self.slots.remove(key.index as usize);
+                self.orphans -= 1;
                 Ended::Unwanted(outcome(op))
             }
             State::Finished(_) | State::Moving => unreachable!("an operation ends once"),
@@ -97,21 +100,31 @@ impl Ops {
         let key = Key::unpack(id.0);
         let Some(slot) = self.slot(key) else { return Ok(None) };
         match std::mem::replace(&mut slot.state, State::Moving) {
-            State::Working(op, _) | State::Orphaned(op) => {
+            State::Working(op, _) => {
                 slot.state = State::Orphaned(op);
+                self.orphans += 1;
                 Err(key)
             }
             State::Finished(outcome) => {
                 self.slots.remove(key.index as usize);
                 Ok(Some(outcome))
             }
-            State::Moving => unreachable!("nothing moves between two calls"),
+            State::Orphaned(_) | State::Moving => unreachable!("an operation is given up once"),
         }
     }
 
     /// Operations whose memory the kernel may still touch.
     pub(super) fn in_flight(&self) -> usize {
         self.slots.iter().filter(|(_, slot)| !matches!(slot.state, State::Finished(_))).count()
+    }
+
+    /// Whether an operation that was given up, and that the kernel is not done with, works on this descriptor.
+    pub(super) fn is_named_by_orphans(&self, fd: Fd) -> bool {
+        let names = |slot: &Slot| match &slot.state {
+            State::Orphaned(op) => op.descriptor() == fd || op.second() == Some(fd),
+            _ => false,
+        };
+        self.orphans > 0 && self.slots.iter().any(|(_, slot)| names(slot))
     }
 
     fn slot(&mut self, key: Key) -> Option<&mut Slot> {

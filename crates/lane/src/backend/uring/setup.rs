@@ -29,8 +29,19 @@ pub struct RingOptions {
     /// Whether the lane's send and read buffers are registered with the ring. That takes all their memory at start (of the
     /// default 100 MiB a quarter of a second of CPU), and saves the kernel a look at pages for each operation.
     pub register_buffers: bool,
+    /// Who does what changes names and attributes where there is a disk to wait for.
+    pub file_operations: FileOperations,
     /// How long the end of a lane waits for operations that the kernel does not let go of, a read of a dead disk say.
     pub patience: Duration,
+}
+
+/// Who makes the calls that change names, attributes and lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileOperations {
+    /// The ring, where the running kernel's has the operation; else the silo's helpers.
+    Ring,
+    /// The silo's helpers, as on a kernel whose ring has none of them.
+    Helpers,
 }
 
 /// A lane's ring could not be made. The text says what to change.
@@ -59,6 +70,7 @@ impl Default for RingOptions {
             datagram_buffers: 256,
             datagram_buffer_bytes: 65_536 + 512,
             register_buffers: false,
+            file_operations: FileOperations::Ring,
             patience: Duration::from_secs(5),
         }
     }

@@ -14,7 +14,7 @@ use super::key::{Key, Kind};
 use super::sockets::{Arrived, Receive, Socket};
 use crate::backend::operation::{Job, Op, Start};
 use crate::backend::{Fd, OpId, Unpark};
-use crate::buffer::{BufRing, BufferPool, RecvBuf};
+use crate::buffer::{BufRing, BufferPool};
 use crate::counters::LaneCounters;
 
 impl Uring {
@@ -27,12 +27,23 @@ impl Uring {
         match start {
             Start::Ring(entry) => self.push(&entry, key),
             Start::Helper(file, job) => self.submit_to_helper(key, file, job),
+            Start::Done(outcome) => drop(self.ops.borrow_mut().finish(key, |_| outcome)),
         }
         OpId(key.pack())
     }
 
     pub(crate) fn counters(&self) -> &LaneCounters {
         &self.counters
+    }
+
+    /// Whether the running kernel's ring has the operation of this entry.
+    pub(crate) fn knows(&self, entry: &squeue::Entry) -> bool {
+        self.opcodes.has(entry.get_opcode())
+    }
+
+    /// Whether nothing on the file system of this open file waits for a disk.
+    pub(crate) fn is_in_memory(&self, file: Fd) -> bool {
+        self.in_memory.borrow().get(file.0)
     }
 
     /// Whether the kernel can be asked to tell if it copied.
@@ -80,20 +91,6 @@ impl Uring {
             // A full completion queue refuses submissions for a moment; the loop tries again.
             let _ = self.ring.borrow_mut().submit();
         }
-    }
-
-    /// What has arrived on a stream and nobody has taken, or its error, which ends it; `None` where there is neither.
-    pub(super) fn take_arrived(&self, socket: &mut Socket) -> Option<io::Result<RecvBuf>> {
-        let Arrived::Bytes(untaken) = &mut socket.arrived else {
-            return Some(Err(io::Error::from_raw_os_error(libc::EINVAL)));
-        };
-        socket.told = false;
-        if let Some(bytes) = self.shares.take(untaken) {
-            return Some(Ok(bytes));
-        }
-        let error = socket.error.take()?;
-        socket.receive = Receive::Ended;
-        Some(Err(error))
     }
 
     /// Makes `cx` the one to wake when something arrives, and arms the socket if it is not.

@@ -13,6 +13,7 @@ use lane::net::{TcpListener, TcpStream};
 use lane::runtime::{RuntimeOptions, run_here};
 use lane::time;
 
+mod changes;
 mod datagrams;
 mod names;
 mod operations;
@@ -57,7 +58,21 @@ fn same_on_both_with<T, F>(
     T: PartialEq + Debug + 'static,
     F: Future<Output = Vec<T>> + 'static,
 {
-    let real_dir = tempfile::tempdir().unwrap();
+    same_on_both_at(&std::env::temp_dir(), options, config, tree, scenario);
+}
+
+/// As [`same_on_both_with`], beneath a directory of choice of the real side.
+fn same_on_both_at<T, F>(
+    real: &Path,
+    options: &RuntimeOptions,
+    config: &Config,
+    tree: &[Entry],
+    scenario: impl Fn(PathBuf, Editor) -> F,
+) where
+    T: PartialEq + Debug + 'static,
+    F: Future<Output = Vec<T>> + 'static,
+{
+    let real_dir = tempfile::tempdir_in(real).unwrap();
     let real_root = real_dir.path().join("srv");
     build_real(&real_root, tree);
     let editor = real_editor(real_root.clone());

@@ -6,8 +6,10 @@ use std::io;
 use std::rc::Rc;
 
 use super::content::Content;
+use super::names::check_change;
 use super::resolve::{Rules, resolve, split_last};
 use super::{Disk, Inode, Node, errno};
+use crate::backend::RenameHow;
 use crate::backend::file::Timestamp;
 use crate::backend::sim::engine::Engine;
 
@@ -111,23 +113,45 @@ impl Disk {
     /// Takes a name away, with all beneath it.
     pub(super) fn remove(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<()> {
         let place = self.place(path)?;
-        self.forget_tree(place.take()?, engine);
-        self.sweep(engine);
-        self.touch(&place, engine);
-        Ok(())
+        self.drop_name(&place, engine)
     }
 
     /// Moves a name, over a file that has the new one.
     pub(super) fn rename(&mut self, from: &[u8], to: &[u8], engine: &mut Engine) -> io::Result<()> {
         let (from, to) = (self.place(from)?, self.place(to)?);
+        self.move_name(&from, &to, RenameHow::Replace, engine)
+    }
+
+    /// Moves a name to another place.
+    pub(super) fn move_name(
+        &mut self,
+        from: &Place,
+        to: &Place,
+        how: RenameHow,
+        engine: &mut Engine,
+    ) -> io::Result<()> {
         let moved = from.get().ok_or_else(|| errno(libc::ENOENT))?;
+        let before = to.get();
+        match (&before, how) {
+            (Some(_), RenameHow::NoReplace) => return Err(errno(libc::EEXIST)),
+            (None, RenameHow::Exchange) => return Err(errno(libc::ENOENT)),
+            _ => {}
+        }
         if contains(&moved, &to.parent) {
             return Err(errno(libc::EINVAL));
         }
-        if let Some(before) = to.get() {
-            if Rc::ptr_eq(&before, &moved) {
+        if let Some(before) = &before {
+            if contains(before, &from.parent) {
+                let exchange = how == RenameHow::Exchange;
+                return Err(errno(if exchange { libc::EINVAL } else { libc::ENOTEMPTY }));
+            }
+            if Rc::ptr_eq(before, &moved) {
                 return Ok(());
             }
+        }
+        check_change(&from.parent)?;
+        check_change(&to.parent)?;
+        if let (Some(before), RenameHow::Replace) = (&before, how) {
             match (&before.node, &moved.node) {
                 (Node::Directory(entries), Node::Directory(_)) if entries.borrow().is_empty() => {}
                 (Node::Directory(_), Node::Directory(_)) => return Err(errno(libc::ENOTEMPTY)),
@@ -135,14 +159,36 @@ impl Disk {
                 (_, Node::Directory(_)) => return Err(errno(libc::ENOTDIR)),
                 _ => {}
             }
-            before.unlink(self.stamp(engine));
         }
         from.take()?;
-        self.touch(&from, engine);
-        moved.ctime.set(self.stamp(engine));
-        self.watches.gone(moved.ino(), engine);
-        self.put(&to, moved, engine);
+        self.touch(from, engine);
+        self.relocated(&moved, engine);
+        if let Some(before) = before {
+            to.take()?;
+            if how == RenameHow::Exchange {
+                self.relocated(&before, engine);
+                self.put(from, before, engine);
+            } else {
+                self.forget_tree(before, engine);
+                self.sweep(engine);
+            }
+        }
+        self.put(to, moved, engine);
         Ok(())
+    }
+
+    /// Takes the name of a file, or of an empty directory, away.
+    pub(super) fn drop_name(&mut self, place: &Place, engine: &mut Engine) -> io::Result<()> {
+        self.forget_tree(place.take()?, engine);
+        self.sweep(engine);
+        self.touch(place, engine);
+        Ok(())
+    }
+
+    /// Something is about to have its name elsewhere.
+    fn relocated(&mut self, inode: &Inode, engine: &mut Engine) {
+        inode.ctime.set(self.stamp(engine));
+        self.watches.gone(inode.ino(), engine);
     }
 
     /// Gives the file at `from` one more name.
@@ -163,7 +209,10 @@ impl Disk {
         self.create(path, Node::Directory(RefCell::default()), engine).map(drop)
     }
 
-    fn put(&mut self, place: &Place, inode: Rc<Inode>, engine: &mut Engine) {
+    pub(super) fn put(&mut self, place: &Place, inode: Rc<Inode>, engine: &mut Engine) {
+        if inode.directory().is_ok() {
+            place.parent.nlink.set(place.parent.nlink.get() + 1);
+        }
         let entries = place.parent.directory().expect("places are in directories");
         entries.borrow_mut().insert(place.name.clone(), inode);
         self.touch(place, engine);
@@ -205,14 +254,18 @@ impl Place {
 
     fn take(&self) -> io::Result<Rc<Inode>> {
         let entries = self.parent.directory()?;
-        let taken = entries.borrow_mut().remove(&self.name);
-        taken.ok_or_else(|| errno(libc::ENOENT))
+        let taken = entries.borrow_mut().remove(&self.name).ok_or_else(|| errno(libc::ENOENT))?;
+        if taken.directory().is_ok() {
+            self.parent.nlink.set(self.parent.nlink.get() - 1);
+        }
+        Ok(taken)
     }
 }
 
 impl Inode {
     fn unlink(&self, stamp: Timestamp) {
-        self.nlink.set(self.nlink.get().saturating_sub(1));
+        let left = if self.directory().is_ok() { 0 } else { self.nlink.get().saturating_sub(1) };
+        self.nlink.set(left);
         self.ctime.set(stamp);
     }
 }

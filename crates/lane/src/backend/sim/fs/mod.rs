@@ -18,6 +18,8 @@ use self::watch::Watches;
 mod content;
 mod edit;
 mod handle;
+mod lengths;
+mod names;
 mod read;
 mod resolve;
 mod watch;
@@ -217,6 +219,8 @@ fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
+/// Linux's limit, bytes.
+const NAME_MAX: usize = 255;
 const ROOT_INO: u64 = 2;
 const OWNER: u32 = 1000;
 /// Permission bits of the owner.

@@ -179,7 +179,7 @@ impl Disk {
         Ok(listed)
     }
 
-    fn may_fail(&self, rate: f64, engine: &mut Engine) -> io::Result<()> {
+    pub(super) fn may_fail(&self, rate: f64, engine: &mut Engine) -> io::Result<()> {
         if engine.chance(rate) { Err(errno(libc::EIO)) } else { Ok(()) }
     }
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::rc::Rc;
 
-use super::{Inode, Node, SEARCH, errno};
+use super::{Inode, NAME_MAX, Node, SEARCH, errno};
 
 /// How a path is walked.
 #[derive(Clone, Copy)]
@@ -123,7 +123,6 @@ impl Walk {
 
 /// Linux's limits, bytes and links.
 const PATH_MAX: usize = 4096;
-const NAME_MAX: usize = 255;
 const LINKS_MAX: u32 = 40;
 
 #[cfg(test)]

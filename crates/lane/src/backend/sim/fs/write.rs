@@ -47,7 +47,7 @@ impl Disk {
         Ok(())
     }
 
-    fn notify_names(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
+    pub(super) fn notify_names(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
         let mut beneath = vec![Rc::clone(&self.root)];
         while let Some(dir) = beneath.pop() {
             let Ok(entries) = dir.directory() else { continue };
@@ -64,4 +64,4 @@ impl Disk {
 }
 
 /// A file of a world lies in memory.
-const SIZE_MAX: usize = 1 << 30;
+pub(super) const SIZE_MAX: usize = 1 << 30;

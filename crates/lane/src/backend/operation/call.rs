@@ -1,0 +1,134 @@
+//! Operations that are one call on a file or two and need no memory of the caller's while it lasts: names, attributes,
+//! lengths, locks. Each file says its arguments, its entry for the ring where there is one, and the call itself. Which
+//! of the two is made, and by whom, is decided here:
+//!
+//! - on a file system that is all memory the lane makes the call itself, as there is no disk to wait for; not where it
+//!   takes long by its size ([`Call::is_brief`]);
+//! - else the ring's opcode, where the running kernel has it;
+//! - else a helper thread.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::task::Poll;
+
+use io_uring::squeue;
+
+use super::{Completion, Keeper, Operation, Registered, Start};
+use crate::backend::Fd;
+use crate::backend::sim::{AtFile, Step};
+use crate::backend::uring::Uring;
+
+/// One kind of call. A value of it is its arguments.
+pub(crate) trait Call: Registered + Clone + std::marker::Send + 'static {
+    /// What it is called in reports.
+    const NAME: &'static str;
+
+    /// What it brings when it succeeds.
+    type Value: std::marker::Send + 'static;
+
+    /// What it works on.
+    fn descriptor(&self) -> Fd;
+
+    /// What else it works on.
+    fn second(&self) -> Option<Fd> {
+        None
+    }
+
+    /// Its entry for the ring, which points to nothing that moves with the value; `None` where no ring has the operation.
+    fn entry(&mut self) -> Option<squeue::Entry> {
+        None
+    }
+
+    /// What the ring's answer means.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn answer(&mut self, completion: Completion) -> io::Result<Self::Value> {
+        let _ = completion;
+        unreachable!("{} has no entry for the ring", Self::NAME)
+    }
+
+    /// Makes the call. `second` is the first descriptor where there is no second.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn call(&self, file: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Result<Self::Value>;
+
+    /// Whether it takes a moment only where there is no disk to wait for.
+    fn is_brief(&self, file: BorrowedFd<'_>, second: BorrowedFd<'_>) -> bool {
+        let _ = (file, second);
+        true
+    }
+
+    /// The same in a simulated world.
+    ///
+    /// # Errors
+    /// The kernel's.
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Self::Value>;
+
+    /// Nobody takes what it brought.
+    fn abandon(value: Self::Value, keeper: &mut dyn Keeper) {
+        let _ = keeper;
+        drop(value);
+    }
+}
+
+impl<C: Call> Operation for C {
+    const NAME: &'static str = <C as Call>::NAME;
+    type Value = <C as Call>::Value;
+    type Output = io::Result<<C as Call>::Value>;
+
+    fn descriptor(&self) -> Fd {
+        Call::descriptor(self)
+    }
+
+    fn second(&self) -> Option<Fd> {
+        Call::second(self)
+    }
+
+    fn prepare(&mut self, ring: &Uring) -> Start {
+        let file = Call::descriptor(self);
+        let second = Call::second(self).unwrap_or(file);
+        if ring.is_in_memory(file) && self.is_brief(ring.borrow_fd(file), ring.borrow_fd(second)) {
+            ring.count_syscall();
+            return Start::Done(Self::outcome(self.call(ring.borrow_fd(file), ring.borrow_fd(second))));
+        }
+        if let Some(entry) = self.entry() {
+            if ring.knows(&entry) {
+                return Start::Ring(entry);
+            }
+            ring.counters().ring_lacks.increment();
+        }
+        let arguments = self.clone();
+        if second == file {
+            return Start::on_helper::<Self>(file, move |file| arguments.call(file, file));
+        }
+        ring.count_syscall();
+        match ring.borrow_fd(second).try_clone_to_owned() {
+            Ok(second) => Start::on_helper::<Self>(file, move |file| {
+                use std::os::fd::AsFd;
+                arguments.call(file, second.as_fd())
+            }),
+            Err(error) => Start::Done(Self::outcome(Err(error))),
+        }
+    }
+
+    fn complete(&mut self, completion: Completion, _: &Uring) -> io::Result<Self::Value> {
+        self.answer(completion)
+    }
+
+    fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Self::Value>> {
+        let mut at = step.file()?;
+        Poll::Ready(Call::simulate(self, &mut at))
+    }
+
+    fn finish(self, result: io::Result<Self::Value>) -> Self::Output {
+        result
+    }
+
+    fn abandon(output: Self::Output, keeper: &mut dyn Keeper) {
+        if let Ok(value) = output {
+            <C as Call>::abandon(value, keeper);
+        }
+    }
+}

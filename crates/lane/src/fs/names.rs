@@ -1,0 +1,89 @@
+//! Changes of names, each in a directory that is open: one component, never a path, so that nothing leads out.
+//!
+//! A change shows at once and is safe only after [`Dir::sync`] of every directory concerned. One whose future is dropped
+//! early may happen all the same.
+
+use std::ffi::CString;
+use std::io;
+
+use super::{Dir, File, RenameHow};
+use crate::backend::OpFuture;
+use crate::backend::operation as op;
+use crate::context;
+
+/// How a file is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreateHow {
+    /// Permission bits of a new file, of which the process's umask takes some.
+    pub mode: u32,
+    /// A new file or none: `EEXIST` where something has the name.
+    pub exclusive: bool,
+}
+
+impl Dir {
+    /// Makes a file and opens it for reading and writing, or opens the one that is there, as it is (openat(2), `O_CREAT`).
+    ///
+    /// # Errors
+    /// `EEXIST` with [`CreateHow::exclusive`]; `ELOOP` for a symbolic link, which is not followed; `EISDIR`; `ENXIO` for
+    /// a device, socket or pipe; `ENOENT` in a directory that was removed; `EINVAL` for what is no name: empty, `.`, `..`
+    /// or with a slash; `ENAMETOOLONG` beyond 255 bytes; `ENOSPC`, `EDQUOT`, `EACCES`, `EROFS`, `EIO` as the kernel says.
+    pub async fn create(&self, name: &CString, how: CreateHow) -> io::Result<File> {
+        let CreateHow { mode, exclusive } = how;
+        let create = op::Create { dir: self.fd(), name: component(name)?, mode, exclusive };
+        let opened = OpFuture::submit(create).await?;
+        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
+    }
+
+    /// Makes a directory. The process's umask takes some of the permission bits `mode` (mkdirat(2)).
+    ///
+    /// # Errors
+    /// `EEXIST`; `EMLINK` where the file system counts subdirectories; else as [`Dir::create`].
+    pub async fn mkdir(&self, name: &CString, mode: u32) -> io::Result<()> {
+        OpFuture::submit(op::Mkdir { dir: self.fd(), name: component(name)?, mode }).await
+    }
+
+    /// Takes the name of anything but a directory away. Who has a file open keeps it (unlinkat(2)).
+    ///
+    /// # Errors
+    /// `ENOENT`, `EISDIR`; `EBUSY` where something is mounted; else as [`Dir::create`].
+    pub async fn unlink(&self, name: &CString) -> io::Result<()> {
+        OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, directory: false }).await
+    }
+
+    /// Takes the name of an empty directory away (unlinkat(2), `AT_REMOVEDIR`).
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`; `EBUSY` where something is mounted; else as [`Dir::create`].
+    pub async fn rmdir(&self, name: &CString) -> io::Result<()> {
+        OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, directory: true }).await
+    }
+
+    /// Moves the name `from` of this directory to `to` of another or the same, in one step (renameat2(2)). Two names of
+    /// one file stay as they are.
+    ///
+    /// # Errors
+    /// `ENOENT` without `from`, or in a directory that was removed; `EXDEV` on another file system; `EINVAL` into the
+    /// directory's own tree; `ENOTEMPTY`, or `EEXIST` on some file systems, over a directory with entries, the one of
+    /// `from` itself or one above it; `EISDIR` for a file over a directory; `ENOTDIR` for a directory over a file;
+    /// `EEXIST` and `ENOENT` as [`RenameHow`] says; `EINVAL` where the file system cannot do it so; else as
+    /// [`Dir::create`].
+    pub async fn rename(
+        &self,
+        from: &CString,
+        to_dir: &Self,
+        to: &CString,
+        how: RenameHow,
+    ) -> io::Result<()> {
+        let (from, to) = (component(from)?, component(to)?);
+        OpFuture::submit(op::Rename { from_dir: self.fd(), from, to_dir: to_dir.fd(), to, how }).await
+    }
+}
+
+/// The name of something in a directory, which leads nowhere else.
+fn component(name: &CString) -> io::Result<CString> {
+    match name.as_bytes() {
+        b"" | b"." | b".." => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        bytes if bytes.contains(&b'/') => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        _ => Ok(name.clone()),
+    }
+}
