@@ -1,0 +1,386 @@
+//! Users and groups: an immutable snapshot of the accounts file.
+
+mod format;
+mod membership;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use self::format::{GroupTable, UserTable};
+use self::membership::Memberships;
+use crate::name::{Id, Who};
+use crate::principal::{Inner, Kind, Names, Principal};
+use crate::secret::Secret;
+use crate::verifier::{NtHash, PasswordHash, Strength};
+
+/// All users and groups at one moment. It never changes; a changed file gives another one, with a greater
+/// [`generation`](Self::generation).
+pub struct Accounts {
+    generation: u64,
+    names: Arc<Names>,
+    users: HashMap<String, User>,
+    groups: HashMap<String, GroupTable>,
+    memberships: Memberships,
+    next_ids: [Id; 2],
+    anonymous: Principal,
+    administrator: Principal,
+    /// Verified when there is nothing to verify, so that the answer takes as long.
+    decoy: PasswordHash,
+    nt_decoy: NtHash,
+}
+
+struct User {
+    table: UserTable,
+    /// Made at first use, then shared.
+    principal: OnceLock<Principal>,
+}
+
+impl Accounts {
+    /// Bytes of the longest file that is read.
+    pub const FILE_MAX: usize = 16 << 20;
+    /// Users of one file.
+    pub const USERS_MAX: usize = 100_000;
+    /// Groups of one file.
+    pub const GROUPS_MAX: usize = 10_000;
+    /// How deep groups may lie in groups.
+    pub const NESTING_MAX: usize = 16;
+
+    /// Accounts without anybody: everybody is anonymous.
+    pub fn none() -> Arc<Self> {
+        Self::parse("version = 1").expect("it has nothing that could be wrong")
+    }
+
+    /// Reads the text of an accounts file (docs/access.md).
+    ///
+    /// # Errors
+    /// [`AccountsError::Syntax`] with the line, or [`AccountsError::Invalid`] with the key.
+    pub fn parse(text: &str) -> Result<Arc<Self>, AccountsError> {
+        let file = format::parse(text)?;
+        let names = Arc::new(file.names()?);
+        let memberships = Memberships::new(&file.group, &names)?;
+        let generation = GENERATIONS.fetch_add(1, Ordering::Relaxed);
+        let somebody = |kind, name: &str, id, groups: &[Id]| {
+            Principal::new(Inner {
+                kind,
+                name: name.into(),
+                id,
+                subdomain: [&[id], groups].concat().into(),
+                uid: None,
+                gids: [].into(),
+                generation,
+                names: Arc::clone(&names),
+            })
+        };
+        let all_system = [Id::ADMINISTRATORS, Id::ANYUSER, Id::AUTHUSER];
+        Ok(Arc::new(Self {
+            generation,
+            anonymous: somebody(Kind::Anonymous, "anonymous", Id::ANONYMOUS, &[Id::ANYUSER]),
+            administrator: somebody(Kind::Administrator, "administrator", Id(0), &all_system),
+            memberships,
+            next_ids: file.next_ids(),
+            decoy: PasswordHash::decoy(usual_strength(file.user.values())),
+            nt_decoy: NtHash::decoy(),
+            users: file.user.into_iter().map(|(name, table)| (name, User::new(table))).collect(),
+            groups: file.group.into_iter().collect(),
+            names,
+        }))
+    }
+
+    /// Greater than that of every snapshot made before in this process.
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    /// The realm in which users of this file are known by their names alone; empty: none.
+    pub fn realm(&self) -> &str {
+        &self.names.realm
+    }
+
+    /// Who has not said who he is.
+    pub fn anonymous(&self) -> Principal {
+        self.anonymous.clone()
+    }
+
+    /// The operator of this machine: who may read and change all files anyway.
+    pub fn local_administrator(&self) -> Principal {
+        self.administrator.clone()
+    }
+
+    /// A user who has been recognised by other means than his password here.
+    ///
+    /// # Errors
+    /// [`Refused::Unknown`] and [`Refused::Disabled`].
+    pub fn user(&self, name: &str) -> Result<Principal, Refused> {
+        let (name, user) = self.users.get_key_value(name).ok_or(Refused::Unknown)?;
+        if user.table.disabled { Err(Refused::Disabled) } else { Ok(self.principal(name, user)) }
+    }
+
+    /// A user by the name he has in a realm, such as a Kerberos ticket's `alice@EXAMPLE.COM`.
+    ///
+    /// # Errors
+    /// As [`user`](Self::user).
+    pub fn user_of_realm(&self, who: &Who) -> Result<Principal, Refused> {
+        let id = self.names.id(who).ok_or(Refused::Unknown)?;
+        self.user_by_id(id)
+    }
+
+    /// A user by number.
+    ///
+    /// # Errors
+    /// As [`user`](Self::user).
+    pub fn user_by_id(&self, id: Id) -> Result<Principal, Refused> {
+        self.memberships.name(id).map_or(Err(Refused::Unknown), |name| self.user(name))
+    }
+
+    /// The name of a user or group, for people.
+    pub fn name_of(&self, id: Id) -> Option<&str> {
+        let system = crate::name::SYSTEM_GROUPS.iter().find(|(_, known)| *known == id).map(|(name, _)| *name);
+        let anonymous = (id == Id::ANONYMOUS).then_some("anonymous");
+        system.or(anonymous).or_else(|| self.memberships.name(id))
+    }
+
+    /// The number of a user or group; `None`: there is nobody of that name.
+    pub fn id_of(&self, who: &Who) -> Option<Id> {
+        self.names.id(who)
+    }
+
+    /// The same user in these accounts; `None` if he is gone, disabled or somebody else by now. Sessions that live on
+    /// after a reload ask this before they go on.
+    pub fn renewed(&self, principal: &Principal) -> Option<Principal> {
+        if principal.generation() == self.generation {
+            return Some(principal.clone());
+        }
+        if principal.is_user() {
+            return self.user(principal.name()).ok().filter(|user| user.id() == principal.id());
+        }
+        Some(if principal.is_anonymous() { self.anonymous() } else { self.local_administrator() })
+    }
+
+    /// Whether `password` is that of the user `name`, and then on whose behalf he acts. Takes tens of milliseconds and
+    /// 19 MiB, as long for nobody, for a disabled account and for one without a password as for a wrong password: a
+    /// lane has it done by a helper, and bounds how many it has done at once.
+    ///
+    /// # Errors
+    /// Why not: for the log. Whoever asked is told no more than that it is not so.
+    pub fn verify(&self, name: &str, password: &Secret) -> Result<Principal, Refused> {
+        let found = self.users.get_key_value(name);
+        let hash = found.and_then(|(_, user)| user.table.password.as_ref());
+        let fits = hash.unwrap_or(&self.decoy).verify(password);
+        let (name, user) = found.ok_or(Refused::Unknown)?;
+        match () {
+            () if user.table.disabled => Err(Refused::Disabled),
+            () if hash.is_none() => Err(Refused::NoVerifier),
+            () if !fits || password.expose().len() > Secret::LENGTH_MAX => Err(Refused::Wrong),
+            () => Ok(self.principal(name, user)),
+        }
+    }
+
+    /// What NTLMv2's proof of `name` is made with. For nobody, a disabled account and one without an NT hash it is one that
+    /// no proof fits. After the proof, [`user`](Self::user) gives the principal.
+    pub fn nt_hash(&self, name: &str) -> &NtHash {
+        let user = self.users.get(name).filter(|user| !user.table.disabled);
+        user.and_then(|user| user.table.nt.as_ref()).unwrap_or(&self.nt_decoy)
+    }
+
+    /// All users, by name.
+    pub fn users(&self) -> Vec<Account> {
+        let of = |(name, user): (&String, &User)| {
+            let UserTable { id, password, nt, uid, gid, principals, disabled } = &user.table;
+            Account {
+                name: name.clone(),
+                id: Id(*id),
+                uid: *uid,
+                gid: *gid,
+                principals: principals.clone(),
+                disabled: *disabled,
+                strength: password.as_ref().map(PasswordHash::strength),
+                has_nt: nt.is_some(),
+                groups: self.groups_of(Id(*id)),
+            }
+        };
+        let mut users: Vec<_> = self.users.iter().map(of).collect();
+        users.sort_by(|a, b| a.name.cmp(&b.name));
+        users
+    }
+
+    /// All groups, by name.
+    pub fn groups(&self) -> Vec<Group> {
+        let of = |(name, table): (&String, &GroupTable)| Group {
+            name: name.clone(),
+            id: table.id(name),
+            gid: table.gid,
+            members: table.members.clone(),
+        };
+        let mut groups: Vec<_> = self.groups.iter().map(of).collect();
+        groups.sort_by(|a, b| a.name.cmp(&b.name));
+        groups
+    }
+
+    /// The numbers that the next user and the next group get: none that anybody has had.
+    pub fn next_ids(&self) -> [Id; 2] {
+        self.next_ids
+    }
+
+    fn groups_of(&self, id: Id) -> Vec<String> {
+        let ids = self.memberships.of(id);
+        let mut names: Vec<_> = ids.iter().filter_map(|id| self.name_of(*id)).map(str::to_owned).collect();
+        names.sort();
+        names
+    }
+
+    fn principal(&self, name: &str, user: &User) -> Principal {
+        let make = || {
+            let id = Id(user.table.id);
+            let groups = self.memberships.of(id);
+            let gids = groups.iter().filter_map(|group| self.memberships.gid(*group));
+            Principal::new(Inner {
+                kind: Kind::User,
+                name: name.into(),
+                id,
+                gids: user.table.gid.into_iter().chain(gids).collect(),
+                subdomain: [&[id, Id::ANYUSER, Id::AUTHUSER], &groups[..]].concat().into(),
+                uid: user.table.uid,
+                generation: self.generation,
+                names: Arc::clone(&self.names),
+            })
+        };
+        user.principal.get_or_init(make).clone()
+    }
+}
+
+/// Numbers alone: nothing of a user is worth a log line that may hold a verifier.
+impl fmt::Debug for Accounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Accounts");
+        out.field("generation", &self.generation);
+        out.field("users", &self.users.len()).field("groups", &self.groups.len()).finish_non_exhaustive()
+    }
+}
+
+impl User {
+    fn new(table: UserTable) -> Self {
+        Self { table, principal: OnceLock::new() }
+    }
+}
+
+/// What can be shown of a user.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// His name.
+    pub name: String,
+    /// His AFS number.
+    pub id: Id,
+    /// The POSIX user he is mapped to.
+    pub uid: Option<u32>,
+    /// His first POSIX group.
+    pub gid: Option<u32>,
+    /// His names in other realms.
+    pub principals: Vec<Who>,
+    /// Whether he may not sign in.
+    pub disabled: bool,
+    /// What his password's verifier costs; `None`: he has none.
+    pub strength: Option<Strength>,
+    /// Whether there is an NT hash, which SMB needs.
+    pub has_nt: bool,
+    /// All groups he is in, through others too, by name.
+    pub groups: Vec<String>,
+}
+
+/// What can be shown of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Its AFS number.
+    pub id: Id,
+    /// The POSIX group it is mapped to.
+    pub gid: Option<u32>,
+    /// Users and groups in it, as the file has them.
+    pub members: Vec<String>,
+}
+
+/// Why somebody is not who he says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refused {
+    /// There is no such user.
+    #[error("there is no such user")]
+    Unknown,
+    /// The password is not his.
+    #[error("wrong password")]
+    Wrong,
+    /// There is nothing to verify with.
+    #[error("the user has no password")]
+    NoVerifier,
+    /// He may not sign in.
+    #[error("the user is disabled")]
+    Disabled,
+}
+
+/// Why accounts could not be read or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AccountsError {
+    /// Not what the format allows: which line, and what is there.
+    #[error("{0}")]
+    Syntax(String),
+    /// Allowed by the format, but it cannot be: where, and why.
+    #[error("{key}: {problem}")]
+    Invalid {
+        /// The key, such as `group.staff.members`.
+        key: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A later version of this program wrote it.
+    #[error("it is of version {0}, this program knows version 1")]
+    Version(i64),
+    /// Others than the server could read or change it.
+    #[error("{path}: {problem}")]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Who could, and what to do.
+        problem: String,
+    },
+    /// Nothing here is called so.
+    #[error("{0}")]
+    NotFound(String),
+    /// Something here is called so already.
+    #[error("{0}")]
+    Exists(String),
+    /// The machine would not.
+    #[error("{what}: {cause}")]
+    Io {
+        /// What was tried, with the file.
+        what: String,
+        /// Its answer.
+        #[source]
+        cause: std::io::Error,
+    },
+}
+
+impl AccountsError {
+    pub(crate) fn invalid(key: impl Into<String>, problem: impl fmt::Display) -> Self {
+        Self::Invalid { key: key.into(), problem: problem.to_string() }
+    }
+}
+
+/// What most users' verifiers cost, so that nobody can be told from somebody.
+fn usual_strength<'a>(users: impl Iterator<Item = &'a UserTable>) -> Strength {
+    let mut counts = HashMap::new();
+    for user in users {
+        if let Some(password) = &user.password {
+            *counts.entry(password.strength()).or_insert(0usize) += 1;
+        }
+    }
+    let usual =
+        counts.into_iter().max_by_key(|(strength, count)| (*count, strength.memory_kib, strength.passes));
+    usual.map(|(strength, _)| strength).unwrap_or_default()
+}
+
+static GENERATIONS: AtomicU64 = AtomicU64::new(1);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! Who may do what: the one function that says so, for every protocol.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use crate::acl::{Acl, AclFull, Nearest, Side};
+use crate::name::{BadName, Id, Who};
+use crate::principal::Principal;
+use crate::rights::Rights;
+
+/// What `who` may do with `object`, for which the list `nearest` counts, in `volume`.
+///
+/// Of a directory the rights are over what is in it; of a file or symbolic link, over itself. They come about so:
+///
+/// | the nearest list | server | rights |
+/// |---|---|---|
+/// | there is one | any | what its entries give without what they deny; for a file masked by the owner's mode bits (below) |
+/// | it cannot be read | any | none |
+/// | none | unprivileged | `rl`: what the server's own user may read; and what [`Writable`] gives, masked as above |
+/// | none | privileged | what mode bits give (below), and where those let everybody read, what [`Writable`] gives |
+///
+/// An entry counts for its user, and for the members of its group. One whose name the accounts do not know gives nobody
+/// anything, and denies everybody.
+///
+/// *The owner's bits.* Of a file, `r` needs 0500 and `w` 0200, one bit of it at least, as in OpenAFS, whoever asks; its owner always may read.
+///
+/// *Mode bits.* As in POSIX the class of the owner, of the group or of the others counts, `anonymous` and users without a
+/// uid being others.
+///
+/// | object | bits | rights |
+/// |---|---|---|
+/// | directory | `r` and `x` | `rl` |
+/// | | `x` alone | to pass through ([`Rights::TRAVERSE`]) |
+/// | | `w` and `x` | `idwk`; `d` in a sticky directory for its owner alone |
+/// | file | `r`; `w` | `rk`; `wk`; and `l` in any case |
+/// | symbolic link | | `rl` |
+///
+/// Then, as viced has it:
+///
+/// | who | of what | rights |
+/// |---|---|---|
+/// | anybody | a file or link | never `a`, but for the next |
+/// | its owner | a file or link | also `a` |
+/// | its owner | a file, if he has `i` | also `rw`, whatever its bits: what he dropped he may finish |
+/// | the volume's owner | a directory | also `la`: he can mend its list |
+/// | `system:administrators` | everything | also `la`, and no file's bits mask their `r` and `w` |
+/// | the operator of this machine | everything | all |
+///
+/// A volume that is not writable leaves of all this what changes nothing.
+pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &VolumePolicy) -> Rights {
+    if who.is_local_administrator() {
+        return volume.left_of(Rights::LISTED | Rights::TRAVERSE);
+    }
+    let is_owner = object.owner.is(who, volume.privileged);
+    let is_admin = who.is_administrator();
+    let masked = |listed: Rights| {
+        let bits = if is_admin { 0o700 } else { object.mode };
+        object.masked(listed, bits, is_owner)
+    };
+    let mut rights = match nearest {
+        Nearest::List(acl) => masked(listed(acl, who)),
+        Nearest::Unreadable => Rights::NONE,
+        Nearest::None if volume.privileged => {
+            let by_mode = by_mode(who, object, is_owner);
+            if object.everybody_reads() { by_mode | masked(volume.given(who)) } else { by_mode }
+        }
+        Nearest::None => Rights::READER | masked(volume.given(who)),
+    };
+    if object.kind == Kind::Directory {
+        if volume.owner.is(who, volume.privileged) {
+            rights |= Rights::LOOKUP | Rights::ADMINISTER;
+        }
+    } else {
+        rights = rights.without(Rights::ADMINISTER);
+        if is_owner {
+            rights |= Rights::ADMINISTER;
+            if object.kind == Kind::File && rights.contains(Rights::INSERT) {
+                rights |= Rights::READ | Rights::WRITE;
+            }
+        }
+    }
+    if is_admin {
+        rights |= Rights::LOOKUP | Rights::ADMINISTER;
+    }
+    if rights.contains(Rights::LOOKUP) {
+        rights |= Rights::TRAVERSE;
+    }
+    volume.left_of(rights)
+}
+
+/// What rights are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object {
+    /// What it is.
+    pub kind: Kind,
+    /// Its mode bits; only the last 12 count.
+    pub mode: u32,
+    /// Its POSIX group.
+    pub gid: u32,
+    /// Whose it is.
+    pub owner: Owner,
+}
+
+/// Kinds of objects that differ in what rights mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A directory.
+    Directory,
+    /// A file.
+    File,
+    /// A symbolic link, as stored.
+    Symlink,
+}
+
+/// Whose an object is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    /// The POSIX user; `None`: not looked at. Counts where the server is privileged and nothing is recorded.
+    pub uid: Option<u32>,
+    /// The AFS number recorded with it, where the server cannot give files to POSIX users, or there is none to give to.
+    pub recorded: Option<Id>,
+}
+
+impl Owner {
+    /// Whether it is that user. Anonymous owns nothing.
+    fn is(self, who: &Principal, privileged: bool) -> bool {
+        who.is_user()
+            && match self.recorded {
+                Some(id) => who.id() == id,
+                None => privileged && self.uid.is_some() && self.uid == who.uid(),
+            }
+    }
+}
+
+/// What the server and the volume add to lists and bits.
+#[derive(Clone, Debug)]
+pub struct VolumePolicy {
+    /// Whether the server may read, change and give away every file: then it keeps to mode bits on its clients' behalf.
+    pub privileged: bool,
+    /// Who may change something.
+    pub writable: Writable,
+    /// Whose the volume's root is.
+    pub owner: Owner,
+}
+
+impl VolumePolicy {
+    fn left_of(&self, rights: Rights) -> Rights {
+        match self.writable {
+            Writable::Nobody => rights.without(Rights::CHANGES | Rights::ADMINISTER),
+            Writable::AsListed | Writable::Given(_) => rights,
+        }
+    }
+
+    fn given(&self, who: &Principal) -> Rights {
+        match &self.writable {
+            Writable::Given(acl) => listed(acl, who),
+            Writable::Nobody | Writable::AsListed => Rights::NONE,
+        }
+    }
+}
+
+/// Who may change something in a volume (`serve --writable`, `volume.writable`). Text is `nobody`, `listed`, `anyone`, or users and
+/// groups with commas between.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Writable {
+    /// Nobody, whatever access lists say: the tree is read-only.
+    #[default]
+    Nobody,
+    /// Whom an access list allows it, or mode bits where the server is privileged.
+    AsListed,
+    /// The same, and where there is no list, whom this one gives it.
+    Given(Arc<Acl>),
+}
+
+impl Writable {
+    /// Everybody, `anonymous` included.
+    pub fn anyone() -> Self {
+        Self::to(["system:anyuser".parse().expect("it is a name")]).expect("one entry is not too many")
+    }
+
+    /// These users and groups: `rlidwk`.
+    ///
+    /// # Errors
+    /// [`AclFull`]: more than an access list can hold.
+    pub fn to(names: impl IntoIterator<Item = Who>) -> Result<Self, AclFull> {
+        let mut acl = Acl::new();
+        names.into_iter().try_for_each(|who| acl.set(Side::Given, who, Rights::WRITER))?;
+        Ok(Self::Given(Arc::new(acl)))
+    }
+
+    /// Whom it names, so that a start can tell that nobody of that name exists.
+    pub fn named(&self) -> impl Iterator<Item = &Who> {
+        let acl = if let Self::Given(acl) = self { acl.entries(Side::Given) } else { &[] };
+        acl.iter().map(|entry| &entry.who)
+    }
+}
+
+impl FromStr for Writable {
+    type Err = BadWritable;
+
+    fn from_str(text: &str) -> Result<Self, BadWritable> {
+        match text {
+            "nobody" => Ok(Self::Nobody),
+            "listed" => Ok(Self::AsListed),
+            "anyone" => Ok(Self::anyone()),
+            names => {
+                let names =
+                    names.split(',').map(|name| name.trim().parse()).collect::<Result<Vec<Who>, _>>()?;
+                Ok(Self::to(names)?)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Writable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nobody => f.write_str("nobody"),
+            Self::AsListed => f.write_str("listed"),
+            Self::Given(_) if *self == Self::anyone() => f.write_str("anyone"),
+            Self::Given(_) => {
+                f.write_str(&self.named().map(ToString::to_string).collect::<Vec<_>>().join(","))
+            }
+        }
+    }
+}
+
+/// Text that says nobody.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadWritable {
+    /// Not a name.
+    #[error("{0}; give nobody, listed, anyone, or users and groups with commas between")]
+    Name(#[from] BadName),
+    /// Too many names.
+    #[error("{0}")]
+    Full(#[from] AclFull),
+}
+
+impl Object {
+    /// What the owner's bits among `bits` leave of rights that come from a list.
+    fn masked(&self, listed: Rights, bits: u32, is_owner: bool) -> Rights {
+        if self.kind != Kind::File {
+            return listed;
+        }
+        let unreadable = if bits & 0o500 == 0 && !is_owner { Rights::READ } else { Rights::NONE };
+        let unwritable = if bits & 0o200 == 0 { Rights::WRITE } else { Rights::NONE };
+        listed.without(unreadable | unwritable)
+    }
+
+    /// Whether mode bits hide nothing of it from others.
+    fn everybody_reads(&self) -> bool {
+        match self.kind {
+            Kind::Directory => self.mode & 0o005 == 0o005,
+            Kind::File => self.mode & 0o004 != 0,
+            Kind::Symlink => true,
+        }
+    }
+}
+
+fn listed(acl: &Acl, who: &Principal) -> Rights {
+    let sum = |side, of_unknown: bool| {
+        let counts = |entry: &Who| who.meant(entry).map_or(of_unknown, |id| who.is_member(id));
+        let entries = acl.entries(side).iter().filter(|entry| counts(&entry.who));
+        entries.fold(Rights::NONE, |rights, entry| rights | entry.rights)
+    };
+    sum(Side::Given, false).without(sum(Side::Denied, true))
+}
+
+fn by_mode(who: &Principal, object: &Object, is_owner: bool) -> Rights {
+    let class = if is_owner {
+        6
+    } else if who.gids().contains(&object.gid) {
+        3
+    } else {
+        0
+    };
+    let has = |bits: u32| (object.mode >> class) & bits == bits;
+    let give = |granted: bool, rights: Rights| if granted { rights } else { Rights::NONE };
+    match object.kind {
+        Kind::Directory => {
+            let is_sticky = object.mode & 0o1000 != 0;
+            give(has(5), Rights::READER)
+                | give(has(1), Rights::TRAVERSE)
+                | give(has(3), Rights::INSERT | Rights::WRITE | Rights::LOCK)
+                | give(has(3) && (is_owner || !is_sticky), Rights::DELETE)
+        }
+        Kind::File => {
+            Rights::LOOKUP
+                | give(has(4), Rights::READ | Rights::LOCK)
+                | give(has(2), Rights::WRITE | Rights::LOCK)
+        }
+        Kind::Symlink => Rights::READER,
+    }
+}
+
+#[cfg(test)]
+mod tests;

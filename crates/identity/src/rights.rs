@@ -1,0 +1,194 @@
+//! Rights over a directory and what is in it: AFS's seven letters, and eight that mean what their users agree on.
+
+use std::fmt;
+use std::ops::{BitAnd, BitOr, BitOrAssign};
+use std::str::FromStr;
+
+/// A set of rights. The bits are those of AFS's protocols (RXAFS_FetchStatus, `CallerAccess`), but for
+/// [`TRAVERSE`](Self::TRAVERSE), which exists inside this server alone.
+///
+/// Text is as AFS's `fs` takes and prints it: letters in the order `rlidwkaABCDEFGH`, or one of the words `read` (`rl`),
+/// `write` (`rlidwk`), `all` (`rlidwka`) and `none`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Rights(u32);
+
+impl Rights {
+    /// No right at all.
+    pub const NONE: Self = Self(0);
+    /// `r`: read files.
+    pub const READ: Self = Self(1);
+    /// `w`: change files.
+    pub const WRITE: Self = Self(1 << 1);
+    /// `i`: add names to the directory.
+    pub const INSERT: Self = Self(1 << 2);
+    /// `l`: list the directory, and see the attributes of what is in it.
+    pub const LOOKUP: Self = Self(1 << 3);
+    /// `d`: take names away.
+    pub const DELETE: Self = Self(1 << 4);
+    /// `k`: lock files.
+    pub const LOCK: Self = Self(1 << 5);
+    /// `a`: of a directory, change its access list; of a file, its owner's mark.
+    pub const ADMINISTER: Self = Self(1 << 6);
+    /// Pass through the directory to a name one knows, without listing it. Whoever has `l` has it; alone it comes from
+    /// mode bits (`x` without `r`). It has no letter, and no access list holds it.
+    pub const TRAVERSE: Self = Self(1 << 16);
+    /// The word `read`.
+    pub const READER: Self = Self::READ.or(Self::LOOKUP);
+    /// What changes something, but for access lists: `idwk`.
+    pub const CHANGES: Self = Self::INSERT.or(Self::DELETE).or(Self::WRITE).or(Self::LOCK);
+    /// The word `write`.
+    pub const WRITER: Self = Self::READER.or(Self::CHANGES);
+    /// The word `all`: every right that means something to a server.
+    pub const ALL: Self = Self::WRITER.or(Self::ADMINISTER);
+    /// `A` to `H`: the server gives them out and asks for none.
+    pub const AUXILIARY: Self = Self(0xff00_0000);
+    /// What an access list can hold.
+    pub const LISTED: Self = Self::ALL.or(Self::AUXILIARY);
+
+    /// What both have or either has, where a constant is wanted.
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These without those.
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether each of `wanted` is here.
+    pub const fn contains(self, wanted: Self) -> bool {
+        self.0 & wanted.0 == wanted.0
+    }
+
+    /// Whether any of `wanted` is here.
+    pub const fn intersects(self, wanted: Self) -> bool {
+        self.0 & wanted.0 != 0
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// As AFS's protocols have them.
+    pub const fn bits(self) -> u32 {
+        self.0 & Self::LISTED.0
+    }
+
+    /// From AFS's bits; `None` if there is one that has no letter.
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        if bits & !Self::LISTED.0 == 0 { Some(Self(bits)) } else { None }
+    }
+}
+
+impl BitOr for Rights {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        self.or(other)
+    }
+}
+
+impl BitOrAssign for Rights {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = self.or(other);
+    }
+}
+
+impl BitAnd for Rights {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+/// Letters, or `none`.
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letters: String =
+            LETTERS.iter().filter(|(_, right)| self.contains(*right)).map(|(letter, _)| *letter).collect();
+        f.pad(if letters.is_empty() { "none" } else { &letters })
+    }
+}
+
+impl fmt::Debug for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let passes = self.contains(Self::TRAVERSE) && !self.contains(Self::LOOKUP);
+        write!(f, "{self}{}", if passes { "+pass" } else { "" })
+    }
+}
+
+impl FromStr for Rights {
+    type Err = UnknownRight;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRight> {
+        match text {
+            "read" => return Ok(Self::READER),
+            "write" => return Ok(Self::WRITER),
+            "all" => return Ok(Self::ALL),
+            "none" => return Ok(Self::NONE),
+            "" => return Err(UnknownRight(String::new())),
+            _ => {}
+        }
+        let right = |letter| LETTERS.iter().find(|(known, _)| *known == letter).map(|(_, right)| *right);
+        text.chars().try_fold(Self::NONE, |rights, letter| {
+            right(letter).map(|right| rights | right).ok_or_else(|| UnknownRight(text.to_owned()))
+        })
+    }
+}
+
+/// No rights, and no word for some.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} are no rights: give letters of rlidwka and A to H, or read, write, all or none")]
+pub struct UnknownRight(String);
+
+const LETTERS: [(char, Rights); 15] = [
+    ('r', Rights::READ),
+    ('l', Rights::LOOKUP),
+    ('i', Rights::INSERT),
+    ('d', Rights::DELETE),
+    ('w', Rights::WRITE),
+    ('k', Rights::LOCK),
+    ('a', Rights::ADMINISTER),
+    ('A', Rights(1 << 24)),
+    ('B', Rights(1 << 25)),
+    ('C', Rights(1 << 26)),
+    ('D', Rights(1 << 27)),
+    ('E', Rights(1 << 28)),
+    ('F', Rights(1 << 29)),
+    ('G', Rights(1 << 30)),
+    ('H', Rights(1 << 31)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_letters_are_those_of_fs() {
+        for (text, shown, bits) in [
+            ("read", "rl", 9),
+            ("write", "rlidwk", 63),
+            ("all", "rlidwka", 127),
+            ("none", "none", 0),
+            ("kwr", "rwk", 35),
+            ("rrAH", "rAH", 0x8100_0001),
+        ] {
+            let rights: Rights = text.parse().unwrap();
+            assert_eq!((rights.to_string().as_str(), rights.bits()), (shown, bits), "{text}");
+            assert_eq!(shown.parse(), Ok(rights));
+        }
+        for text in ["", "x", "rw x", "reader", "I"] {
+            assert!(text.parse::<Rights>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn passing_through_is_no_right_that_anybody_sees() {
+        let rights = Rights::READ | Rights::TRAVERSE;
+        assert_eq!((rights.to_string().as_str(), rights.bits()), ("r", 1));
+        assert_eq!(Rights::from_bits(1 << 16), None);
+        assert_eq!(Rights::from_bits(127), Some(Rights::ALL));
+    }
+}

@@ -1,0 +1,43 @@
+//! What must not be shown: passwords on their way to a verifier.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+/// A password. Its memory is overwritten when it goes, and it is never printed.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Longest password that is looked at, in bytes; longer ones are wrong.
+    pub const LENGTH_MAX: usize = 1024;
+
+    /// The bytes, UTF-8 as a rule.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl From<Vec<u8>> for Secret {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(Zeroizing::new(bytes))
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        text.into_bytes().into()
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
