@@ -142,7 +142,7 @@ fn a_burst_of_datagrams_arrives_whole_with_its_sender_and_local_address() {
             let (mut sent, mut received) = (0, Vec::new());
             while sent < payload.len() {
                 let parts = [IoSlice::new(&payload[sent..])];
-                let batch = DatagramBatch { to, from: None, segment, dont_fragment: false, parts: &parts };
+                let batch = DatagramBatch::new(to, segment, &parts);
                 match sender.try_send(&batch).unwrap() {
                     Some(n) => sent += n,
                     None => sender.writable().await.unwrap(),

@@ -8,7 +8,7 @@ use std::task::Poll;
 use crate::CallError;
 use crate::call::Call;
 use crate::state::Shared;
-use rx::{ConnectionHandle, Limits, OpenError, Priority};
+use rx::{ConnectionHandle, Dscp, Limits, OpenError, Priority};
 
 /// A connection we opened; clones are handles to the same one. It closes soon after the last handle and the last
 /// of its calls are dropped.
@@ -77,6 +77,12 @@ impl Connection {
     pub fn set_priority(&self, priority: Priority) {
         let Open { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_priority(*handle, priority);
+    }
+
+    /// Has each of its packets sent with this code point (DSCP) from now on.
+    pub fn set_dscp(&self, dscp: Dscp) {
+        let Open { shared, handle } = &*self.open;
+        shared.state.borrow_mut().endpoint.set_dscp(*handle, dscp);
     }
 
     /// Aborts it with all its calls; the peer is told the code. Further calls fail with it.

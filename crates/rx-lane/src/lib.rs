@@ -69,7 +69,6 @@ pub use handler::{AbortCode, Handler};
 pub use handover::Links;
 pub use held::Held;
 pub use listen::open_group;
-pub use rate::RateSource;
 pub use rooms::Rooms;
 pub use server_call::{ServerCall, Shield};
 pub use server_connection::ServerConnection;
@@ -221,8 +220,11 @@ impl Driver {
         self.shared.socket.set_mark(mark)
     }
 
-    /// Has all DATA of this lane obey a rate that it shares with others.
-    pub fn set_rate_source(&self, source: impl RateSource) {
+    /// Has all DATA of this lane obey a rate that it shares with others. The source hears in each pass how many bytes, with Rx
+    /// headers, have been sent under the bound since the last one, and how many connections wait for their turn; it says
+    /// how many bytes a second may be sent, `None` for no bound. A service of a server hands
+    /// `service::part::Part::exchange`.
+    pub fn set_rate_source(&self, source: impl FnMut(u64, usize) -> Option<u64> + 'static) {
         *self.shared.share.borrow_mut() = Some(rate::Share::new(source));
         self.shared.kick();
     }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use lane::backend::UdpOptions;
 use lane::socket::reuseport::{Group, GroupConfig, GroupError, Steering, Transport};
-use lane::socket::{fragment, gro, options, pktinfo};
+use lane::socket::{fragment, gro, options, pktinfo, traffic_class};
 
 /// Opens one socket for each lane of `steering` on one address; packets are steered to the lane that owns their
 /// connection. Each lane adopts its descriptor and starts a driver on it.
@@ -25,6 +25,9 @@ pub fn open_group(
             options::set_send_buffer(socket, wanted.send_buffer)?;
             pktinfo::enable(socket)?;
             fragment::allow(socket)?;
+            if wanted.traffic_class {
+                traffic_class::report(socket)?;
+            }
             if wanted.gro { gro::enable(socket) } else { Ok(()) }
         }),
     };

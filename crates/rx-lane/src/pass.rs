@@ -183,6 +183,7 @@ impl Pass {
             let batch = DatagramBatch {
                 to: transmit.destination,
                 from: transmit.src_ip,
+                class: transmit.class,
                 segment: u16::try_from(transmit.segment_size).unwrap_or(u16::MAX),
                 dont_fragment: transmit.dont_fragment,
                 parts: &parts[done..],

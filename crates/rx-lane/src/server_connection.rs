@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
 use rx::security::Principal;
-use rx::{ConnectionEnd, ConnectionHandle, ConnectionView, Limits, Priority};
+use rx::{ConnectionEnd, ConnectionHandle, ConnectionView, Dscp, Limits, Priority};
 
 use crate::handler::Offer;
 use crate::state::Shared;
@@ -80,6 +80,22 @@ impl ServerConnection {
     pub fn set_priority(&self, priority: Priority) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         shared.state.borrow_mut().endpoint.set_priority(self.handle, priority)
+    }
+
+    /// Has each of its packets sent with this code point (DSCP) from now on. False if it is gone.
+    pub fn set_dscp(&self, dscp: Dscp) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        shared.state.borrow_mut().endpoint.set_dscp(self.handle, dscp)
+    }
+
+    /// Bounds what the DATA of its calls takes, bytes a second with Rx headers; `None` takes the bound away. False if it
+    /// is gone.
+    pub fn set_rate(&self, bytes_per_second: Option<u64>) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        let now = lane::time::clock();
+        let found = shared.state.borrow_mut().endpoint.set_rate(now, self.handle, bytes_per_second);
+        shared.kick();
+        found
     }
 
     /// Aborts it with all its calls; its client is told the code, and has to open another.

@@ -15,6 +15,7 @@ use crate::abort;
 use crate::ack::{Ack, AckReason};
 use crate::call::{Call, DataOutcome};
 use crate::config::{Limits, Priority};
+use crate::dscp::Dscp;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
 use crate::packet::Account;
@@ -69,6 +70,7 @@ pub(crate) struct Core {
     pub(crate) proof: Proof,
     pub(crate) limits: Limits,
     pub(crate) priority: Priority,
+    pub(crate) dscp: Dscp,
     pub(crate) error: Option<i32>,
     /// A call of it has been delivered: the application may keep something for it.
     pub(crate) delivered: bool,
@@ -291,6 +293,7 @@ impl Connection {
                 proof,
                 limits: shared.config.limits(identity.side),
                 priority: Priority::Normal,
+                dscp: Dscp::DEFAULT,
                 error: None,
                 delivered: false,
                 doubt: None,

@@ -23,6 +23,7 @@ mod questions;
 mod rates;
 mod reclaim;
 mod roster;
+mod settings;
 mod unreachable;
 
 use std::collections::{HashMap, VecDeque};
@@ -34,7 +35,7 @@ use std::time::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::config::{EndpointConfig, Limits, Priority};
+use crate::config::EndpointConfig;
 use crate::connection::{Connection, Control, Identity};
 use crate::cookie::{Cookies, Holder};
 use crate::event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
@@ -160,6 +161,7 @@ struct Loose {
 struct Carried {
     destination: SocketAddr,
     src_ip: Option<IpAddr>,
+    class: u8,
     packet: PacketRef,
     probe: bool,
 }
@@ -328,32 +330,6 @@ impl Endpoint {
         self.remove(now, handle.index, ConnectionEnd::Closed);
     }
 
-    /// Changes how long the calls of a connection may take, those under way too. False if it is gone.
-    pub fn set_limits(&mut self, handle: ConnectionHandle, limits: Limits) -> bool {
-        let Some(connection) = self.connections.get_mut(handle.index as usize) else { return false };
-        if connection.core.handle() != handle {
-            return false;
-        }
-        connection.core.limits = limits;
-        self.shared.mark_ready(&mut connection.core);
-        true
-    }
-
-    /// Changes whose packets leave first. Who is behind others has a burst after every few of theirs. False if the
-    /// connection is gone.
-    pub fn set_priority(&mut self, handle: ConnectionHandle, priority: Priority) -> bool {
-        let Some(connection) = self.connections.get_mut(handle.index as usize) else { return false };
-        if connection.core.handle() != handle {
-            return false;
-        }
-        connection.core.priority = priority;
-        if connection.core.queued {
-            self.shared.ready.remove(handle.index);
-            self.shared.ready.push(handle.index, priority);
-        }
-        true
-    }
-
     /// Goes on with connections whose security class has been woken. A driver calls this in each pass, after
     /// [`register_checks`](Self::register_checks) with its task's waker.
     pub fn handle_checks(&mut self, now: Instant) {
@@ -417,10 +393,12 @@ impl Endpoint {
         while burst.as_ref().is_none_or(|burst| !burst.is_full(self.segments_max)) {
             let Some(next) = self.next_packet(now) else { break };
             let len = self.shared.pool.bytes_of(next.packet).len();
-            let run = burst.get_or_insert_with(|| Transmit::new(next.destination, next.src_ip, next.probe));
-            let same = run.destination == next.destination
-                && run.src_ip == next.src_ip
-                && run.dont_fragment == next.probe;
+            let Carried { destination, src_ip, class, probe, .. } = next;
+            let run = burst.get_or_insert_with(|| Transmit::new(destination, src_ip, class, probe));
+            let same = run.destination == destination
+                && run.src_ip == src_ip
+                && run.class == class
+                && run.dont_fragment == probe;
             if !same || !run.push(next.packet, len, self.segments_max) {
                 self.carried = Some(next);
                 break;
@@ -442,7 +420,7 @@ impl Endpoint {
             return Some(carried);
         }
         if let Some(Loose { destination, src_ip, packet }) = self.loose.pop_front() {
-            return Some(Carried { destination, src_ip, packet, probe: false });
+            return Some(Carried { destination, src_ip, class: 0, packet, probe: false });
         }
         while let Some(index) = self.shared.ready.front() {
             let Some(connection) = self.connections.get_mut(index as usize) else {
@@ -458,6 +436,7 @@ impl Endpoint {
                 return Some(Carried {
                     destination: core.remote,
                     src_ip: core.local_ip,
+                    class: core.dscp.traffic_class(),
                     packet: prepared.packet,
                     probe: prepared.probe,
                 });

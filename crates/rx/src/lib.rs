@@ -12,6 +12,7 @@ mod config;
 pub mod congestion;
 mod connection;
 mod cookie;
+mod dscp;
 mod endpoint;
 mod event;
 pub mod header;
@@ -39,6 +40,7 @@ mod tests;
 
 pub use call::{ReadBatch, WriteBatch, WriteError};
 pub use config::{EndpointConfig, Limits, Priority};
+pub use dscp::Dscp;
 pub use endpoint::{
     Arrival, CallMut, CallView, ConnectError, ConnectOptions, ConnectionView, Endpoint, OpenError, Question,
     ReadError, Roster, Route, Service,

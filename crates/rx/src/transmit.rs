@@ -23,6 +23,8 @@ pub struct Transmit {
     pub destination: SocketAddr,
     /// Address to send it from: where the peer's packets arrive on a host with several.
     pub src_ip: Option<IpAddr>,
+    /// Traffic class of its packets, 0 for none; see [`Endpoint::set_dscp`](crate::Endpoint::set_dscp).
+    pub class: u8,
     /// Size of every packet but the last, bytes.
     pub segment_size: usize,
     /// Size of all packets together, bytes.
@@ -50,10 +52,16 @@ impl Transmit {
         self.packets.iter().map(|&packet| pool.bytes_of(packet))
     }
 
-    pub(crate) fn new(destination: SocketAddr, src_ip: Option<IpAddr>, dont_fragment: bool) -> Self {
+    pub(crate) fn new(
+        destination: SocketAddr,
+        src_ip: Option<IpAddr>,
+        class: u8,
+        dont_fragment: bool,
+    ) -> Self {
         Self {
             destination,
             src_ip,
+            class,
             segment_size: 0,
             len: 0,
             dont_fragment,

@@ -43,6 +43,13 @@ impl Bucket {
         Some(granted)
     }
 
+    /// Takes out what somebody has sent without a grant. What that leaves owing is worked off in the time that those who
+    /// wait may make up for.
+    pub(crate) fn charge(&mut self, bytes: u64) {
+        let owed_max = bytes_in(BURST_AWAITED, self.bytes_per_second).max(BURST_BYTES_MIN);
+        self.tokens = self.tokens.saturating_sub_unsigned(bytes).max(-owed_max);
+    }
+
     /// Takes back what was granted and not used.
     pub(crate) fn give_back(&mut self, bytes: usize) {
         self.tokens = self.tokens.saturating_add_unsigned(bytes as u64);

@@ -18,7 +18,7 @@
 //! | [`drain`](LaneService::drain) | idle connections close, requests end | new calls are answered busy, calls in progress end; a connection is no reason to wait, a call is: [`drain::Drain::stay`] | sessions told to reconnect elsewhere, requests end | transfers end |
 //! | [`dismiss`](LaneService::dismiss) | as drain, but goes on listening | nothing: clients follow the steering | idle sessions end | idle ones end |
 //! | [`mark`](LaneService::mark) | SO_MARK on each socket | on the lane's UDP socket | on each socket | on each socket |
-//! | pace | [`pacer::Ticket`] per connection | a ticket per peer, a grant per burst | per connection | per transfer |
+//! | pace | [`pacer::Ticket`] per connection | [`part::Part`]: the transport divides it over its connections | per connection | per transfer |
 //! | descriptors | one per connection | none: `per_lane` is 0 | one per connection | one per connection |
 //! | log record | request line | operation and FID | operation and share | range |
 
@@ -32,6 +32,7 @@ pub mod drain;
 pub mod log;
 pub mod memory;
 pub mod pacer;
+pub mod part;
 pub mod places;
 pub mod plug;
 pub mod socket;

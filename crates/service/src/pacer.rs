@@ -70,6 +70,10 @@ pub struct Pacer {
     counted_until: Cell<Instant>,
     /// Whoever waited and now sends will ask again soon: what the lane is late with is not lost to it either.
     in_demand_until: Cell<Instant>,
+    /// Connections that took turns when one of them last came to an end.
+    in_demand: Cell<usize>,
+    /// Connections of transports that wait for their part.
+    beside: Cell<usize>,
 }
 
 /// A connection's claim to turns.
@@ -96,6 +100,8 @@ impl Pacer {
             next_place: Cell::new(0),
             counted_until: Cell::new(now),
             in_demand_until: Cell::new(now),
+            in_demand: Cell::new(0),
+            beside: Cell::new(0),
         })
     }
 
@@ -106,7 +112,7 @@ impl Pacer {
 
     /// Brings the time waited up to date; to be called before the queue's length changes.
     fn count_waiting(&self, now: Instant) {
-        let waiting = self.queue.borrow().len() as u64;
+        let waiting = self.waiting() as u64;
         let since = now.saturating_duration_since(self.counted_until.get()).as_micros() as u64;
         if waiting > 0 {
             self.share.usage.wait_us.add(waiting * since);
@@ -114,6 +120,40 @@ impl Pacer {
         if waiting == 0 || since > 0 {
             self.counted_until.set(now);
         }
+    }
+
+    /// Connections that wait, for turns or for their transport's part.
+    fn waiting(&self) -> usize {
+        self.queue.borrow().len() + self.beside.get()
+    }
+
+    /// A transport has sent so many bytes without a turn, and of its connections so many wait that were so many before.
+    /// Returns the lane's rate if it is bounded.
+    pub(crate) fn sent_beside(&self, now: Instant, bytes: u64, before: usize, waiting: usize) -> Option<u64> {
+        self.count_waiting(now);
+        self.beside.set(self.beside.get() - before + waiting);
+        let usage = &self.share.usage;
+        usage.waits.add(waiting.saturating_sub(before) as u64);
+        usage.waiting.set(self.waiting() as u64);
+        usage.bytes.add(bytes);
+        let rate = self.share.get()?;
+        usage.share_bytes_per_second.set(rate);
+        let mut bucket = self.bucket.borrow_mut();
+        bucket.refill(now, rate, self.is_awaited(now));
+        bucket.charge(bytes);
+        Some(rate)
+    }
+
+    /// Connections that want of the rate, but for the `own` ones of a transport.
+    pub(crate) fn waiting_beside(&self, own: usize) -> usize {
+        let turns = self.queue.borrow().len();
+        let turns = if now() < self.in_demand_until.get() { turns.max(self.in_demand.get()) } else { turns };
+        turns + self.beside.get() - own
+    }
+
+    /// Whether what the lane is late with is missed by somebody.
+    fn is_awaited(&self, now: Instant) -> bool {
+        !self.queue.borrow().is_empty() || now < self.in_demand_until.get()
     }
 
     fn wake_first(&self) {
@@ -134,7 +174,7 @@ impl Ticket {
         let now = now();
         self.pacer.count_waiting(now);
         self.pacer.share.usage.share_bytes_per_second.set(rate);
-        let awaited = !self.pacer.queue.borrow().is_empty() || now < self.pacer.in_demand_until.get();
+        let awaited = self.pacer.is_awaited(now);
         self.pacer.bucket.borrow_mut().refill(now, rate, awaited);
         let first = match (&self.waiting, self.pacer.queue.borrow().first_key_value()) {
             (_, None) => true,
@@ -182,7 +222,7 @@ impl Ticket {
         });
         let mut queue = pacer.queue.borrow_mut();
         queue.entry(waiting.place).or_insert_with(|| cx.waker().clone()).clone_from(cx.waker());
-        pacer.share.usage.waiting.set(queue.len() as u64);
+        pacer.share.usage.waiting.set((queue.len() + pacer.beside.get()) as u64);
         if first {
             waiting.alarm.reset(deadline);
             // Not due: the deadline lies ahead.
@@ -196,12 +236,11 @@ impl Ticket {
         let now = now();
         self.pacer.count_waiting(now);
         self.pacer.in_demand_until.set(now + BURST_AWAITED);
-        let left = {
-            let mut queue = self.pacer.queue.borrow_mut();
-            queue.remove(&waiting.place);
-            queue.len()
-        };
-        self.pacer.share.usage.waiting.set(left as u64);
+        let mut queue = self.pacer.queue.borrow_mut();
+        self.pacer.in_demand.set(queue.len());
+        queue.remove(&waiting.place);
+        drop(queue);
+        self.pacer.share.usage.waiting.set(self.pacer.waiting() as u64);
         self.pacer.wake_first();
     }
 }

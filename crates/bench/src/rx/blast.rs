@@ -99,13 +99,7 @@ fn tell(socket: &UdpSocket, server: SocketAddr, left: Duration, bytes: u64) -> i
     message[8..16].copy_from_slice(&ms.to_be_bytes());
     message[16..].copy_from_slice(&bytes.to_be_bytes());
     let segment = MESSAGE_LEN as u16;
-    socket.try_send(&DatagramBatch {
-        to: server,
-        from: None,
-        segment,
-        dont_fragment: false,
-        parts: &[IoSlice::new(&message)],
-    })?;
+    socket.try_send(&DatagramBatch::new(server, segment, &[IoSlice::new(&message)]))?;
     Ok(())
 }
 
@@ -127,13 +121,7 @@ async fn send(socket: &UdpSocket) -> io::Result<()> {
     let payload = vec![0; SEGMENT_BYTES * SEGMENTS];
     // As an Rx burst is: one slice a packet.
     let parts: Vec<IoSlice<'_>> = payload.chunks(SEGMENT_BYTES).map(IoSlice::new).collect();
-    let burst = DatagramBatch {
-        to: receiver,
-        from: None,
-        segment: SEGMENT_BYTES as u16,
-        dont_fragment: false,
-        parts: &parts,
-    };
+    let burst = DatagramBatch::new(receiver, SEGMENT_BYTES as u16, &parts);
     let (mut sent, mut received) = (0u64, 0u64);
     while Instant::now() < end {
         while sent < received + WINDOW_BYTES {

@@ -317,6 +317,8 @@ pub struct UdpOptions {
     pub send_buffer: usize,
     /// Receive coalescing (UDP_GRO). Off, every datagram arrives alone.
     pub gro: bool,
+    /// Have received datagrams tell their traffic class.
+    pub traffic_class: bool,
 }
 
 /// Options of a live socket.
@@ -344,6 +346,8 @@ pub struct DatagramBatch<'a> {
     pub to: SocketAddr,
     /// Source address, when it must be a certain one of this host's.
     pub from: Option<IpAddr>,
+    /// Traffic class of the packets (IPv4's TOS octet): code point and two bits of ECN; 0 for none.
+    pub class: u8,
     /// Payload bytes of every datagram but the last.
     pub segment: u16,
     /// Sends them whole or not at all: EMSGSIZE where the interface is too narrow, dropped where the path is.
@@ -364,8 +368,17 @@ pub struct Datagram {
     pub local: Option<IpAddr>,
     /// Interface it came in on, 0 if unknown.
     pub ifindex: u32,
+    /// Its traffic class, if the socket was told to say ([`UdpOptions::traffic_class`]); 0 otherwise.
+    pub class: u8,
     /// Bytes of each datagram but the last; equals the length when there is one.
     pub segment: u16,
+}
+
+impl<'a> DatagramBatch<'a> {
+    /// Datagrams from whatever address, of no class, which may be fragmented.
+    pub fn new(to: SocketAddr, segment: u16, parts: &'a [IoSlice<'a>]) -> Self {
+        Self { to, from: None, class: 0, segment, dont_fragment: false, parts }
+    }
 }
 
 impl Datagram {
@@ -383,6 +396,12 @@ impl Default for ListenOptions {
 
 impl Default for UdpOptions {
     fn default() -> Self {
-        Self { reuse_port: false, recv_buffer: 16 << 20, send_buffer: 4 << 20, gro: true }
+        Self {
+            reuse_port: false,
+            recv_buffer: 16 << 20,
+            send_buffer: 4 << 20,
+            gro: true,
+            traffic_class: false,
+        }
     }
 }

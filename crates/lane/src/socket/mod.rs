@@ -12,6 +12,7 @@ pub mod options;
 pub mod pacing;
 pub mod pktinfo;
 pub mod reuseport;
+pub mod traffic_class;
 pub mod udp;
 pub mod unreachable;
 

@@ -8,7 +8,7 @@ use socket2::SockAddr;
 
 use super::control::{CONTROL_BYTES, ControlMessages, ControlWriter};
 use super::pktinfo::{self, PacketInfo};
-use super::{gro, gso, message};
+use super::{gro, gso, message, traffic_class};
 
 /// Datagrams for one destination. The parts, one after another, are cut every `segment_bytes`; the last datagram
 /// may be shorter. A part may hold several datagrams, and a datagram several parts.
@@ -18,6 +18,8 @@ pub struct Burst<'a> {
     pub destination: SocketAddr,
     /// The address of this machine to send from; `None` leaves it to routing.
     pub source: Option<IpAddr>,
+    /// Traffic class of its packets; 0 leaves it to the socket.
+    pub class: u8,
     /// Bytes of each datagram but the last.
     pub segment_bytes: u16,
     /// The payload.
@@ -58,6 +60,8 @@ pub struct Received {
     pub stride: Option<u16>,
     /// Where it came in, when asked for by [`pktinfo::enable`].
     pub info: Option<PacketInfo>,
+    /// Its traffic class, when asked for by [`traffic_class::report`].
+    pub class: Option<u8>,
     /// Whether the buffer was too small and the rest of the payload is lost.
     pub truncated: bool,
 }
@@ -70,7 +74,7 @@ pub fn send_segments(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize,
     }
     let mut control_bytes = [0; CONTROL_BYTES];
     let mut control = ControlWriter::new(&mut control_bytes);
-    burst.push_source(&mut control)?;
+    burst.push_way(&mut control)?;
     if datagrams > 1 {
         gso::push(&mut control, burst.segment_bytes).map_err(io::Error::other).map_err(SendError::Os)?;
     }
@@ -88,7 +92,7 @@ pub fn send_many(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize, Sen
     let datagrams = burst.datagrams()?;
     let mut control_bytes = [0; CONTROL_BYTES];
     let mut control = ControlWriter::new(&mut control_bytes);
-    burst.push_source(&mut control)?;
+    burst.push_way(&mut control)?;
     let control_length = control.len();
     let destination = SockAddr::from(burst.destination);
 
@@ -122,7 +126,8 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
         length: received.length,
         from: received.from.as_socket().ok_or_else(|| io::Error::other("the sender has no IP address"))?,
         stride: gro::stride(told.clone()),
-        info: pktinfo::find(told),
+        info: pktinfo::find(told.clone()),
+        class: traffic_class::find(told),
         truncated: received.flags & libc::MSG_TRUNC != 0,
     })
 }
@@ -137,9 +142,17 @@ impl Burst<'_> {
         Ok(bytes.div_ceil(usize::from(self.segment_bytes)).max(1))
     }
 
-    fn push_source(&self, control: &mut ControlWriter<'_>) -> Result<(), SendError> {
-        let Some(source) = self.source else { return Ok(()) };
-        pktinfo::push_source(control, source).map_err(io::Error::other).map_err(SendError::Os)
+    /// Where it leaves, and how it is to be treated.
+    fn push_way(&self, control: &mut ControlWriter<'_>) -> Result<(), SendError> {
+        let told = match self.source {
+            Some(source) => pktinfo::push_source(control, source),
+            None => Ok(()),
+        };
+        let told = match self.class {
+            0 => told,
+            class => told.and_then(|()| traffic_class::push(control, self.destination.ip(), class)),
+        };
+        told.map_err(io::Error::other).map_err(SendError::Os)
     }
 }
 
@@ -218,7 +231,7 @@ mod tests {
         let bytes = vec![0u8; 70_000];
         let parts: Vec<IoSlice<'_>> = parts.iter().map(|&length| IoSlice::new(&bytes[..length])).collect();
         let destination = ([127, 0, 0, 1], 7).into();
-        let burst = Burst { destination, source: None, segment_bytes, parts: &parts };
+        let burst = Burst { destination, source: None, class: 0, segment_bytes, parts: &parts };
         let mut pieces = [IoSlice::new(&[]); PIECES_MAX];
         let mut ends = [0; gso::SEGMENTS_MAX];
         let count = cut(&burst, &mut pieces, &mut ends);
@@ -252,7 +265,7 @@ mod tests {
         let bytes = [7; 300];
         let parts = [IoSlice::new(&bytes)];
         let destination = receiver.local_addr().unwrap();
-        let burst = Burst { destination, source: None, segment_bytes: 100, parts: &parts };
+        let burst = Burst { destination, source: None, class: 0, segment_bytes: 100, parts: &parts };
         let refused = send_segments(sender.as_fd(), &burst);
         assert!(matches!(refused, Err(SendError::NotSegmented(_))), "{refused:?}");
         assert_eq!(send_many(sender.as_fd(), &burst).unwrap(), 3);

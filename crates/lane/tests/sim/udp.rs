@@ -21,13 +21,7 @@ async fn send(socket: &UdpSocket, to: &str, segment: u16, payload: &[u8]) {
     let mut sent = 0;
     while sent < payload.len() {
         let parts = [IoSlice::new(&payload[sent..])];
-        let batch = DatagramBatch {
-            to: to.parse().unwrap(),
-            from: None,
-            segment,
-            dont_fragment: false,
-            parts: &parts,
-        };
+        let batch = DatagramBatch::new(to.parse().unwrap(), segment, &parts);
         match socket.try_send(&batch).unwrap() {
             Some(n) => sent += n,
             None => socket.writable().await.unwrap(),
@@ -109,7 +103,7 @@ fn a_call_takes_sixty_four_datagrams_and_says_how_much_that_was() {
         let bytes = pattern(10_000);
         let parts = [IoSlice::new(&bytes[..3]), IoSlice::new(&bytes[3..])];
         let to = SERVER.parse().unwrap();
-        let batch = |segment| DatagramBatch { to, from: None, segment, dont_fragment: false, parts: &parts };
+        let batch = |segment| DatagramBatch::new(to, segment, &parts);
         assert_eq!(socket.try_send(&batch(100)).unwrap(), Some(6400));
         assert_eq!(socket.try_send(&batch(5000)).unwrap(), Some(10_000));
         assert!(socket.try_send(&batch(0)).is_err());
@@ -160,7 +154,7 @@ fn a_datagram_above_the_mtu_is_fragmented_and_vanishes_if_it_must_not_be() {
             let bytes = pattern(length);
             let parts = [IoSlice::new(&bytes)];
             let (to, segment) = (SERVER.parse().unwrap(), length as u16);
-            let batch = DatagramBatch { to, from: None, segment, dont_fragment, parts: &parts };
+            let batch = DatagramBatch { dont_fragment, ..DatagramBatch::new(to, segment, &parts) };
             assert_eq!(socket.try_send(&batch).unwrap(), Some(length));
         }
     });

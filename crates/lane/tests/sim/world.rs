@@ -74,13 +74,7 @@ fn the_same_seed_repeats_lost_datagrams_failing_disks_and_power_cuts() {
                 udp.recv(&mut received, 4).await.unwrap();
                 let Ok(entries) = root.entries(10).await else { continue };
                 let parts = [IoSlice::new(&entries[0].name)];
-                let batch = DatagramBatch {
-                    to: received[0].from,
-                    from: None,
-                    segment: 2,
-                    dont_fragment: false,
-                    parts: &parts,
-                };
+                let batch = DatagramBatch::new(received[0].from, 2, &parts);
                 let _ = udp.try_send(&batch);
             }
         };
@@ -90,13 +84,7 @@ fn the_same_seed_repeats_lost_datagrams_failing_disks_and_power_cuts() {
             let to = "10.0.0.1:7".parse().unwrap();
             loop {
                 let parts = [IoSlice::new(b"what is there?")];
-                let _ = udp.try_send(&DatagramBatch {
-                    to,
-                    from: None,
-                    segment: 3,
-                    dont_fragment: false,
-                    parts: &parts,
-                });
+                let _ = udp.try_send(&DatagramBatch::new(to, 3, &parts));
                 let mut received = Vec::new();
                 let _ = time::timeout(Duration::from_millis(50), udp.recv(&mut received, 4)).await;
             }

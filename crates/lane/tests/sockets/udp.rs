@@ -21,7 +21,7 @@ fn payload(length: usize) -> Vec<u8> {
 }
 
 fn burst<'a>(to: &UdpSocket, segment_bytes: u16, parts: &'a [IoSlice<'a>]) -> Burst<'a> {
-    Burst { destination: to.local_addr().unwrap(), source: None, segment_bytes, parts }
+    Burst { destination: to.local_addr().unwrap(), source: None, class: 0, segment_bytes, parts }
 }
 
 fn receive_soon(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
@@ -116,8 +116,13 @@ fn answer_leaves_from_the_address_the_question_came_to() {
     assert_eq!((info.local, info.ifindex), (second, nix::net::if_::if_nametoindex("lo").unwrap()));
     for send in [send_segments, send_many] {
         let parts = [IoSlice::new(b"!")];
-        let answer =
-            Burst { destination: question.from, source: Some(info.local), segment_bytes: 100, parts: &parts };
+        let answer = Burst {
+            destination: question.from,
+            source: Some(info.local),
+            class: 0,
+            segment_bytes: 100,
+            parts: &parts,
+        };
         send(receiver.as_fd(), &answer).unwrap();
         assert_eq!(receive_soon(&client, &mut buffer).from, (second, port).into());
     }

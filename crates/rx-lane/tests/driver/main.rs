@@ -12,6 +12,7 @@ mod addresses;
 mod files;
 mod handlers;
 mod lanes;
+mod marks;
 mod moving;
 mod path_mtu;
 mod rates;

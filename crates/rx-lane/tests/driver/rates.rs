@@ -1,11 +1,10 @@
-//! A lane that obeys its part of a rate, connections that have one of their own, and marks.
+//! A lane that obeys its part of a rate, and connections that have one of their own.
 
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use lane::net::UdpSocket;
-use rx_lane::{Anonymous, Driver, Links, RateSource};
+use rx_lane::{Anonymous, ServerCall};
 
 use super::{SERVICE, bind, config, echo, pattern, run};
 
@@ -16,14 +15,11 @@ struct Part {
     waited: Rc<Cell<usize>>,
 }
 
-impl RateSource for Part {
-    fn bytes_per_second(&self) -> Option<u64> {
-        self.bound.get()
-    }
-
-    fn used(&self, bytes: u64, waiting: usize) {
-        self.used.set(self.used.get() + bytes);
+impl Part {
+    fn exchange(&self, sent: u64, waiting: usize) -> Option<u64> {
+        self.used.set(self.used.get() + sent);
         self.waited.set(self.waited.get().max(waiting));
+        self.bound.get()
     }
 }
 
@@ -44,7 +40,8 @@ fn lanes_part_of_a_rate_bounds_all_it_sends_until_it_goes() {
         server.serve(SERVICE, echo);
         let part = Part::default();
         part.bound.set(Some(400_000));
-        server.set_rate_source(part.clone());
+        let source = part.clone();
+        server.set_rate_source(move |sent, waiting| source.exchange(sent, waiting));
         let client = bind(config());
         let connection = client.connect(server.local_addr().unwrap(), SERVICE, &Anonymous).unwrap();
         // The bucket gives some thousands ahead.
@@ -77,19 +74,26 @@ fn connections_rate_leaves_others_alone() {
 }
 
 #[test]
-fn mark_is_that_of_the_lanes_socket() {
-    if lane::socket::options::can_mark().is_err() {
-        testkit::skip("marks need CAP_NET_ADMIN");
-        return;
-    }
+fn service_bounds_its_clients_connection_and_no_other() {
     run(async {
-        let socket = std::net::UdpSocket::bind(("127.0.0.1", 0)).expect("a free port");
-        let seen = socket2::Socket::from(socket.try_clone().expect("a descriptor"));
-        let adopted = UdpSocket::adopt(socket.into()).expect("a UDP socket");
-        let driver = Driver::start(adopted, Links::alone(), config()).expect("random numbers");
-        driver.set_mark(17).expect("may mark");
-        assert_eq!(seen.mark().expect("an option"), 17);
-        driver.set_mark(0).expect("may mark");
-        assert_eq!(seen.mark().expect("an option"), 0);
+        let server = bind(config());
+        let bounded = Rc::new(Cell::new(None));
+        let first = Rc::clone(&bounded);
+        server.serve(SERVICE, move |call: ServerCall| {
+            if first.get().is_none() {
+                first.set(call.connection().id());
+                assert!(call.connection().set_rate(Some(400_000)), "it has a call");
+            }
+            echo(call)
+        });
+        let client = bind(config());
+        let connect = || client.connect(server.local_addr().unwrap(), SERVICE, &Anonymous).unwrap();
+        let (slow, free) = (connect(), connect());
+        let took = there_and_back(&slow, 400_000).await;
+        assert!(took > Duration::from_millis(800), "400 kB at 400 kB/s took {took:?}");
+        let quick = there_and_back(&free, 400_000).await;
+        assert!(quick < took, "{quick:?} beside {took:?}");
+        assert_eq!(bounded.get(), slow.id());
+        assert_eq!(server.counters().share_waits.get(), 0, "it is no share");
     });
 }

@@ -250,8 +250,7 @@ impl LaneEcho {
                 let answer = format!("{} {}", self.word.borrow(), String::from_utf8_lossy(&datagram.buf));
                 let parts = [IoSlice::new(answer.as_bytes())];
                 let (to, segment) = (datagram.from, answer.len() as u16);
-                let batch =
-                    DatagramBatch { to, from: datagram.local, segment, dont_fragment: false, parts: &parts };
+                let batch = DatagramBatch { from: datagram.local, ..DatagramBatch::new(to, segment, &parts) };
                 socket.try_send(&batch)?;
                 self.counters.datagrams.increment();
             }

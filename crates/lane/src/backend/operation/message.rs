@@ -13,7 +13,7 @@ use crate::backend::sim::Step;
 use crate::backend::{DatagramBatch, Fd};
 use crate::buffer::Buf;
 use crate::socket::control::ControlMessages;
-use crate::socket::{gso, pktinfo};
+use crate::socket::{gso, pktinfo, traffic_class};
 
 /// What a message is made of, beside its bytes. In a box: the header points into it.
 pub(super) struct Message {
@@ -90,13 +90,9 @@ impl Message {
         let total: usize = parts.iter().map(|part| part.len()).sum();
         let whole = u16::try_from(total.max(1)).unwrap_or(u16::MAX);
         let segment = gso::find(control.clone()).unwrap_or(whole);
-        DatagramBatch {
-            to,
-            from: pktinfo::find(control).map(|info| info.local),
-            segment,
-            dont_fragment: false,
-            parts,
-        }
+        let from = pktinfo::find(control.clone()).map(|info| info.local);
+        let class = traffic_class::find(control).unwrap_or(0);
+        DatagramBatch { from, class, ..DatagramBatch::new(to, segment, parts) }
     }
 }
 

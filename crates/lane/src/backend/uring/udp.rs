@@ -17,7 +17,7 @@ use crate::buffer::RecvBuf;
 use crate::socket::control::ControlMessages;
 use crate::socket::udp::{self, Burst, SendError};
 use crate::socket::unreachable::Report;
-use crate::socket::{fragment, gro, options, pktinfo, unreachable};
+use crate::socket::{fragment, gro, options, pktinfo, traffic_class, unreachable};
 
 pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
@@ -31,6 +31,9 @@ pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd>
     fragment::allow(&socket)?;
     if wanted.gro {
         gro::enable(&socket)?;
+    }
+    if wanted.traffic_class {
+        traffic_class::report(&socket)?;
     }
     socket.bind(&addr.into())?;
     Ok(socket.into())
@@ -106,6 +109,7 @@ impl Uring {
         let burst = Burst {
             destination: batch.to,
             source: batch.from,
+            class: batch.class,
             segment_bytes: batch.segment,
             parts: batch.parts,
         };
@@ -180,7 +184,7 @@ impl Uring {
         ring.note_lent();
         let mut buf = RecvBuf::provided(ring, id, 0, n as usize);
         let parsed = parse(&buf, &self.message_template);
-        let Some((payload, from, info, stride)) = parsed else {
+        let Some(Parsed { payload, from, info, stride, class }) = parsed else {
             self.counters.datagrams_bad.increment();
             return None;
         };
@@ -193,6 +197,7 @@ impl Uring {
             from,
             local: info.map(|info| info.local),
             ifindex: info.map_or(0, |info| info.ifindex),
+            class,
             segment,
         })
     }
@@ -204,7 +209,14 @@ impl Uring {
     }
 }
 
-type Parsed = (std::ops::Range<usize>, SocketAddr, Option<pktinfo::PacketInfo>, Option<u16>);
+/// What a filled buffer holds.
+struct Parsed {
+    payload: std::ops::Range<usize>,
+    from: SocketAddr,
+    info: Option<pktinfo::PacketInfo>,
+    stride: Option<u16>,
+    class: u8,
+}
 
 fn parse(bytes: &[u8], template: &libc::msghdr) -> Option<Parsed> {
     let message = RecvMsgOut::parse(bytes, template).ok()?;
@@ -215,10 +227,11 @@ fn parse(bytes: &[u8], template: &libc::msghdr) -> Option<Parsed> {
     // The payload is the end of the buffer.
     let start = bytes.len() - payload.len();
     let from = socket_address(message.name_data())?;
-    let control = message.control_data();
-    let info = pktinfo::find(ControlMessages::new(control));
-    let stride = gro::stride(ControlMessages::new(control));
-    Some((start..bytes.len(), from, info, stride))
+    let control = ControlMessages::new(message.control_data());
+    let info = pktinfo::find(control.clone());
+    let stride = gro::stride(control.clone());
+    let class = traffic_class::find(control).unwrap_or(0);
+    Some(Parsed { payload: start..bytes.len(), from, info, stride, class })
 }
 
 /// A sockaddr_in or sockaddr_in6 from the bytes the kernel wrote.

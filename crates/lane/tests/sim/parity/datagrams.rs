@@ -25,7 +25,7 @@ fn bursts_of_datagrams_go_alike() {
         {
             let bytes = vec![7; total];
             let parts = [IoSlice::new(&bytes)];
-            let batch = DatagramBatch { to, from: None, segment, dont_fragment: false, parts: &parts };
+            let batch = DatagramBatch::new(to, segment, &parts);
             let sent = loop {
                 match sender.try_send(&batch) {
                     Ok(None) => sender.writable().await.unwrap(),
@@ -55,6 +55,36 @@ fn bursts_of_datagrams_go_alike() {
 }
 
 #[test]
+fn traffic_class_arrives_where_it_is_asked_for_and_joins_no_other() {
+    same_on_both(&[], |_, _| async {
+        let mut seen = Vec::new();
+        for traffic_class in [true, false] {
+            let options = UdpOptions { traffic_class, ..UdpOptions::default() };
+            let receiver = UdpSocket::bind(LOOPBACK, &options).unwrap();
+            let sender = UdpSocket::bind(LOOPBACK, &UdpOptions::default()).unwrap();
+            let to = receiver.local_addr().unwrap();
+            let bytes = [7; 1000];
+            let parts = [IoSlice::new(&bytes)];
+            for class in [184, 32, 0] {
+                let batch = DatagramBatch { class, ..DatagramBatch::new(to, 100, &parts) };
+                while sender.try_send(&batch).unwrap().is_none() {
+                    sender.writable().await.unwrap();
+                }
+            }
+            let mut classes = Vec::new();
+            while classes.len() < 30 {
+                let mut received = Vec::new();
+                receiver.recv(&mut received, 16).await.unwrap();
+                classes
+                    .extend(received.iter().flat_map(|datagram| datagram.segments().map(|_| datagram.class)));
+            }
+            seen.push(classes);
+        }
+        seen
+    });
+}
+
+#[test]
 fn datagrams_that_somebody_keeps_are_missed_by_nobody_on_either_side() {
     let ring = RingOptions { datagram_buffers: 16, ..RingOptions::default() };
     let mut config = Config::default();
@@ -67,7 +97,7 @@ fn datagrams_that_somebody_keeps_are_missed_by_nobody_on_either_side() {
             let payload = [byte];
             let parts = [IoSlice::new(&payload)];
             let to = to.local_addr().unwrap();
-            let batch = DatagramBatch { to, from: None, segment: 1, dont_fragment: false, parts: &parts };
+            let batch = DatagramBatch::new(to, 1, &parts);
             while sender.try_send(&batch).unwrap().is_none() {
                 sender.writable().await.unwrap();
             }
@@ -101,7 +131,7 @@ fn datagrams_for_a_closed_port_are_reported_alike_and_fail_no_others() {
         settle().await;
         let send = async |to: SocketAddr, payload: &[u8]| {
             let parts = [IoSlice::new(payload)];
-            let batch = DatagramBatch { to, from: None, segment: 100, dont_fragment: false, parts: &parts };
+            let batch = DatagramBatch::new(to, 100, &parts);
             while sender.try_send(&batch).unwrap().is_none() {
                 sender.writable().await.unwrap();
             }
@@ -132,7 +162,7 @@ fn datagrams_for_a_closed_port_are_reported_alike_and_fail_no_others() {
         // The receive begins again after it.
         let parts = [IoSlice::new(b"answer")];
         let to = sender.local_addr().unwrap();
-        let batch = DatagramBatch { to, from: None, segment: 100, dont_fragment: false, parts: &parts };
+        let batch = DatagramBatch::new(to, 100, &parts);
         while receiver.try_send(&batch).unwrap().is_none() {
             receiver.writable().await.unwrap();
         }

@@ -20,6 +20,7 @@ pub(super) struct UdpSocket {
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
     gro: bool,
+    tells_class: bool,
     recv_buffer: usize,
     queue: VecDeque<Received>,
     queued_bytes: usize,
@@ -41,6 +42,7 @@ pub(in crate::backend::sim) struct Packet {
     from_host: HostId,
     to_host: HostId,
     dont_fragment: bool,
+    class: u8,
     payload: Vec<u8>,
 }
 
@@ -58,6 +60,7 @@ pub(in crate::backend::sim) struct Unreached {
 struct Received {
     from: SocketAddr,
     to: SocketAddr,
+    class: u8,
     bytes: Vec<u8>,
     segment: usize,
     /// A shorter datagram ended the run.
@@ -77,6 +80,7 @@ impl Network {
             host,
             addr,
             gro: options.gro,
+            tells_class: options.traffic_class,
             recv_buffer: options.recv_buffer,
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -168,8 +172,8 @@ impl Network {
         let jitter = engine.up_to(jitter);
         for n in 0..datagrams {
             let payload = bytes[n * segment..sent.min((n + 1) * segment)].to_vec();
-            let dont_fragment = batch.dont_fragment;
-            let packet = Packet { from, to: batch.to, from_host: host, to_host, dont_fragment, payload };
+            let DatagramBatch { to, dont_fragment, class, .. } = *batch;
+            let packet = Packet { from, to, from_host: host, to_host, dont_fragment, class, payload };
             self.send_packet(packet, jitter, engine);
         }
         Ok(sent)
@@ -192,11 +196,14 @@ impl Network {
             udp.waker = Some(waker.clone());
             return Ok(false);
         }
+        let tells_class = udp.tells_class;
         let n = udp.queue.len().min(max);
         let taken: Vec<_> = udp.queue.drain(..n).collect();
         udp.queued_bytes -= taken.iter().map(|received| received.bytes.len()).sum::<usize>();
         for received in taken {
-            out.push(received.into_datagram(|bytes| self.datagram_memory(lane, bytes)));
+            let class = if tells_class { received.class } else { 0 };
+            let datagram = received.into_datagram(|bytes| self.datagram_memory(lane, bytes));
+            out.push(Datagram { class, ..datagram });
         }
         Ok(true)
     }
@@ -345,6 +352,7 @@ impl Received {
         !self.closed
             && self.from == packet.from
             && self.to == packet.to
+            && self.class == packet.class
             && !packet.payload.is_empty()
             && packet.payload.len() <= self.segment
             && self.bytes.len() / self.segment.max(1) < SEGMENTS_MAX
@@ -363,6 +371,7 @@ impl Received {
             from: self.from,
             local: Some(self.to.ip()),
             ifindex: 1,
+            class: self.class,
         }
     }
 }
@@ -370,7 +379,8 @@ impl Received {
 impl From<Packet> for Received {
     fn from(packet: Packet) -> Self {
         let segment = packet.payload.len();
-        Self { from: packet.from, to: packet.to, bytes: packet.payload, segment, closed: false }
+        let Packet { from, to, class, payload: bytes, .. } = packet;
+        Self { from, to, class, bytes, segment, closed: false }
     }
 }
 
