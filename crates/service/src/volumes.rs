@@ -116,7 +116,11 @@ impl VolumeSection {
     }
 
     fn spec(&self) -> VolumeSpec {
-        let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.hidden };
+        let options = VolumeOptions {
+            follow_symlinks: self.symlinks,
+            serve_hidden: self.hidden,
+            ..VolumeOptions::default()
+        };
         VolumeSpec::new(self.name.clone(), &self.path, options)
     }
 }

@@ -1,13 +1,17 @@
 //! A directory of a volume: its attributes, its names, its listing.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
-use lane::fs::{DirEntry, File, FileKind};
+use lane::fs::{Dir, DirEntry, File, FileKind, Stat};
 
 use crate::attributes::{Attributes, FileId};
+use crate::cache::Node;
 use crate::error::Error;
+use crate::file::OpenFile;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
+use crate::object::{Object, Place as ObjectPlace};
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
 
@@ -21,10 +25,11 @@ pub struct Directory {
 /// A directory kept open.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
-    /// For attributes; listings open the name anew.
-    file: File,
+    /// For attributes and changes; listings open the name anew.
+    dir: Dir,
     id: FileId,
     path: RelPathBuf,
+    object: Option<Arc<Object>>,
     readers: Readers,
 }
 
@@ -48,18 +53,85 @@ impl Directory {
         self.node.path.as_path()
     }
 
+    /// What lanes share of it; `None` on a volume that nothing is written to.
+    pub fn object(&self) -> Option<&Arc<Object>> {
+        self.node.object.as_ref()
+    }
+
     /// Attributes as they are now: one system call.
     pub fn attributes(&self) -> Result<Attributes, Error> {
         self.node.attributes()
     }
 
-    /// What `name` names in this directory.
+    /// What `name` names in this directory; on a writable volume wherever the directory has moved to.
     ///
     /// # Errors
-    /// As [`Volume::lookup`].
+    /// As [`Volume::lookup`]; [`Error::Stale`] for a directory that is gone or has left the volume.
     pub async fn lookup(&self, name: Name<'_>) -> Result<Resolved, Error> {
+        if let Some(object) = self.object()
+            && let Some(resolved) = self.lookup_moved(object, name).await
+        {
+            return resolved;
+        }
         let path = self.volume.counted(self.path().join(name).map_err(Error::from))?;
         self.volume.lookup(path.as_path()).await
+    }
+
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.node.dir
+    }
+
+    /// What was just made or opened in it, for the lane's cache.
+    pub(crate) fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
+        let (object, path) = self.made(name, stat)?;
+        let place = self.volume.place(path.as_path());
+        let counters = Arc::clone(self.volume.counters());
+        Ok(OpenFile::new(file, Attributes::from(*stat).id, place, Some(object), counters))
+    }
+
+    /// As [`Directory::made_file`], of a directory.
+    pub(crate) fn made_directory(&self, name: Name<'_>, dir: Dir) -> Result<OpenDirectory, Error> {
+        let stat = dir.stat()?;
+        let (object, path) = self.made(name, &stat)?;
+        Ok(OpenDirectory::new(dir, Attributes::from(stat).id, path, Some(object)))
+    }
+
+    /// Notes that an object has this name here.
+    pub(crate) fn note_place(&self, object: Option<&Arc<Object>>, name: Name<'_>) {
+        if let (Some(object), Some(here)) = (object, self.object()) {
+            object.set_place(ObjectPlace { directory: Arc::clone(here), name: name.as_bytes().into() });
+        }
+    }
+
+    /// Keeps what has a name here in the lane's cache, if the lane relies on this directory.
+    pub(crate) fn keep(&self, name: Name<'_>, node: Node) {
+        let cache = self.volume.cache();
+        let vantage = self.object().and_then(|object| cache.promised(self.volume.key(self.path()), object));
+        if let (Some(vantage), Ok(path)) = (vantage, self.path().join(name)) {
+            cache.keep_open(self.volume.key(path.as_path()), node, vantage);
+        }
+    }
+
+    fn made(&self, name: Name<'_>, stat: &Stat) -> Result<(Arc<Object>, RelPathBuf), Error> {
+        let object = self.volume.objects().ok_or(Error::ReadOnly)?.of(stat)?;
+        self.note_place(Some(&object), name);
+        Ok((object, self.path().join(name)?))
+    }
+
+    /// `None` for a directory whose way is not known: one that was reached through a link.
+    async fn lookup_moved(&self, object: &Arc<Object>, name: Name<'_>) -> Option<Result<Resolved, Error>> {
+        for _ in 0..LOOKUP_TRIES_MAX {
+            let here = self.volume.path_of(object)?;
+            let path = match here.as_path().join(name) {
+                Ok(path) => path,
+                Err(error) => return Some(self.volume.counted(Err(error.into()))),
+            };
+            let resolved = self.volume.lookup(path.as_path()).await;
+            if self.volume.cache().promised(self.volume.key(here.as_path()), object).is_some() {
+                return Some(resolved);
+            }
+        }
+        Some(self.volume.counted(Err(Error::Stale)))
     }
 
     /// Every entry that is served, without names that no look-up would give: devices, links that lead
@@ -124,7 +196,8 @@ impl Directory {
         for entry in raw {
             let Some(stat) = entry.stat else { continue };
             let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };
-            if path.as_path().is_hidden() && !self.volume.options().serve_hidden {
+            let path_is = path.as_path();
+            if path_is.is_hidden() && (!self.volume.options().serve_hidden || path_is.is_reserved()) {
                 continue;
             }
             let symlink = stat.kind == FileKind::Symlink;
@@ -158,18 +231,24 @@ impl Directory {
 }
 
 impl OpenDirectory {
-    pub(crate) fn new(file: File, id: FileId, path: RelPathBuf) -> Self {
-        Self { file, id, path, readers: Readers::default() }
+    pub(crate) fn new(dir: Dir, id: FileId, path: RelPathBuf, object: Option<Arc<Object>>) -> Self {
+        Self { dir, id, path, object, readers: Readers::default() }
     }
 
     pub(crate) fn id(&self) -> FileId {
         self.id
     }
 
+    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
+        self.object.as_ref()
+    }
+
     pub(crate) fn attributes(&self) -> Result<Attributes, Error> {
-        Ok(self.file.stat()?.into())
+        Ok(self.dir.stat()?.into())
     }
 }
 
+/// A directory may move while it is looked up.
+const LOOKUP_TRIES_MAX: u32 = 4;
 /// Links looked through before other tasks of the lane get a turn.
 const LINKS_PER_TURN: usize = 32;

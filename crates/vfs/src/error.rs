@@ -57,6 +57,48 @@ pub enum Error {
     /// The content changed while it was being served: what was sent is of no single version.
     #[error("the file changed while it was being read")]
     Changed,
+    /// Something has the name already.
+    #[error("the name is taken")]
+    Exists,
+    /// A directory that holds names.
+    #[error("the directory is not empty")]
+    NotEmpty,
+    /// The file system is full.
+    #[error("no space left on the file system")]
+    NoSpace,
+    /// What this user, group or volume may use is used up.
+    #[error("the quota is used up")]
+    Quota,
+    /// Longer than the file system takes, or than the process may make it.
+    #[error("the file system takes no file this large")]
+    FileTooLarge,
+    /// As many names as the file system gives one file.
+    #[error("the file has as many names as it can have")]
+    TooManyLinks,
+    /// The volume is not served for writing, or its file system is not mounted for it.
+    #[error("the volume is read-only")]
+    ReadOnly,
+    /// The two ends lie in different volumes or file systems.
+    #[error("the names lie in different volumes or file systems")]
+    CrossDevice,
+    /// A directory into its own child.
+    #[error("a directory cannot move into itself")]
+    IntoItself,
+    /// One of the server's own names.
+    #[error("the name is one of the server's own")]
+    Reserved,
+    /// What the name leads to is not what the caller made his change depend on.
+    #[error("the name leads to something else than was expected")]
+    Unexpected,
+    /// The file is gone, or can no longer be reached inside its volume.
+    #[error("the file is gone, or no longer in the volume")]
+    Stale,
+    /// Too many change the same files at once. Try again later.
+    #[error("too many change the same files at once")]
+    Busy,
+    /// A share mode or a lock that its holder keeps.
+    #[error("somebody has the file locked")]
+    Locked,
     /// Anything else the file system says.
     #[error("file system: {0}")]
     Io(#[source] io::Error),
@@ -65,7 +107,25 @@ pub enum Error {
 impl Error {
     /// Whether the same call may well succeed later.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::TooManyOpen | Self::Overloaded | Self::Changed)
+        matches!(self, Self::TooManyOpen | Self::Overloaded | Self::Changed | Self::Busy)
+    }
+
+    /// What a refused write means.
+    pub(crate) fn of_write(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            // The descriptor is there; it is its file that is not for writing.
+            Some(libc::EBADF) => Self::ReadOnly,
+            _ => error.into(),
+        }
+    }
+
+    /// What a refused change means: one that has no name to look up does not lead out of the volume.
+    pub(crate) fn of_change(error: io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::EXDEV) => Self::CrossDevice,
+            Some(libc::EINVAL) => Self::IntoItself,
+            _ => error.into(),
+        }
     }
 }
 
@@ -82,6 +142,15 @@ impl From<io::Error> for Error {
             Some(libc::ENAMETOOLONG) => Self::NameTooLong,
             Some(libc::EMFILE | libc::ENFILE) => Self::TooManyOpen,
             Some(libc::EAGAIN) => Self::Overloaded,
+            Some(libc::EEXIST) => Self::Exists,
+            Some(libc::ENOTEMPTY) => Self::NotEmpty,
+            Some(libc::ENOSPC) => Self::NoSpace,
+            Some(libc::EDQUOT) => Self::Quota,
+            Some(libc::EFBIG) => Self::FileTooLarge,
+            Some(libc::EMLINK) => Self::TooManyLinks,
+            Some(libc::EROFS) => Self::ReadOnly,
+            Some(libc::ESTALE) => Self::Stale,
+            Some(libc::EBUSY | libc::ETXTBSY) => Self::Busy,
             _ => Self::Io(error),
         }
     }

@@ -10,6 +10,7 @@ use lane::fs::File;
 use crate::attributes::{Attributes, ChangeToken, FileId};
 use crate::counters::VfsCounters;
 use crate::error::Error;
+use crate::object::Object;
 use crate::trouble::Place;
 
 /// An open file, shared by everyone on the lane who reads it. It has no position. A rename over its name
@@ -19,12 +20,24 @@ pub struct OpenFile {
     file: File,
     id: FileId,
     place: Place,
+    object: Option<Arc<Object>>,
     counters: Arc<VfsCounters>,
 }
 
 impl OpenFile {
-    pub(crate) fn new(file: File, id: FileId, place: Place, counters: Arc<VfsCounters>) -> Self {
-        Self { file, id, place, counters }
+    pub(crate) fn new(
+        file: File,
+        id: FileId,
+        place: Place,
+        object: Option<Arc<Object>>,
+        counters: Arc<VfsCounters>,
+    ) -> Self {
+        Self { file, id, place, object, counters }
+    }
+
+    /// What lanes share of it; `None` on a volume that nothing is written to.
+    pub fn object(&self) -> Option<&Arc<Object>> {
+        self.object.as_ref()
     }
 
     /// Which file it is.

@@ -1,5 +1,5 @@
-//! The read side of exported directory trees, for every protocol alike: names that cannot leave the tree,
-//! attributes, open files, listings, and caches that change notification keeps honest.
+//! Exported directory trees, for every protocol alike: names that cannot leave the tree,
+//! attributes, open files, listings, caches that change notification keeps honest, and changes that every lane sees.
 //!
 //! One [`Cache`] per lane remembers what the [`Volume`]s of that lane have opened; a [`VolumeSpec`] is what
 //! the configuration says of a volume and travels between threads. A service asks a volume for a
@@ -31,7 +31,8 @@
 //! - **Everything is bounded and counted**: open files, absent names, listings and watches, per lane.
 
 pub use attributes::{Attributes, ChangeToken, FileId};
-pub use cache::{Cache, CacheOptions};
+pub use cache::{Breaker, Cache, CacheOptions, Telling};
+pub use change::{Caller, Created, Expect, How, Over, Published, Staged, Writer};
 pub use counters::VfsCounters;
 pub use directory::Directory;
 pub use error::Error;
@@ -39,12 +40,15 @@ pub use file::OpenFile;
 pub use lane::fs::{FileKind, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
+pub use object::{Identity, MemoryVersions, Object, Objects, ObjectsOptions, Version, Versions};
+pub use promise::{Broken, Holder, What};
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
 pub use volume::{Resolved, Volume};
 
 mod attributes;
 mod cache;
+mod change;
 mod counters;
 mod directory;
 mod error;
@@ -52,6 +56,8 @@ mod file;
 mod links;
 mod listing;
 mod name;
+mod object;
+mod promise;
 mod root;
 mod sort;
 mod spec;

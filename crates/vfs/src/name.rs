@@ -68,6 +68,11 @@ impl<'a> Name<'a> {
     pub fn is_hidden(self) -> bool {
         self.bytes[0] == b'.'
     }
+
+    /// Whether it is one of the server's own names, which clients neither see nor change.
+    pub fn is_reserved(self) -> bool {
+        self.bytes.starts_with(RESERVED)
+    }
 }
 
 impl<'a> RelPath<'a> {
@@ -103,6 +108,11 @@ impl<'a> RelPath<'a> {
     /// definition (RFC 8615 3).
     pub fn is_hidden(self) -> bool {
         self.hidden
+    }
+
+    /// Whether a component is one of the server's own.
+    pub fn is_reserved(self) -> bool {
+        self.hidden && self.components().any(Name::is_reserved)
     }
 
     /// The directory it lies in; `None` for the root.
@@ -198,6 +208,9 @@ impl From<RelPath<'_>> for RelPathBuf {
     }
 }
 
+/// How the server's own names begin.
+pub(crate) const RESERVED: &[u8] = b".linerate-";
+
 macro_rules! shows_as_text {
     ($($type:ty),*) => {$(
         impl fmt::Display for $type {
@@ -278,6 +291,15 @@ mod tests {
         assert!(hidden(".git") && hidden("a/.git/config") && hidden(".well-known-not"));
         assert!(hidden("a/.well-known/x") && hidden(".well-known/.x"));
         assert!(!hidden(".well-known") && !hidden(".well-known/acme") && !hidden("a.b/c") && !hidden(""));
+    }
+
+    #[test]
+    fn the_servers_own_names_are_hidden_wherever_they_stand() {
+        let path = |path: &'static str| RelPath::parse(path.as_bytes()).unwrap();
+        for own in [".linerate-1", "a/.linerate-1", ".linerate-1/a", ".well-known/.linerate-1"] {
+            assert!(path(own).is_hidden() && path(own).is_reserved(), "{own}");
+        }
+        assert!(!path(".linerate").is_reserved() && !path("a.linerate-1").is_reserved());
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-use lane::fs::{Dir, File, OpenHow, OpenKind};
+use lane::fs::{Dir, File, OpenHow, OpenKind, Stat};
 
 use crate::error::Error;
 use crate::links::{Budget, Places};
 use crate::name::RelPath;
+use crate::spec::VolumeOptions;
 
 /// An open volume directory. It stays the same directory if its own name later names another.
 #[derive(Debug)]
@@ -16,17 +17,35 @@ pub(crate) struct Root {
     dir: Dir,
     /// Where absolute links may lead; `None` where no links are followed.
     places: Option<Places>,
+    writable: bool,
 }
 
 impl Root {
-    pub(crate) fn open(path: &Path, follow_symlinks: bool) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, options: VolumeOptions) -> io::Result<Self> {
         let dir = Dir::open_root(path)?;
-        Ok(Self { dir, places: follow_symlinks.then(|| Places::of(path)) })
+        let places = options.follow_symlinks.then(|| Places::of(path));
+        Ok(Self { dir, places, writable: options.writable })
+    }
+
+    /// The directory's own attributes.
+    pub(crate) fn stat(&self) -> io::Result<Stat> {
+        self.dir.stat()
+    }
+
+    /// Whether clients may change what lies beneath.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
     }
 
     /// Opens `path`, a file or directory, for reading.
     pub(crate) async fn open_beneath(&self, path: RelPath<'_>) -> Result<File, Error> {
         self.open_through_links(c_path(path), OpenKind::Any).await
+    }
+
+    /// Opens `path`, a file or directory, for reading, if no symbolic link is on the way.
+    pub(crate) async fn open_real(&self, path: RelPath<'_>) -> Result<File, Error> {
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+        self.attempt(&c_path(path), how).await
     }
 
     /// Opens what `path` names right now and is a directory, to list it.

@@ -27,6 +27,8 @@ pub struct VolumeOptions {
     pub follow_symlinks: bool,
     /// Serve and list names that begin with a dot. A `.well-known` at the top is served in any case.
     pub serve_hidden: bool,
+    /// Let clients change it, as far as their rights go. It takes a cache that [shares](crate::Cache::sharing).
+    pub writable: bool,
 }
 
 /// Why a text is no volume name.
@@ -70,7 +72,7 @@ impl fmt::Display for VolumeName {
 
 impl Default for VolumeOptions {
     fn default() -> Self {
-        Self { follow_symlinks: true, serve_hidden: false }
+        Self { follow_symlinks: true, serve_hidden: false, writable: false }
     }
 }
 

@@ -5,15 +5,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lane::fs::{File, FileKind};
+use lane::fs::{File, FileKind, Stat};
 
 use crate::attributes::Attributes;
-use crate::cache::{Cache, Found, KeyRef, Node, VolumeId};
+use crate::cache::{Cache, Found, KeyRef, Node, Vantage, VolumeId};
 use crate::counters::VfsCounters;
 use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::name::RelPath;
+use crate::name::{RelPath, RelPathBuf};
+use crate::object::{Object, Objects, Place as ObjectPlace, path_beneath};
 use crate::root::Root;
 use crate::spec::{VolumeName, VolumeOptions, VolumeSpec};
 use crate::trouble::{self, Place};
@@ -39,6 +40,8 @@ struct Inner {
     id: VolumeId,
     path: Rc<Path>,
     root: Root,
+    /// Its directory's, for a writable volume.
+    root_object: Option<Arc<Object>>,
     cache: Cache,
 }
 
@@ -46,12 +49,23 @@ impl Volume {
     /// Opens the exported directory on the current lane. Blocks: for start-up and reload.
     ///
     /// The directory stays the one opened here if its name later names another.
+    ///
+    /// # Errors
+    /// As the file system has them; [`Error::ReadOnly`] for a writable volume in a cache that does not
+    /// [share](Cache::sharing).
     pub fn open(cache: &Cache, spec: &VolumeSpec) -> Result<Self, Error> {
-        let root = Root::open(&spec.path, spec.options.follow_symlinks)?;
+        if spec.options.writable && cache.joined().is_none() {
+            return Err(Error::ReadOnly);
+        }
+        let root = Root::open(&spec.path, spec.options)?;
+        let root_object = match cache.joined().filter(|_| spec.options.writable) {
+            Some(joined) => Some(joined.objects.of(&root.stat()?)?),
+            None => None,
+        };
         let id = cache.new_volume();
         let (name, options, cache) = (spec.name.clone(), spec.options, cache.clone());
         let path = spec.path.as_path().into();
-        Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, cache }) })
+        Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, root_object, cache }) })
     }
 
     /// Whether both are one opening of a directory: clones of each other.
@@ -88,7 +102,7 @@ impl Volume {
 
     /// As [`Volume::lookup`] if the answer is at hand: never waits. `None` means "ask `lookup`".
     pub fn try_lookup(&self, path: RelPath<'_>) -> Option<Result<Resolved, Error>> {
-        if path.is_hidden() && !self.inner.options.serve_hidden {
+        if path.is_hidden() && (!self.inner.options.serve_hidden || path.is_reserved()) {
             return Some(self.counted(Err(Error::Hidden)));
         }
         let key = self.key(path);
@@ -105,11 +119,32 @@ impl Volume {
         }
     }
 
+    /// Whether clients may change it, as far as their rights go.
+    pub fn is_writable(&self) -> bool {
+        self.inner.options.writable
+    }
+
+    /// The objects that it shares with other lanes; `None` for a volume that nothing is written to.
+    pub(crate) fn objects(&self) -> Option<&Objects> {
+        self.inner.cache.joined().filter(|_| self.is_writable()).map(|joined| &joined.objects)
+    }
+
+    /// Where a directory is now, as far as this server has moved it.
+    pub(crate) fn path_of(&self, directory: &Arc<Object>) -> Option<RelPathBuf> {
+        path_beneath(self.inner.root_object.as_ref()?, directory)
+    }
+
+    /// For messages.
+    pub(crate) fn place(&self, path: RelPath<'_>) -> Place {
+        Place::new(&self.inner.path, path)
+    }
+
     pub(crate) fn root(&self) -> &Root {
         &self.inner.root
     }
 
-    pub(crate) fn cache(&self) -> &Cache {
+    /// The cache of its lane.
+    pub fn cache(&self) -> &Cache {
         &self.inner.cache
     }
 
@@ -152,9 +187,13 @@ impl Volume {
         self.counters().lookup_misses.increment();
         let (cache, key) = (&self.inner.cache, self.key(path));
         let vantage = cache.vantage_above(&self.inner.root, key).await;
-        let file = match self.open_or_shed(path).await {
+        let (opened, by_link) = self.open_or_shed(path).await;
+        // Nobody would tell of a change at the far end of a link.
+        let is_told = vantage.is_promised() && !by_link;
+        let is_kept = !self.is_writable() || is_told || path.is_root();
+        let file = match opened {
             Ok(file) => file,
-            Err(Error::NotFound) => {
+            Err(Error::NotFound) if is_kept => {
                 cache.keep_absent(key, vantage);
                 return Err(Error::NotFound);
             }
@@ -163,46 +202,85 @@ impl Volume {
                 return Err(error);
             }
         };
-        let attributes = Attributes::from(file.stat()?);
-        let node = self.same_or_new(key, file, &attributes)?;
-        cache.keep_open(key, node.clone(), vantage);
-        Ok(self.resolved(&node, attributes))
+        let stat = file.stat()?;
+        let node = self.same_or_new(key, file, &stat, is_told.then_some(&vantage))?;
+        match is_kept {
+            true => cache.keep_open(key, node.clone(), vantage),
+            false => drop(cache.forget(key)),
+        }
+        Ok(self.resolved(&node, stat.into()))
     }
 
     /// Out of descriptors, the files kept open for later go first; they close when the lane next turns to
     /// the kernel.
-    async fn open_or_shed(&self, path: RelPath<'_>) -> Result<File, Error> {
+    async fn open_or_shed(&self, path: RelPath<'_>) -> (Result<File, Error>, bool) {
         self.counters().opens.increment();
-        match self.inner.root.open_beneath(path).await {
-            Err(Error::TooManyOpen) => {
+        match self.open_name(path).await {
+            (Err(Error::TooManyOpen), _) => {
                 self.inner.cache.shed();
                 lane::time::sleep(SHED_PAUSE).await;
-                self.inner.root.open_beneath(path).await
+                self.open_name(path).await
             }
             opened => opened,
         }
     }
 
+    /// Opens what the name leads to; says whether a symbolic link was on the way, where that makes a difference.
+    async fn open_name(&self, path: RelPath<'_>) -> (Result<File, Error>, bool) {
+        let root = &self.inner.root;
+        if self.is_writable() {
+            match root.open_real(path).await {
+                Err(Error::SymlinkRefused) if self.inner.options.follow_symlinks => {}
+                opened => return (opened, false),
+            }
+        }
+        (root.open_beneath(path).await, self.is_writable())
+    }
+
     /// The node already kept if the name still leads to the same file: its users and ours share it.
-    fn same_or_new(&self, key: KeyRef<'_>, file: File, now: &Attributes) -> Result<Node, Error> {
+    fn same_or_new(
+        &self,
+        key: KeyRef<'_>,
+        file: File,
+        now: &Stat,
+        told: Option<&Vantage>,
+    ) -> Result<Node, Error> {
+        let id = Attributes::from(*now).id;
         if let Some(kept) = self.inner.cache.peek(key) {
             self.counters().rechecks.increment();
-            if kept.id() == now.id {
+            if kept.id() == id {
                 return Ok(kept);
             }
             self.counters().invalidated_replaced.increment();
         }
-        match now.kind {
-            FileKind::File => {
-                let place = Place::new(&self.inner.path, key.path);
-                Ok(Node::File(Rc::new(OpenFile::new(file, now.id, place, Arc::clone(self.counters())))))
-            }
-            FileKind::Directory => {
-                let directory = OpenDirectory::new(file, now.id, key.path.into());
-                Ok(Node::Directory(Rc::new(directory)))
-            }
-            FileKind::Symlink | FileKind::Other => Err(Error::NotServable),
+        if matches!(now.kind, FileKind::Symlink | FileKind::Other) {
+            return Err(Error::NotServable);
         }
+        let object = match self.objects() {
+            Some(objects) => Some(self.object(objects, key, now, told)?),
+            None => None,
+        };
+        if now.kind == FileKind::Directory {
+            let directory = OpenDirectory::new(file.into_dir()?, id, key.path.into(), object);
+            return Ok(Node::Directory(Rc::new(directory)));
+        }
+        let place = Place::new(&self.inner.path, key.path);
+        Ok(Node::File(Rc::new(OpenFile::new(file, id, place, object, Arc::clone(self.counters())))))
+    }
+
+    /// The object of what was just opened; its place is noted where the way to it is promised.
+    fn object(
+        &self,
+        objects: &Objects,
+        key: KeyRef<'_>,
+        now: &Stat,
+        told: Option<&Vantage>,
+    ) -> Result<Arc<Object>, Error> {
+        let object = objects.of(now)?;
+        if let (Some(directory), Some(name)) = (told.and_then(Vantage::object), key.path.file_name()) {
+            object.set_place(ObjectPlace { directory: Arc::clone(directory), name: name.as_bytes().into() });
+        }
+        Ok(object)
     }
 
     fn resolved(&self, node: &Node, attributes: Attributes) -> Resolved {

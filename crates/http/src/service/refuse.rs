@@ -40,7 +40,21 @@ impl From<vfs::Error> for Refusal {
         match error {
             Error::AccessDenied => Self::Forbidden,
             Error::Name(NameError::Nul | NameError::Dots | NameError::Slash) => Self::Path,
-            Error::TooManyOpen | Error::Overloaded => Self::Overloaded,
+            Error::TooManyOpen | Error::Overloaded | Error::Busy => Self::Overloaded,
+            // Refusals of changes, which this service does not make.
+            Error::Exists
+            | Error::NotEmpty
+            | Error::NoSpace
+            | Error::Quota
+            | Error::FileTooLarge
+            | Error::TooManyLinks
+            | Error::ReadOnly
+            | Error::CrossDevice
+            | Error::IntoItself
+            | Error::Reserved
+            | Error::Unexpected
+            | Error::Stale
+            | Error::Locked => Self::Internal,
             Error::TooLarge { .. } => Self::ListingTooLarge,
             Error::Changed | Error::Io(_) | Error::VolumeName(_) => Self::Internal,
             Error::NotFound

@@ -34,6 +34,11 @@ impl Dir {
         Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
     }
 
+    /// Its own attributes as the kernel has them now.
+    pub fn stat(&self) -> io::Result<Stat> {
+        context::with(|lane| lane.backend().stat(self.fd()))
+    }
+
     /// Attributes of `path` beneath this directory, not following a last symbolic link.
     pub async fn stat_at(&self, path: &CString) -> io::Result<Stat> {
         OpFuture::submit(op::StatAt { dir: self.fd(), path: path.clone() }).await

@@ -7,25 +7,31 @@
 //! have a cache of their own: a scan for names that do not exist evicts no open file.
 
 use std::cell::{Cell, RefCell};
+use std::ffi::CString;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lane::fs::WatchEvent;
+use lane::fs::{FileKind, WatchEvent};
 use lane::{Ended, Task};
 use quick_cache::Weighter;
 
+pub(crate) use self::joined::Joined;
+pub use self::joined::{Breaker, Telling};
 use self::key::Key;
 pub(crate) use self::key::{KeyRef, VolumeId};
-pub(crate) use self::watches::{Vantage, Watches};
+pub(crate) use self::watches::{Vantage, WatchedDir, Watches};
 use crate::attributes::FileId;
 use crate::counters::VfsCounters;
 use crate::directory::OpenDirectory;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::{Alive, CachedListing};
+use crate::object::{Object, Objects};
+use crate::promise::Broken;
 use crate::root::Root;
 
+mod joined;
 mod key;
 mod watches;
 
@@ -70,11 +76,15 @@ struct Inner {
     absent: RefCell<Cached<Vantage>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     watches: Rc<Watches>,
+    /// With the caches of other lanes; `None` where there are no writable volumes.
+    joined: Option<Rc<Joined>>,
     counters: Arc<VfsCounters>,
     entries_alive: Rc<Cell<usize>>,
     next_volume: Cell<u32>,
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
+    /// Answers other lanes.
+    answerer: RefCell<Option<Task<()>>>,
 }
 
 type Cached<T> = quick_cache::unsync::Cache<Key, T>;
@@ -86,8 +96,28 @@ pub(crate) enum Found {
 }
 
 impl Cache {
-    /// An empty cache for the current lane.
+    /// An empty cache for the current lane, for volumes that nothing is written to.
     pub fn new(options: CacheOptions) -> Self {
+        Self::with(options, None)
+    }
+
+    /// An empty cache for the current lane that takes part in the objects of its process: for writable volumes.
+    ///
+    /// # Panics
+    /// When another cache of this lane takes part, or the lane's number is beyond [`ObjectsOptions::lanes_max`].
+    ///
+    /// [`ObjectsOptions::lanes_max`]: crate::ObjectsOptions::lanes_max
+    pub fn sharing(options: CacheOptions, objects: &Objects) -> Self {
+        let joined = Rc::new(Joined::new(objects));
+        let me = joined.member();
+        let cache = Self::with(options, Some(joined));
+        let (inner, objects) = (Rc::downgrade(&cache.inner), objects.clone());
+        let answer = move || joined::answer_others(inner.clone(), objects.clone(), me);
+        cache.inner.answerer.replace(Some(lane::essential("answers to changes", answer)));
+        cache
+    }
+
+    fn with(options: CacheOptions, joined: Option<Rc<Joined>>) -> Self {
         let counters = Arc::new(VfsCounters::default());
         let listings_estimate = options.listing_entries_max / LISTING_ENTRIES_TYPICAL;
         Self {
@@ -100,12 +130,14 @@ impl Cache {
                     options.listing_entries_max as u64,
                     EntryWeight,
                 )),
-                watches: Watches::new(options.watches_max, Arc::clone(&counters)),
+                watches: Watches::new(options.watches_max, joined.clone(), Arc::clone(&counters)),
+                joined,
                 counters,
                 entries_alive: Rc::default(),
                 next_volume: Cell::new(0),
                 listener: RefCell::new(None),
                 sweeper: RefCell::new(None),
+                answerer: RefCell::new(None),
             }),
         }
     }
@@ -126,6 +158,44 @@ impl Cache {
         self.inner.absent.borrow_mut().clear();
         self.inner.listings.borrow_mut().clear();
         self.inner.gauge();
+    }
+
+    /// Has a service told of changes, for as long as it lives, before they are made.
+    ///
+    /// # Panics
+    /// For a cache that does not [share](Cache::sharing).
+    pub fn add_breaker(&self, breaker: &Rc<dyn Breaker>) {
+        let joined = self.inner.joined.as_ref().expect("only what lanes share is changed");
+        joined.add_breaker(breaker);
+    }
+
+    /// What it has to do with other lanes' caches; `None` if nothing.
+    pub(crate) fn joined(&self) -> Option<&Joined> {
+        self.inner.joined.as_deref()
+    }
+
+    /// A point of view in the directory `key`, if the lane relies on that being `object`.
+    pub(crate) fn promised(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Vantage> {
+        self.inner.watches.promised(key, object)
+    }
+
+    /// The node remembered for `key`, if it may still be believed.
+    pub(crate) fn find_open(&self, key: KeyRef<'_>) -> Option<Node> {
+        match self.find(key)? {
+            Found::Open(node) => Some(node),
+            Found::Absent => None,
+        }
+    }
+
+    /// A name of the server's own for something that is not to be seen yet.
+    pub(crate) fn name_aside(&self) -> CString {
+        let joined = self.joined().expect("only what lanes share is changed");
+        joined.name_aside()
+    }
+
+    /// Has everybody forget what is about to change, under permits that the caller holds.
+    pub(crate) async fn break_everywhere(&self, all: &[Broken]) {
+        self.inner.break_everywhere(all).await;
     }
 
     pub(crate) fn new_volume(&self) -> VolumeId {
@@ -274,6 +344,20 @@ impl Node {
             Self::Directory(directory) => directory.id(),
         }
     }
+
+    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::File(file) => file.object(),
+            Self::Directory(directory) => directory.object(),
+        }
+    }
+
+    pub(crate) fn kind(&self) -> FileKind {
+        match self {
+            Self::File(_) => FileKind::File,
+            Self::Directory(_) => FileKind::Directory,
+        }
+    }
 }
 
 impl Inner {
@@ -282,14 +366,7 @@ impl Inner {
             WatchEvent::Entry { watch, name } => {
                 for watched in self.watches.of_event(*watch) {
                     watched.note_change();
-                    let Some(changed) = watched.key().child(name) else { continue };
-                    if self.forget(changed.as_ref()) {
-                        self.counters.invalidated_changed.increment();
-                    }
-                    if self.watches.contains(&changed) {
-                        self.counters.invalidated_gone.increment();
-                        self.watches.forget_subtree(changed.as_ref());
-                    }
+                    self.forget_in(&watched, name);
                 }
             }
             WatchEvent::Gone(watch) => {
@@ -301,6 +378,18 @@ impl Inner {
                 self.counters.notify_overflows.increment();
                 self.watches.forget_all();
             }
+        }
+    }
+
+    /// A name in a directory leads to something else.
+    fn forget_in(&self, watched: &WatchedDir, name: &[u8]) {
+        let Some(changed) = watched.key().child(name) else { return };
+        if self.forget(changed.as_ref()) {
+            self.counters.invalidated_changed.increment();
+        }
+        if self.watches.contains(&changed) {
+            self.counters.invalidated_gone.increment();
+            self.watches.forget_subtree(changed.as_ref());
         }
     }
 
@@ -331,6 +420,9 @@ impl Inner {
         self.counters.open_cached.set(self.open.borrow().len() as u64);
         self.counters.absent_cached.set(self.absent.borrow().len() as u64);
         self.counters.listing_entries_cached.set(self.listings.borrow().weight());
+        if let Some(joined) = &self.joined {
+            self.counters.promises.set(joined.promises.len() as u64);
+        }
     }
 }
 

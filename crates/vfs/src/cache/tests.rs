@@ -7,6 +7,7 @@ use lane::time;
 
 use super::*;
 use crate::name::RelPath;
+use crate::spec::VolumeOptions;
 use crate::trouble::Place;
 
 #[test]
@@ -96,7 +97,7 @@ fn in_world<F: Future<Output = ()> + 'static>(test: impl FnOnce(Fs) -> F) {
 fn cache_and_root() -> (Cache, Root) {
     let options =
         CacheOptions { ttl: Duration::from_secs(3600), absent_names_max: 100, ..CacheOptions::default() };
-    (Cache::new(options), Root::open("/srv".as_ref(), true).unwrap())
+    (Cache::new(options), Root::open("/srv".as_ref(), VolumeOptions::default()).unwrap())
 }
 
 fn key(path: &[u8]) -> KeyRef<'_> {
@@ -107,5 +108,5 @@ async fn open(cache: &Cache, root: &Root, key: KeyRef<'_>) -> Node {
     let file = root.open_beneath(key.path).await.unwrap();
     let id = crate::attributes::Attributes::from(file.stat().unwrap()).id;
     let place = Place::new(&Path::new("/srv").into(), key.path);
-    Node::File(Rc::new(OpenFile::new(file, id, place, Arc::clone(cache.counters()))))
+    Node::File(Rc::new(OpenFile::new(file, id, place, None, Arc::clone(cache.counters()))))
 }

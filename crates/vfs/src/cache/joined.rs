@@ -1,0 +1,154 @@
+//! What ties a lane's cache to those of other lanes: the objects they share, the lane's promises, and its desk, where others
+//! leave what it has to forget before they change it.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::CString;
+use std::pin::Pin;
+use std::rc::{Rc, Weak};
+
+use lane::Ended;
+use lane::mesh::{Member, Sender};
+
+use super::Inner;
+use crate::name::RESERVED;
+use crate::object::Objects;
+use crate::promise::{Answers, Break, Broken, Promises, What};
+
+/// One lane's part in the [`Objects`] of its process.
+pub(crate) struct Joined {
+    pub(crate) objects: Objects,
+    pub(crate) promises: Rc<Promises>,
+    me: Member,
+    ringer: Sender<()>,
+    breakers: RefCell<Vec<Weak<dyn Breaker>>>,
+    /// Files made under a name of the server's own.
+    made_aside: Cell<u64>,
+}
+
+/// Who has promised his clients something of objects, on one lane: a service that lets them cache.
+pub trait Breaker {
+    /// Something is about to change. Tells those clients who rely on it, all but who is spared; the change waits until what
+    /// this returns has ended, so it has a bound of its own. `None` where nobody relies on it.
+    fn tell(&self, broken: &Broken) -> Option<Telling>;
+}
+
+/// Clients being told.
+pub type Telling = Pin<Box<dyn Future<Output = ()>>>;
+
+impl Joined {
+    /// # Panics
+    /// When the lane takes part already, or there is no room for it.
+    pub(super) fn new(objects: &Objects) -> Self {
+        let me = Member::from(lane::current().id());
+        assert!(me.index() < objects.options().lanes_max, "there is room for the lanes that were announced");
+        objects.desks().open(me).expect("a lane has one cache that shares");
+        Self {
+            objects: objects.clone(),
+            promises: Promises::new(me),
+            me,
+            ringer: objects.desks().ringer(me),
+            breakers: RefCell::default(),
+            made_aside: Cell::new(0),
+        }
+    }
+
+    /// Which lane this is.
+    pub(super) fn member(&self) -> Member {
+        self.me
+    }
+
+    pub(super) fn name_aside(&self) -> CString {
+        let number = self.made_aside.get();
+        self.made_aside.set(number + 1);
+        let mut name = RESERVED.to_vec();
+        name.extend_from_slice(format!("{}-{number}", self.me.index()).as_bytes());
+        CString::new(name).expect("it holds no zero byte")
+    }
+
+    pub(super) fn add_breaker(&self, breaker: &Rc<dyn Breaker>) {
+        let mut breakers = self.breakers.borrow_mut();
+        breakers.retain(|known| known.strong_count() > 0);
+        breakers.push(Rc::downgrade(breaker));
+    }
+
+    /// What this lane's own clients have to be told.
+    fn telling(&self, broken: &Broken) -> Vec<Telling> {
+        let breakers: Vec<_> = self.breakers.borrow().iter().filter_map(Weak::upgrade).collect();
+        breakers.iter().filter_map(|breaker| breaker.tell(broken)).collect()
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.objects.desks().close(self.me);
+    }
+}
+
+impl Inner {
+    /// Has everybody forget what is about to change, on this lane and all others, and their clients told. Who calls holds
+    /// the permits of these objects.
+    pub(super) async fn break_everywhere(&self, all: &[Broken]) {
+        let joined = self.joined.as_ref().expect("changes are made on volumes that share");
+        let answers = Answers::default();
+        self.counters.breaks_asked.add(joined.objects.desks().ask(&joined.ringer, all, &answers) as u64);
+        for broken in all {
+            self.forget_broken(broken);
+            for telling in joined.telling(broken) {
+                spawn_telling(telling, answers.ask());
+            }
+        }
+        answers.await;
+    }
+
+    /// Answers one question of another lane.
+    fn answer(&self, question: Break) {
+        let joined = self.joined.as_ref().expect("lanes that share are asked");
+        self.counters.breaks_answered.increment();
+        self.forget_broken(&question.broken);
+        let telling = joined.telling(&question.broken);
+        let question = Rc::new(question);
+        telling.into_iter().for_each(|telling| spawn_telling(telling, Rc::clone(&question)));
+    }
+
+    fn forget_broken(&self, broken: &Broken) {
+        match &broken.what {
+            What::Names(names) => {
+                for watched in self.watches.of_object(&broken.object) {
+                    watched.note_change();
+                    names.iter().for_each(|name| self.forget_in(&watched, name));
+                }
+            }
+            What::Place => {
+                for watched in self.watches.of_object(&broken.object) {
+                    self.watches.forget_subtree(watched.key());
+                }
+            }
+            // Attributes and content are asked of the kernel at every use.
+            What::Content => {}
+        }
+    }
+}
+
+/// Has clients told, all at once, while the lane goes on; `until` is dropped when they have been.
+fn spawn_telling<T: 'static>(telling: Telling, until: T) {
+    lane::spawn(async move {
+        telling.await;
+        drop(until);
+    })
+    .detach();
+}
+
+/// Answers other lanes for as long as the cache lives.
+pub(super) async fn answer_others(inner: Weak<Inner>, objects: Objects, me: Member) -> Ended {
+    let Ok(mut bell) = objects.desks().bell(me) else { return Ended::Unexpectedly };
+    loop {
+        loop {
+            let Some(inner) = inner.upgrade() else { return Ended::Done };
+            let Some(question) = objects.desks().next(me) else { break };
+            inner.answer(question);
+        }
+        if bell.recv().await.is_none() {
+            return Ended::Unexpectedly;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What a name in a directory leads to while the directory's permit is held: it stays so until the change is made.
+
+use std::ffi::CString;
+use std::io;
+use std::sync::Arc;
+
+use lane::fs::{FileKind, Stat};
+
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::name::Name;
+use crate::object::Object;
+
+/// What has a name.
+pub(super) struct Found {
+    pub(super) object: Arc<Object>,
+    pub(super) kind: FileKind,
+}
+
+impl Directory {
+    /// What `name` leads to, links not followed: as this lane knows it under its promise, else as the file system has it.
+    pub(super) async fn find(&self, name: Name<'_>) -> Result<Option<Found>, Error> {
+        if let Some(found) = self.find_cached(name) {
+            return Ok(Some(found));
+        }
+        match self.dir().stat_at(&c_name(name)).await {
+            Ok(stat) => self.found(&stat).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(Error::of_change(error)),
+        }
+    }
+
+    fn found(&self, stat: &Stat) -> Result<Found, Error> {
+        let object = self.volume().objects().ok_or(Error::ReadOnly)?.of(stat)?;
+        Ok(Found { object, kind: stat.kind })
+    }
+
+    fn find_cached(&self, name: Name<'_>) -> Option<Found> {
+        self.volume().cache().promised(self.volume().key(self.path()), self.object()?)?;
+        let path = self.path().join(name).ok()?;
+        let node = self.volume().cache().find_open(self.volume().key(path.as_path()))?;
+        Some(Found { object: Arc::clone(node.object()?), kind: node.kind() })
+    }
+}
+
+/// For the kernel.
+pub(super) fn c_name(name: Name<'_>) -> CString {
+    CString::new(name.as_bytes()).expect("a Name holds no zero byte")
+}

@@ -1,0 +1,62 @@
+//! A set of lanes that any lane may change without a lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lane::mesh::Member;
+
+/// A bit for each of 256 lanes.
+#[derive(Debug, Default)]
+pub(crate) struct LaneBits {
+    words: [AtomicU64; WORDS],
+}
+
+impl LaneBits {
+    /// Lanes that there is room for.
+    pub(crate) const LANES_MAX: usize = WORDS * 64;
+
+    /// Sets a lane's bit. What the lane looks at afterwards, it may rely on.
+    pub(crate) fn set(&self, lane: Member) {
+        let (word, bit) = place(lane);
+        self.words[word].fetch_or(bit, Ordering::SeqCst);
+    }
+
+    /// Takes it back.
+    pub(crate) fn clear(&self, lane: Member) {
+        let (word, bit) = place(lane);
+        self.words[word].fetch_and(!bit, Ordering::SeqCst);
+    }
+
+    /// The lanes whose bits are set.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Member> + '_ {
+        self.words.iter().enumerate().flat_map(|(word, bits)| {
+            let mut bits = bits.load(Ordering::SeqCst);
+            std::iter::from_fn(move || {
+                let lowest = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
+                bits &= bits - 1;
+                Some(Member::from(word * 64 + lowest))
+            })
+        })
+    }
+}
+
+fn place(lane: Member) -> (usize, u64) {
+    (lane.index() / 64, 1 << (lane.index() % 64))
+}
+
+const WORDS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_lane_has_a_bit_of_its_own() {
+        let bits = LaneBits::default();
+        let lanes = [0, 1, 63, 64, 200, LaneBits::LANES_MAX - 1].map(Member::from);
+        lanes.iter().for_each(|&lane| bits.set(lane));
+        assert_eq!(bits.iter().collect::<Vec<_>>(), lanes);
+        bits.clear(lanes[2]);
+        bits.set(lanes[0]);
+        assert_eq!(bits.iter().collect::<Vec<_>>(), [lanes[0], lanes[1], lanes[3], lanes[4], lanes[5]]);
+    }
+}

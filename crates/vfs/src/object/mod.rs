@@ -1,0 +1,110 @@
+//! What several lanes may use at once: one live [`Object`] for each file and directory of a writable volume that is in use,
+//! process-wide. docs/vfs.md shows who holds what.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+pub use self::identity::Identity;
+pub(crate) use self::permits::Permits;
+pub use self::table::{Objects, ObjectsOptions};
+pub use self::version::{MemoryVersions, Version, Versions};
+
+pub(crate) use self::lanes::LaneBits;
+pub(crate) use self::line::Line;
+pub(crate) use self::place::{Place, path_beneath};
+
+mod identity;
+mod lanes;
+mod line;
+mod permits;
+mod place;
+mod table;
+mod version;
+
+/// A file or directory in use. There is one for each, whatever lanes and names lead to it.
+pub struct Object {
+    identity: Identity,
+    /// A [`Version`].
+    version: AtomicU64,
+    /// Lanes that rely on it, or let their clients.
+    promises: LaneBits,
+    /// Who changes it, and who waits to.
+    line: Line,
+    /// Where it was last found.
+    place: Mutex<Option<Place>>,
+    table: Weak<table::Shared>,
+}
+
+impl Object {
+    /// Which file.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What its content, or a directory's names, have come to. Read it before the content: what is read after it is this old
+    /// at most.
+    pub fn version(&self) -> Version {
+        Version::from(self.version.load(Ordering::SeqCst))
+    }
+
+    /// Whether somebody is changing it right now. Who relies on what he reads sets his bit first.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.line.is_held()
+    }
+
+    pub(crate) fn promises(&self) -> &LaneBits {
+        &self.promises
+    }
+
+    pub(crate) fn line(&self) -> &Line {
+        &self.line
+    }
+
+    /// The directory it was last found in, and its name there; `None` for a volume's own directory.
+    pub(crate) fn place(&self) -> Option<Place> {
+        self.lock_place().clone()
+    }
+
+    pub(crate) fn set_place(&self, place: Place) {
+        let before = self.lock_place().replace(place);
+        // Outside of the lock: it may be the last that holds the directories above.
+        drop(before);
+    }
+
+    /// A change of its content or names is about to be made, under its permit.
+    pub(crate) fn rise(&self) -> Version {
+        let next = Version::from(self.version.load(Ordering::SeqCst)).next();
+        self.version.store(next.into(), Ordering::SeqCst);
+        if let Some(table) = self.table.upgrade() {
+            table.versions().record(&self.identity, next);
+        }
+        next
+    }
+
+    fn lock_place(&self) -> std::sync::MutexGuard<'_, Option<Place>> {
+        self.place.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        if let Some(table) = self.table.upgrade() {
+            table.forget(self);
+        }
+    }
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Object")
+            .field("identity", &self.identity)
+            .field("version", &self.version())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Objects in the order in which permits are taken, each once.
+pub(crate) fn in_order(objects: &mut Vec<Arc<Object>>) {
+    objects.sort_unstable_by(|a, b| a.identity.cmp(&b.identity));
+    objects.dedup_by(|a, b| Arc::ptr_eq(a, b));
+}

@@ -1,0 +1,130 @@
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::UNIX_EPOCH;
+
+use lane::backend::sim::{Config, World, seeds};
+use rand::rngs::SmallRng;
+use rand::seq::index;
+use rand::{Rng, SeedableRng};
+
+use super::*;
+use crate::object::{Identity, MemoryVersions, Objects, ObjectsOptions};
+
+fn objects(count: u8) -> Vec<Arc<Object>> {
+    let table = Objects::new(ObjectsOptions::default(), Arc::new(MemoryVersions::new(100, UNIX_EPOCH)));
+    (0..count).map(|n| table.get(Identity::of_handle(1, 1, &[n])).unwrap()).collect()
+}
+
+fn now<F: Future>(future: F) -> Option<F::Output> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn who_came_first_is_served_first() {
+    let object = objects(1);
+    let mut context = Context::from_waker(Waker::noop());
+    let held = now(Permits::take(object.clone(), 9)).unwrap().unwrap();
+    let mut first = Box::pin(Permits::take(object.clone(), 9));
+    let mut second = Box::pin(Permits::take(object.clone(), 9));
+    assert!(first.as_mut().poll(&mut context).is_pending());
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    drop(held);
+    assert!(
+        !now(async { Permits { turns: vec![] }.try_add(&object) }).unwrap(),
+        "nobody goes before those in line"
+    );
+    assert!(second.as_mut().poll(&mut context).is_pending());
+    let Poll::Ready(Ok(held)) = first.as_mut().poll(&mut context) else { panic!("it is its turn") };
+    drop(held);
+    assert!(second.as_mut().poll(&mut context).is_ready());
+}
+
+#[test]
+fn who_is_dropped_in_line_or_at_its_turn_holds_up_nobody() {
+    let object = objects(1);
+    let mut context = Context::from_waker(Waker::noop());
+    let held = now(Permits::take(object.clone(), 9)).unwrap().unwrap();
+    let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(Permits::take(object.clone(), 9))).collect();
+    waiting.iter_mut().for_each(|one| assert!(one.as_mut().poll(&mut context).is_pending()));
+    drop(waiting.remove(1));
+    drop(held);
+    // Its turn has come, and it has not looked.
+    drop(waiting.remove(0));
+    assert!(waiting[0].as_mut().poll(&mut context).is_ready());
+    drop(waiting);
+    assert!(!object[0].is_changing());
+}
+
+#[test]
+fn a_full_line_refuses_and_those_in_it_go_on() {
+    let object = objects(1);
+    let held = now(Permits::take(object.clone(), 1)).unwrap().unwrap();
+    let mut waiting = Box::pin(Permits::take(object.clone(), 1));
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    assert!(matches!(now(Permits::take(object.clone(), 1)), Some(Err(Error::Busy))));
+    drop(held);
+    assert!(now(waiting).unwrap().is_ok());
+}
+
+#[test]
+fn what_is_taken_twice_is_taken_once() {
+    let mut both = objects(2);
+    both.push(Arc::clone(&both[0]));
+    let mut permits = now(Permits::take(both.clone(), 1)).unwrap().unwrap();
+    assert!(permits.try_add(&both));
+    drop(permits);
+    assert!(both.iter().all(|object| !object.is_changing()));
+}
+
+#[test]
+fn lanes_that_take_any_objects_in_any_order_never_stop_and_never_share_one() {
+    seeds(200, |seed| {
+        let world = World::new(seed, Config::rough());
+        let host = world.host("10.0.0.1");
+        let lanes = [0, host.add_lane(), host.add_lane()];
+        let objects = objects(5);
+        let users: Arc<Vec<AtomicUsize>> = Arc::new((0..5).map(|_| AtomicUsize::new(0)).collect());
+        let tasks: Vec<_> = (0..9)
+            .map(|n| {
+                let (objects, users) = (objects.clone(), Arc::clone(&users));
+                host.start_on(lanes[n % 3], change_at_random(objects, users, seed * 9 + n as u64))
+            })
+            .collect();
+        world.block_on(&host, async move {
+            for task in tasks {
+                task.await;
+            }
+        });
+        assert!(objects.iter().all(|object| !object.is_changing()));
+    });
+}
+
+/// Takes some objects, holds them for a while, and gives up now and then.
+async fn change_at_random(objects: Vec<Arc<Object>>, users: Arc<Vec<AtomicUsize>>, seed: u64) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    for _ in 0..20 {
+        let count = rng.random_range(1..4);
+        let some = index::sample(&mut rng, objects.len(), count).into_vec();
+        let patience = lane::time::sleep(std::time::Duration::from_micros(rng.random_range(0..3000)));
+        let take = Permits::take(some.iter().map(|&at| Arc::clone(&objects[at])).collect(), 100);
+        let (mut patience, mut take) = (pin!(patience), pin!(take));
+        let permits = poll_fn(|cx| match take.as_mut().poll(cx) {
+            Poll::Ready(permits) => Poll::Ready(Some(permits.unwrap())),
+            Poll::Pending => patience.as_mut().poll(cx).map(|()| None),
+        });
+        let Some(permits) = permits.await else { continue };
+        for &at in &some {
+            assert_eq!(users[at].fetch_add(1, Ordering::SeqCst), 0, "two have one permit");
+        }
+        lane::time::sleep(std::time::Duration::from_micros(rng.random_range(0..500))).await;
+        for &at in &some {
+            users[at].fetch_sub(1, Ordering::SeqCst);
+        }
+        drop(permits);
+    }
+}

@@ -1,0 +1,35 @@
+//! Where an object was last found, and the way there.
+
+use std::sync::Arc;
+
+use super::Object;
+use crate::name::{Name, RelPath, RelPathBuf};
+
+/// A directory and a name in it. It keeps the directory's object alive, and so the way up.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) directory: Arc<Object>,
+    pub(crate) name: Box<[u8]>,
+}
+
+/// The path of `object` beneath `root` as the places on the way have it; `None` where they do not lead there. Renames may come
+/// in between: who goes there looks whether it is the one.
+pub(crate) fn path_beneath(root: &Arc<Object>, object: &Arc<Object>) -> Option<RelPathBuf> {
+    let (mut names, mut length) = (Vec::new(), 0);
+    let mut at = Arc::clone(object);
+    while !Arc::ptr_eq(&at, root) {
+        let Place { directory, name } = at.place()?;
+        length += name.len() + 1;
+        // Places may form a circle while directories move.
+        if length > RelPath::BYTES_MAX + 1 {
+            return None;
+        }
+        names.push(name);
+        at = directory;
+    }
+    let mut path = RelPathBuf::root();
+    for name in names.iter().rev() {
+        path.push(Name::parse(name).ok()?).ok()?;
+    }
+    Some(path)
+}

@@ -1,0 +1,228 @@
+//! The process-wide table of objects in use: found by identity at first use on a lane, never on the way of data.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use lane::fs::{Stat, Timestamp};
+
+use super::{Identity, LaneBits, Line, Object, Versions};
+use crate::error::Error;
+use crate::promise::Desks;
+
+/// The objects of a process, and what its lanes have to tell each other of them. Make one for a process, before its lanes;
+/// clones are handles to the same.
+#[derive(Clone)]
+pub struct Objects {
+    shared: Arc<Shared>,
+}
+
+/// Bounds of what a process keeps of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectsOptions {
+    /// Files and directories of writable volumes in use at once, by all lanes together.
+    pub objects_max: usize,
+    /// Changes that wait for one object.
+    pub waiting_max: usize,
+    /// Lanes that take part; at most 256.
+    pub lanes_max: usize,
+}
+
+pub(crate) struct Shared {
+    options: ObjectsOptions,
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    in_use: AtomicUsize,
+    versions: Arc<dyn Versions>,
+    desks: Desks,
+}
+
+type Shard = HashMap<Identity, Weak<Object>>;
+
+impl Objects {
+    /// None in use yet.
+    ///
+    /// # Panics
+    /// For more lanes than there may be.
+    pub fn new(options: ObjectsOptions, versions: Arc<dyn Versions>) -> Self {
+        assert!(options.lanes_max <= LaneBits::LANES_MAX, "{} lanes at most", LaneBits::LANES_MAX);
+        Self {
+            shared: Arc::new(Shared {
+                options,
+                shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+                hasher: RandomState::new(),
+                in_use: AtomicUsize::new(0),
+                versions,
+                desks: Desks::new(options.lanes_max),
+            }),
+        }
+    }
+
+    /// Objects in use now.
+    pub fn in_use(&self) -> usize {
+        self.shared.in_use.load(Ordering::Relaxed)
+    }
+
+    /// Its bounds.
+    pub fn options(&self) -> &ObjectsOptions {
+        &self.shared.options
+    }
+
+    /// The object of this identity: the one in use, or a new one.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when as many are in use as may be.
+    pub(crate) fn get(&self, identity: Identity) -> Result<Arc<Object>, Error> {
+        let shared = &self.shared;
+        let mut shard = shared.shard(&identity);
+        match shard.entry(identity) {
+            Entry::Occupied(mut entry) => {
+                if let Some(object) = entry.get().upgrade() {
+                    return Ok(object);
+                }
+                // Its last user is just letting go of it: what it leaves is taken off by `forget`, which finds another here.
+                let object = shared.begin(entry.key())?;
+                entry.insert(Arc::downgrade(&object));
+                Ok(object)
+            }
+            Entry::Vacant(entry) => {
+                let object = shared.begin(entry.key())?;
+                entry.insert(Arc::downgrade(&object));
+                Ok(object)
+            }
+        }
+    }
+
+    /// As [`Objects::get`], of what has these attributes.
+    pub(crate) fn of(&self, stat: &Stat) -> Result<Arc<Object>, Error> {
+        self.get(Identity::of_inode(stat.dev, stat.ino, Timestamp::default()))
+    }
+
+    pub(crate) fn desks(&self) -> &Desks {
+        &self.shared.desks
+    }
+}
+
+impl Shared {
+    pub(super) fn versions(&self) -> &dyn Versions {
+        &*self.versions
+    }
+
+    /// The last user of an object lets go of it.
+    pub(super) fn forget(&self, object: &Object) {
+        self.in_use.fetch_sub(1, Ordering::Relaxed);
+        let mut shard = self.shard(&object.identity);
+        if shard.get(&object.identity).is_some_and(|known| std::ptr::eq(known.as_ptr(), object)) {
+            shard.remove(&object.identity);
+        }
+    }
+
+    fn begin(self: &Arc<Self>, identity: &Identity) -> Result<Arc<Object>, Error> {
+        if self.in_use.fetch_add(1, Ordering::Relaxed) >= self.options.objects_max {
+            self.in_use.fetch_sub(1, Ordering::Relaxed);
+            return Err(Error::Busy);
+        }
+        Ok(Arc::new(Object {
+            identity: identity.clone(),
+            version: AtomicU64::new(self.versions.load(identity).into()),
+            promises: LaneBits::default(),
+            line: Line::default(),
+            place: Mutex::default(),
+            table: Arc::downgrade(self),
+        }))
+    }
+
+    fn shard(&self, identity: &Identity) -> MutexGuard<'_, Shard> {
+        let at = self.hasher.hash_one(identity) as usize % SHARDS;
+        self.shards[at].lock().expect("nobody panics while holding it")
+    }
+}
+
+impl Default for ObjectsOptions {
+    fn default() -> Self {
+        Self { objects_max: 1 << 20, waiting_max: 1024, lanes_max: LaneBits::LANES_MAX }
+    }
+}
+
+impl std::fmt::Debug for Objects {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Objects").field("in_use", &self.in_use()).finish_non_exhaustive()
+    }
+}
+
+const SHARDS: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::object::MemoryVersions;
+
+    fn objects(objects_max: usize) -> Objects {
+        let options = ObjectsOptions { objects_max, ..Default::default() };
+        Objects::new(options, Arc::new(MemoryVersions::new(100, UNIX_EPOCH)))
+    }
+
+    fn identity(n: u8) -> Identity {
+        Identity::of_handle(1, 1, &[n])
+    }
+
+    #[test]
+    fn a_file_in_use_has_one_object() {
+        let objects = objects(10);
+        let first = objects.get(identity(1)).unwrap();
+        assert!(Arc::ptr_eq(&first, &objects.get(identity(1)).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &objects.get(identity(2)).unwrap()));
+        assert_eq!(objects.in_use(), 1);
+        drop(first);
+        assert_eq!(objects.in_use(), 0);
+    }
+
+    #[test]
+    fn beyond_the_limit_first_uses_are_refused_and_known_ones_go_on() {
+        let objects = objects(2);
+        let kept = [1, 2].map(|n| objects.get(identity(n)).unwrap());
+        assert!(matches!(objects.get(identity(3)), Err(Error::Busy)));
+        assert!(objects.get(identity(1)).is_ok());
+        drop(kept);
+        assert!(objects.get(identity(3)).is_ok());
+    }
+
+    #[test]
+    fn a_version_outlives_its_object() {
+        let objects = objects(2);
+        let risen = objects.get(identity(1)).unwrap().rise();
+        assert_eq!(objects.get(identity(1)).unwrap().version(), risen);
+    }
+
+    #[test]
+    fn an_object_takes_at_most_300_bytes_with_its_entry() {
+        let counts_of_arc = 2 * size_of::<usize>();
+        // Tables are between seven sixteenths and seven eighths full, two thirds on average.
+        let entry = (size_of::<(Identity, Weak<Object>)>() + 1) * 3 / 2;
+        let object = size_of::<Object>() + counts_of_arc;
+        assert!(object + entry <= 300, "{object} + {entry}");
+    }
+
+    #[test]
+    fn objects_come_and_go_on_many_threads_and_each_file_has_one() {
+        let objects = objects(100);
+        std::thread::scope(|scope| {
+            for thread in 0..4_u8 {
+                let objects = objects.clone();
+                scope.spawn(move || {
+                    for step in 0..2000_u32 {
+                        let which = (step * 31 + u32::from(thread)) as u8 % 3;
+                        let object = objects.get(identity(which)).unwrap();
+                        assert!(Arc::ptr_eq(&object, &objects.get(identity(which)).unwrap()));
+                    }
+                });
+            }
+        });
+        assert_eq!(objects.in_use(), 0);
+        assert!(objects.shared.shards.iter().all(|shard| shard.lock().unwrap().is_empty()));
+    }
+}

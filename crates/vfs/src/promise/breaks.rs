@@ -1,0 +1,39 @@
+//! What is told to those who rely on an object, before it changes.
+
+use std::sync::Arc;
+
+use crate::object::Object;
+
+/// An object that is about to change, and how. Whoever relies on it forgets what he knows of that and tells his clients.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// The object.
+    pub object: Arc<Object>,
+    /// What of it.
+    pub what: What,
+    /// Whose change it is: his promises are kept, he knows what he does.
+    pub spared: Option<Holder>,
+}
+
+/// What of an object is about to change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Names in a directory: what they lead to, if anything. All that was looked up beneath them goes too.
+    Names(Arc<[Box<[u8]>]>),
+    /// Content, length or attributes.
+    Content,
+    /// It loses a name, perhaps its last, or moves.
+    Place,
+}
+
+/// Who holds promises or grants and causes changes himself: an AFS host, an SMB lease key, a connection. Numbers are given by
+/// the service, which keeps those of different protocols apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Holder(pub u64);
+
+impl What {
+    /// Of one name.
+    pub(crate) fn name(name: &[u8]) -> Self {
+        Self::Names(Arc::from([Box::from(name)]))
+    }
+}

@@ -1,0 +1,106 @@
+//! Writable volumes in a simulated world, on several lanes: changes in any mix equal some order of one after the other,
+//! and each shows to the next look on every lane.
+
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+use lane::backend::sim::{Config, Host, Remains, World};
+use vfs::{
+    Cache, CacheOptions, Caller, Directory, Error, MemoryVersions, Name, Objects, ObjectsOptions, RelPath,
+    Resolved, Volume, VolumeOptions, VolumeSpec,
+};
+
+mod changes;
+mod coherence;
+mod history;
+mod order;
+mod stage;
+
+/// One process on one host: a volume at `/srv`, open on several lanes.
+#[derive(Clone)]
+struct Process {
+    host: Host,
+    objects: Objects,
+    lanes: Vec<usize>,
+}
+
+impl Process {
+    fn new(world: &World, lanes: usize) -> Self {
+        let host = world.host("10.0.0.1");
+        host.fs().create_dir_all("/srv").unwrap();
+        let options = ObjectsOptions { lanes_max: lanes, ..Default::default() };
+        let objects = Objects::new(options, Arc::new(MemoryVersions::new(1000, UNIX_EPOCH)));
+        let lanes = std::iter::once(0).chain((1..lanes).map(|_| host.add_lane())).collect();
+        Self { host, objects, lanes }
+    }
+
+    /// Opens the volume on the current lane.
+    fn volume(&self) -> Volume {
+        // Nothing but promises keeps these caches honest.
+        let day = std::time::Duration::from_secs(86_400);
+        let cache = CacheOptions { ttl: day, listing_ttl: day, watches_max: 0, ..Default::default() };
+        let options = VolumeOptions { writable: true, serve_hidden: true, ..Default::default() };
+        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
+        Volume::open(&Cache::sharing(cache, &self.objects), &spec).unwrap()
+    }
+}
+
+/// Runs `each` on every lane of a process at once, with the lane's number and its volume, until all have ended.
+fn on_lanes<F, T>(
+    seed: u64,
+    config: Config,
+    lanes: usize,
+    each: impl Fn(usize, Process, Volume) -> F,
+) -> Vec<T>
+where
+    F: Future<Output = T> + 'static,
+    T: 'static,
+{
+    let world = World::new(seed, config);
+    let process = Process::new(&world, lanes);
+    let each = |(n, &lane): (usize, &usize)| {
+        let (opening, work) = (process.clone(), &each);
+        let opened = process.host.start_on(lane, async move { opening.volume() });
+        process.host.start_on(lane, work(n, process.clone(), world.block_on(&process.host, opened)))
+    };
+    let tasks: Vec<_> = process.lanes.iter().enumerate().map(each).collect();
+    let results = world.block_on(&process.host, async move {
+        let mut results = Vec::new();
+        for task in tasks {
+            results.push(task.await);
+        }
+        results
+    });
+    assert_eq!(world.end(), Remains::default());
+    assert_eq!(process.objects.in_use(), 0, "an object outlived its users");
+    results
+}
+
+fn name(text: &str) -> Name<'_> {
+    Name::parse(text.as_bytes()).unwrap()
+}
+
+fn path(text: &str) -> RelPath<'_> {
+    RelPath::parse(text.as_bytes()).unwrap()
+}
+
+async fn root(volume: &Volume) -> Directory {
+    volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0
+}
+
+async fn directory(volume: &Volume, at: &str) -> Directory {
+    volume.lookup(path(at)).await.unwrap().into_directory().unwrap().0
+}
+
+fn nobody() -> Caller {
+    Caller::default()
+}
+
+/// The inode that a name leads to.
+async fn inode(volume: &Volume, at: &str) -> Option<u64> {
+    match volume.lookup(path(at)).await {
+        Ok(Resolved::File(_, attributes) | Resolved::Directory(_, attributes)) => Some(attributes.id.ino),
+        Err(Error::NotFound | Error::NotADirectory) => None,
+        Err(other) => panic!("{at}: {other}"),
+    }
+}
