@@ -121,6 +121,21 @@ pub enum Allocate {
     Zero,
 }
 
+/// What of a file's attributes is set, in this order; the rest stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttributeChange {
+    /// Owner. A change of it, or of the group, takes the set-user-id and set-group-id bits away.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Permission bits, with set-user-id, set-group-id and sticky.
+    pub mode: Option<u32>,
+    /// Last access.
+    pub atime: SetTime,
+    /// Last change of the content.
+    pub mtime: SetTime,
+}
+
 /// Whether an extended attribute must be there when it is set (setxattr(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrHow {
@@ -179,6 +194,17 @@ pub enum LockKind {
     Exclusive,
 }
 
+/// A lock that keeps another from being had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldLock {
+    /// Shared or not.
+    pub kind: LockKind,
+    /// Its first byte.
+    pub offset: u64,
+    /// How many; 0 to the end, however far that moves.
+    pub len: u64,
+}
+
 /// What is looked for in a file with holes (lseek(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekTo {
@@ -194,6 +220,12 @@ impl Timestamp {
         SystemTime::UNIX_EPOCH
             + u64::try_from(self.secs).map_or(Duration::ZERO, |s| Duration::new(s, self.nanos))
     }
+}
+
+impl AttributeChange {
+    /// Nothing.
+    pub const NONE: Self =
+        Self { uid: None, gid: None, mode: None, atime: SetTime::Keep, mtime: SetTime::Keep };
 }
 
 impl OpenHow {

@@ -4,21 +4,21 @@ use std::ffi::CString;
 use std::io;
 use std::path::Path;
 
-use super::File;
+use super::{File, SyncOf};
 use crate::backend::operation as op;
-use crate::backend::{Descriptor, DirEntry, Fd, OpFuture, OpenHow, Stat, Watch};
+use crate::backend::{DirEntry, Fd, OpFuture, OpenHow, Stat, Watch};
 use crate::context;
 
 /// An open directory; names resolve beneath it.
 #[derive(Debug)]
 pub struct Dir {
-    pub(super) fd: Descriptor,
+    file: File,
 }
 
 impl Dir {
     /// Opens the directory a volume exports. Blocks: for start-up and configuration.
     pub fn open_root(path: &Path) -> io::Result<Self> {
-        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { fd })
+        context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { file: File { fd } })
     }
 
     /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.
@@ -60,12 +60,30 @@ impl Dir {
         OpFuture::submit(op::List { dir: self.fd(), max }).await
     }
 
-    /// Begins to watch the entries of this directory; events come from [`watch_events`].
+    /// The directory as what it has in common with files: attributes, syncs, its handle. Its bytes cannot be read.
+    pub fn as_file(&self) -> &File {
+        &self.file
+    }
+
+    /// Takes an open file that is known to be one for a directory.
+    pub(super) fn of(file: File) -> Self {
+        Self { file }
+    }
+
+    /// Makes the names in it safe, as they are now (fsync(2)).
+    ///
+    /// # Errors
+    /// As [`File::sync`].
+    pub async fn sync(&self) -> io::Result<()> {
+        self.file.sync(SyncOf::All).await
+    }
+
+    /// Begins to watch the entries of this directory; events come from [`watch_events`](super::watch_events).
     pub fn watch(&self) -> io::Result<Watch> {
         context::with(|lane| lane.backend().watch(self.fd()))
     }
 
     pub(super) fn fd(&self) -> Fd {
-        self.fd.fd()
+        self.file.fd()
     }
 }

@@ -101,7 +101,7 @@ impl File {
     /// case; after an error, and where the future was dropped early, an unknown part was written.
     ///
     /// # Errors
-    /// `EBADF` where the file was not opened with [`OpenHow::write`]; `ENOSPC`, `EFBIG`, `EIO` and others as the kernel says.
+    /// `EBADF` where the file was not opened with [`OpenHow::write`](super::OpenHow::write); `ENOSPC`, `EFBIG`, `EIO` and others as the kernel says.
     pub async fn write_at(&self, offset: u64, mut buf: Buf) -> (io::Result<()>, Buf) {
         let mut done = 0;
         while done < buf.len() {
@@ -157,7 +157,7 @@ impl File {
     /// Takes the file for a directory: `ENOTDIR` if it is none.
     pub fn into_dir(self) -> io::Result<Dir> {
         match self.stat()?.kind {
-            FileKind::Directory => Ok(Dir { fd: self.fd }),
+            FileKind::Directory => Ok(Dir::of(self)),
             _ => Err(io::Error::from_raw_os_error(libc::ENOTDIR)),
         }
     }

@@ -7,17 +7,21 @@ use crate::backend::Watch;
 use crate::context;
 
 pub use crate::backend::{
-    Allocate, DirEntry, FileHandle, FileKind, LockKind, OpenHow, OpenKind, RenameHow, SeekTo, SetTime, Stat,
-    SystemStat, Timestamp, WatchEvent, XattrHow,
+    Allocate, AttributeChange, DirEntry, FileHandle, FileKind, HeldLock, LockKind, OpenHow, OpenKind,
+    RenameHow, SeekTo, SetTime, Stat, SystemStat, Timestamp, WatchEvent, XattrHow,
 };
 
 pub use self::dir::Dir;
 pub use self::file::{File, SyncOf};
 pub use self::names::CreateHow;
 
+mod attributes;
 mod dir;
 mod file;
+mod handle;
+mod lock;
 mod names;
+mod room;
 
 /// The absolute path of the same file without symbolic links, `.` and `..`. Blocks: for start-up and configuration.
 pub fn canonical(path: &Path) -> io::Result<PathBuf> {

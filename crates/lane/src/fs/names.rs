@@ -42,6 +42,37 @@ impl Dir {
         OpFuture::submit(op::Mkdir { dir: self.fd(), name: component(name)?, mode }).await
     }
 
+    /// Makes a file without a name and opens it for reading and writing; [`Dir::link`] gives it one, and without one it goes
+    /// with its last descriptor, and in a loss of power (openat(2), `O_TMPFILE`).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the file system cannot; else as [`Dir::create`].
+    pub async fn create_unnamed(&self, mode: u32) -> io::Result<File> {
+        let opened = OpFuture::submit(op::CreateUnnamed { dir: self.fd(), mode }).await?;
+        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
+    }
+
+    /// Gives an open file one more name, or its first (linkat(2)).
+    ///
+    /// # Errors
+    /// `EEXIST`; `EPERM` for a directory, and where the file system has no hard links; `EXDEV` on another file system;
+    /// `EMLINK` when it has as many names as the file system allows (ext4: 65,000); `ENOENT` for a file that lost its last
+    /// name, in a directory that was removed, and where neither CAP_DAC_READ_SEARCH nor /proc is to be had; else as
+    /// [`Dir::create`], and `EAGAIN` when the silo's helpers are overloaded.
+    pub async fn link(&self, file: &File, name: &CString) -> io::Result<()> {
+        OpFuture::submit(op::Link { file: file.fd(), dir: self.fd(), name: component(name)? }).await
+    }
+
+    /// Makes a symbolic link that says `target`, whatever that is (symlinkat(2)).
+    ///
+    /// # Errors
+    /// `EEXIST`; `ENOENT` for an empty target; `ENAMETOOLONG` for one of 4096 bytes or more (xfs: 1024); `EPERM` where the
+    /// file system has none; else as [`Dir::create`].
+    pub async fn symlink(&self, name: &CString, target: &CString) -> io::Result<()> {
+        let symlink = op::Symlink { dir: self.fd(), name: component(name)?, target: target.clone() };
+        OpFuture::submit(symlink).await
+    }
+
     /// Takes the name of anything but a directory away. Who has a file open keeps it (unlinkat(2)).
     ///
     /// # Errors
@@ -80,7 +111,7 @@ impl Dir {
 }
 
 /// The name of something in a directory, which leads nowhere else.
-fn component(name: &CString) -> io::Result<CString> {
+pub(super) fn component(name: &CString) -> io::Result<CString> {
     match name.as_bytes() {
         b"" | b"." | b".." => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         bytes if bytes.contains(&b'/') => Err(io::Error::from_raw_os_error(libc::EINVAL)),

@@ -2,8 +2,8 @@
 //! lengths, locks. Each file says its arguments, its entry for the ring where there is one, and the call itself. Which
 //! of the two is made, and by whom, is decided here:
 //!
-//! - on a file system that is all memory the lane makes the call itself, as there is no disk to wait for; not where it
-//!   takes long by its size ([`Call::is_brief`]);
+//! - the lane makes the call itself where it waits for no disk, on a file system that is all memory say, unless it takes
+//!   long by its size ([`Call::is_brief`]);
 //! - else the ring's opcode, where the running kernel has it;
 //! - else a helper thread.
 
@@ -60,6 +60,11 @@ pub(crate) trait Call: Registered + Clone + std::marker::Send + 'static {
         true
     }
 
+    /// Whether it may have to wait for a disk where there is one.
+    fn waits_for_disk(&self) -> bool {
+        true
+    }
+
     /// The same in a simulated world.
     ///
     /// # Errors
@@ -89,7 +94,8 @@ impl<C: Call> Operation for C {
     fn prepare(&mut self, ring: &Uring) -> Start {
         let file = Call::descriptor(self);
         let second = Call::second(self).unwrap_or(file);
-        if ring.is_in_memory(file) && self.is_brief(ring.borrow_fd(file), ring.borrow_fd(second)) {
+        let waits = self.waits_for_disk() && !ring.is_in_memory(file);
+        if !waits && self.is_brief(ring.borrow_fd(file), ring.borrow_fd(second)) {
             ring.count_syscall();
             return Start::Done(Self::outcome(self.call(ring.borrow_fd(file), ring.borrow_fd(second))));
         }

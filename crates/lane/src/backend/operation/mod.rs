@@ -22,26 +22,45 @@ use super::{Fd, StreamName};
 #[macro_use]
 mod registry;
 
+mod born;
 mod call;
 mod connect;
+mod copy_range;
 mod create;
+mod create_unnamed;
+mod fallocate;
 mod future;
+mod get_xattr;
+mod handle_of;
+mod link;
 mod list;
+mod list_xattrs;
+mod lock;
 mod message;
 mod mkdir;
 mod open;
+mod open_handle;
 mod read;
 mod read_link;
 mod read_vectored;
 mod ready;
 mod receive_into;
+mod reflink;
+mod remove_xattr;
 mod rename;
+mod seek;
 mod send;
 mod send_message;
 mod send_zero_copy;
+mod set_attributes;
+mod set_xattr;
 mod splice;
 mod stat;
+mod stat_system;
+mod symlink;
 mod sync;
+mod sync_range;
+mod sync_system;
 mod truncate;
 mod unlink;
 mod vectors;
@@ -56,23 +75,43 @@ pub(crate) use self::send_zero_copy::FirstStep;
 pub(crate) use self::splice::Way;
 
 operations! {
+    born::Born,
     connect::Connect,
+    copy_range::CopyRange,
     create::Create,
+    create_unnamed::CreateUnnamed,
+    fallocate::Fallocate,
+    get_xattr::GetXattr,
+    handle_of::HandleOf,
+    link::Link,
     list::List,
+    list_xattrs::ListXattrs,
+    lock::FindLock,
+    lock::Lock,
     mkdir::Mkdir,
     open::Open,
+    open_handle::OpenHandle,
     read::Read,
     read_link::ReadLink,
     read_vectored::ReadVectored,
     ready::Ready,
     receive_into::ReceiveInto,
+    reflink::Reflink,
+    remove_xattr::RemoveXattr,
     rename::Rename,
+    seek::Seek,
     send::Send,
     send_message::SendMessage,
     send_zero_copy::SendZeroCopy,
+    set_attributes::SetAttributes,
+    set_xattr::SetXattr,
     splice::Splice,
     stat::StatAt,
+    stat_system::StatSystem,
+    symlink::Symlink,
     sync::Sync,
+    sync_range::SyncRange,
+    sync_system::SyncSystem,
     truncate::Truncate,
     unlink::Unlink,
     warm::Warm,

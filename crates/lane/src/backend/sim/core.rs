@@ -176,6 +176,7 @@ impl State {
                 Some(Closed::Socket)
             }
             Descriptor::File(inode, _) => {
+                inode.unlock(lock_owner(fd), &(0..u64::MAX));
                 drop(inode);
                 self.disks[host.0].sweep(&mut self.engine);
                 Some(Closed::File)
@@ -230,7 +231,12 @@ impl Process {
     pub(super) fn clear(&mut self) {
         // What is on its way between lanes of a process that is gone names nothing any more.
         self.dropped = Dropped::default();
-        self.descriptors.clear();
+        for (index, descriptor) in self.descriptors.drain(..).enumerate() {
+            if let Some(Descriptor::File(inode, _)) = descriptor {
+                let fd = Fd(FIRST_FD + i32::try_from(index).expect("limited far below"));
+                inode.unlock(lock_owner(fd), &(0..u64::MAX));
+            }
+        }
         self.open = 0;
     }
 
@@ -253,6 +259,11 @@ impl Process {
 /// When worlds begin: 2026-01-01 00:00:00 UTC.
 pub(super) fn wall_clock(now: Duration) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600) + now
+}
+
+/// Whose the locks are that are set by this descriptor.
+pub(super) fn lock_owner(fd: Fd) -> u64 {
+    u64::from(fd.0.cast_unsigned())
 }
 
 /// 0 to 2 are taken in every process.

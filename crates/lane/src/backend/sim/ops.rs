@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::core::{Access, Descriptor, Process, State};
+use super::core::{Access, Descriptor, Process, State, lock_owner};
 use super::engine::{Engine, Event};
 use super::fs::{Disk, Inode};
 use super::net::{HostId, Network, SocketId, Unreleased};
 use crate::backend::operation::{Keeper, Op, Opened, Outcome};
-use crate::backend::{Fd, OpId, StreamName};
+use crate::backend::{Fd, HeldLock, LockKind, OpId, StreamName};
 use crate::buffer::RecvBuf;
 
 /// Names an operation; never used twice.
@@ -93,6 +94,36 @@ impl<'a> AtFile<'a> {
     /// `EINVAL` where the file was opened for reading only.
     pub(crate) fn check_resizable(&self) -> io::Result<()> {
         if self.access == Access::Write { Ok(()) } else { Err(errno(libc::EINVAL)) }
+    }
+
+    /// Locks a range for this descriptor, or gives up what it has there (`fcntl(2)`, `F_OFD_SETLK`).
+    pub(crate) fn lock(&self, fd: Fd, offset: u64, len: u64, kind: Option<LockKind>) -> io::Result<()> {
+        let range = lock_range(offset, len)?;
+        match kind {
+            None => self.inode.unlock(lock_owner(fd), &range),
+            Some(kind) => {
+                if kind == LockKind::Exclusive {
+                    self.check_writable()?;
+                }
+                self.inode.lock(lock_owner(fd), range, kind)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A lock in the way of another (`fcntl(2)`, `F_OFD_GETLK`).
+    pub(crate) fn find_lock(
+        &self,
+        fd: Fd,
+        offset: u64,
+        len: u64,
+        kind: LockKind,
+    ) -> io::Result<Option<HeldLock>> {
+        let found = self.inode.lock_in_the_way(lock_owner(fd), &lock_range(offset, len)?, kind);
+        Ok(found.map(|(range, kind)| {
+            let len = if range.end == LOCK_END { 0 } else { range.end - range.start };
+            HeldLock { kind, offset: range.start, len }
+        }))
     }
 
     /// What the operation's second descriptor names.
@@ -323,6 +354,20 @@ impl Keeper for LeftOn<'_> {
         self.state.net.put_back(stream, RecvBuf::from_vec(bytes), &mut self.state.engine);
     }
 }
+
+fn lock_range(offset: u64, len: u64) -> io::Result<Range<u64>> {
+    let signed = |n: u64| i64::try_from(n).map_err(|_| errno(libc::EINVAL));
+    let (offset, len) = (signed(offset)?, signed(len)?);
+    let end = match len {
+        0 => LOCK_END,
+        // The last byte, not the one behind it, must have a number.
+        len => offset.checked_add(len - 1).ok_or_else(|| errno(libc::EOVERFLOW))?.cast_unsigned() + 1,
+    };
+    Ok(offset.cast_unsigned()..end)
+}
+
+/// Behind the last byte that a file can have: a lock to there is one to the end.
+const LOCK_END: u64 = 1 << 63;
 
 fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)

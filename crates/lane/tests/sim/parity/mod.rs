@@ -13,6 +13,7 @@ use lane::net::{TcpListener, TcpStream};
 use lane::runtime::{RuntimeOptions, run_here};
 use lane::time;
 
+mod attributes;
 mod changes;
 mod datagrams;
 mod names;

@@ -13,12 +13,16 @@ use super::engine::Engine;
 use crate::backend::file::{FileKind, Stat, Timestamp};
 
 use self::content::Content;
+use self::locks::Locks;
 use self::watch::Watches;
 
+mod attributes;
 mod content;
+mod data;
 mod edit;
 mod handle;
-mod lengths;
+mod identity;
+mod locks;
 mod names;
 mod read;
 mod resolve;
@@ -35,6 +39,8 @@ pub(crate) struct Disk {
     /// Directories without a name, which go when the last descriptor of theirs is closed.
     removed: Vec<(u64, Weak<Inode>)>,
     next_ino: u64,
+    /// All that there are.
+    by_number: BTreeMap<u64, Weak<Inode>>,
     dev: u64,
     /// Sends that had to wait for pages, and kept their lane waiting.
     blocked: Cell<u64>,
@@ -49,6 +55,13 @@ pub(crate) struct Inode {
     nlink: Cell<u32>,
     mtime: Cell<Timestamp>,
     ctime: Cell<Timestamp>,
+    born: Timestamp,
+    uid: Cell<u32>,
+    gid: Cell<u32>,
+    /// Made without a name, and may be given one.
+    linkable: Cell<bool>,
+    xattrs: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
+    locks: RefCell<Locks>,
     /// Pages that are not in memory, by number.
     cold: RefCell<BTreeSet<u64>>,
 }
@@ -76,10 +89,12 @@ impl Disk {
             )),
             removed: Vec::new(),
             next_ino: ROOT_INO,
+            by_number: BTreeMap::new(),
             dev,
             blocked: Cell::new(0),
         };
         disk.next_ino += 1;
+        disk.by_number.insert(ROOT_INO, Rc::downgrade(&disk.root));
         disk
     }
 
@@ -119,7 +134,10 @@ impl Disk {
     fn new_inode(&mut self, node: Node, engine: &Engine) -> Rc<Inode> {
         let ino = self.next_ino;
         self.next_ino += 1;
-        Rc::new(Inode::new(ino, self.dev, node, self.stamp(engine)))
+        let inode = Rc::new(Inode::new(ino, self.dev, node, self.stamp(engine)));
+        self.by_number.retain(|_, inode| inode.strong_count() > 0);
+        self.by_number.insert(ino, Rc::downgrade(&inode));
+        inode
     }
 }
 
@@ -138,6 +156,12 @@ impl Inode {
             nlink: Cell::new(nlink),
             mtime: Cell::new(time),
             ctime: Cell::new(time),
+            born: time,
+            uid: Cell::new(OWNER),
+            gid: Cell::new(OWNER),
+            linkable: Cell::new(false),
+            xattrs: RefCell::default(),
+            locks: RefCell::default(),
             cold: RefCell::default(),
         }
     }
@@ -146,7 +170,7 @@ impl Inode {
         self.ino
     }
 
-    pub(super) fn stat(&self) -> Stat {
+    pub(crate) fn stat(&self) -> Stat {
         Stat {
             kind: self.kind(),
             dev: self.dev,
@@ -161,8 +185,8 @@ impl Inode {
             ctime: self.ctime.get(),
             mode: self.mode.get(),
             nlink: self.nlink.get(),
-            uid: OWNER,
-            gid: OWNER,
+            uid: self.uid.get(),
+            gid: self.gid.get(),
         }
     }
 
@@ -219,8 +243,9 @@ fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-/// Linux's limit, bytes.
+/// Linux's limits, bytes.
 const NAME_MAX: usize = 255;
+const PATH_MAX: usize = 4096;
 const ROOT_INO: u64 = 2;
 const OWNER: u32 = 1000;
 /// Permission bits of the owner.

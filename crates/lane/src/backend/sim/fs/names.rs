@@ -7,9 +7,9 @@ use std::rc::Rc;
 
 use super::content::Content;
 use super::edit::Place;
-use super::{Disk, Inode, NAME_MAX, Node, READ, SEARCH, WRITE, errno};
-use crate::backend::RenameHow;
+use super::{Disk, Inode, NAME_MAX, Node, PATH_MAX, READ, SEARCH, WRITE, errno};
 use crate::backend::sim::engine::Engine;
+use crate::backend::{FileHandle, RenameHow};
 
 impl Disk {
     /// Makes a file, or opens the one that has the name (`openat(2)`, `O_CREAT | O_NOFOLLOW`).
@@ -89,6 +89,81 @@ impl Disk {
         self.move_name(&from, &to, how, engine)
     }
 
+    /// Makes a file without a name (`openat(2)`, `O_TMPFILE`).
+    pub(crate) fn temporary(
+        &mut self,
+        dir: &Rc<Inode>,
+        mode: u32,
+        engine: &mut Engine,
+    ) -> io::Result<Rc<Inode>> {
+        self.may_fail(self.config.name_error, engine)?;
+        dir.directory()?;
+        check_change(dir)?;
+        let inode = self.new_inode(Node::File(RefCell::new(Content::synced(Vec::new()))), engine);
+        inode.mode.set(mode & 0o7777 & !UMASK);
+        inode.nlink.set(0);
+        inode.linkable.set(true);
+        Ok(inode)
+    }
+
+    /// Gives an open file one more name (`linkat(2)`).
+    pub(crate) fn link_at(
+        &mut self,
+        inode: &Rc<Inode>,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        engine: &mut Engine,
+    ) -> io::Result<()> {
+        let place = self.vacant(dir, name, engine)?;
+        check_change(dir)?;
+        if inode.directory().is_ok() {
+            return Err(errno(libc::EPERM));
+        }
+        if inode.nlink.get() == 0 && !inode.linkable.get() {
+            return Err(errno(libc::ENOENT));
+        }
+        if inode.nlink.get() >= LINKS_MAX {
+            return Err(errno(libc::EMLINK));
+        }
+        inode.linkable.set(false);
+        inode.nlink.set(inode.nlink.get() + 1);
+        inode.ctime.set(self.stamp(engine));
+        self.put(&place, Rc::clone(inode), engine);
+        Ok(())
+    }
+
+    /// Makes a symbolic link (`symlinkat(2)`).
+    pub(crate) fn symlink_at(
+        &mut self,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        target: &[u8],
+        engine: &mut Engine,
+    ) -> io::Result<()> {
+        if target.is_empty() {
+            return Err(errno(libc::ENOENT));
+        }
+        if target.len() >= PATH_MAX {
+            return Err(errno(libc::ENAMETOOLONG));
+        }
+        let place = self.vacant(dir, name, engine)?;
+        check_change(dir)?;
+        let inode = self.new_inode(Node::Symlink(target.to_vec()), engine);
+        self.put(&place, inode, engine);
+        Ok(())
+    }
+
+    /// The handle of what has this name.
+    pub(crate) fn handle_at(
+        &self,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        engine: &mut Engine,
+    ) -> io::Result<FileHandle> {
+        let inode = self.child(dir, name, engine)?;
+        self.handle_of(&inode)
+    }
+
     /// Where a new name may be put.
     pub(super) fn vacant(&mut self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<Place> {
         self.may_fail(self.config.name_error, engine)?;
@@ -126,5 +201,7 @@ pub(super) fn check_change(dir: &Inode) -> io::Result<()> {
     dir.check_access(WRITE | SEARCH)
 }
 
+/// As of ext4.
+const LINKS_MAX: u32 = 65_000;
 /// What the process keeps from others, as most do.
 const UMASK: u32 = 0o022;

@@ -4,7 +4,7 @@
 use std::io;
 use std::rc::Rc;
 
-use super::{Inode, NAME_MAX, Node, SEARCH, errno};
+use super::{Inode, NAME_MAX, Node, PATH_MAX, SEARCH, errno};
 
 /// How a path is walked.
 #[derive(Clone, Copy)]
@@ -121,8 +121,7 @@ impl Walk {
     }
 }
 
-/// Linux's limits, bytes and links.
-const PATH_MAX: usize = 4096;
+/// Linux's limit.
 const LINKS_MAX: u32 = 40;
 
 #[cfg(test)]

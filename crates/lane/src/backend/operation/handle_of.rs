@@ -1,0 +1,85 @@
+//! The kernel's handle of a file (name_to_handle_at(2)).
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use super::Call;
+use crate::backend::sim::AtFile;
+use crate::backend::{Fd, FileHandle};
+
+/// Asks for the handle of `file`, or of `name` in it, not following a symbolic link.
+#[derive(Clone)]
+pub(crate) struct HandleOf {
+    pub(crate) file: Fd,
+    pub(crate) name: Option<CString>,
+}
+
+impl Call for HandleOf {
+    const NAME: &'static str = "handle";
+    type Value = FileHandle;
+
+    fn descriptor(&self) -> Fd {
+        self.file
+    }
+
+    fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<FileHandle> {
+        let (name, flags) = match &self.name {
+            Some(name) => (name.as_c_str(), 0),
+            None => (c"", libc::AT_EMPTY_PATH),
+        };
+        let mut handle = RawHandle::new();
+        let mut mount = 0;
+        // SAFETY: the handle says how much room it has, the name ends with a zero, and both outlive the call.
+        let answer = unsafe {
+            let handle = (&raw mut handle).cast::<libc::file_handle>();
+            libc::name_to_handle_at(file.as_raw_fd(), name.as_ptr(), handle, &raw mut mount, flags)
+        };
+        match answer {
+            0 => Ok(handle.to_handle()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// An open file's inode is in memory, which is all that is asked.
+    fn waits_for_disk(&self) -> bool {
+        self.name.is_some()
+    }
+
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<FileHandle> {
+        match &self.name {
+            Some(name) => at.disk.handle_at(at.inode, name.as_bytes(), at.engine),
+            None => at.disk.handle_of(at.inode),
+        }
+    }
+}
+
+/// `struct file_handle` with all the room that one may need.
+#[repr(C)]
+pub(super) struct RawHandle {
+    len: libc::c_uint,
+    kind: libc::c_int,
+    bytes: [u8; HANDLE_BYTES_MAX],
+}
+
+impl RawHandle {
+    fn new() -> Self {
+        Self { len: HANDLE_BYTES_MAX as libc::c_uint, kind: 0, bytes: [0; HANDLE_BYTES_MAX] }
+    }
+
+    /// `None` for a handle that is too long to be one.
+    pub(super) fn of(handle: &FileHandle) -> Option<Self> {
+        let mut raw = Self::new();
+        raw.bytes.get_mut(..handle.bytes.len())?.copy_from_slice(&handle.bytes);
+        (raw.len, raw.kind) = (handle.bytes.len() as libc::c_uint, handle.kind);
+        Some(raw)
+    }
+
+    fn to_handle(&self) -> FileHandle {
+        let len = (self.len as usize).min(HANDLE_BYTES_MAX);
+        FileHandle { kind: self.kind, bytes: self.bytes[..len].into() }
+    }
+}
+
+/// MAX_HANDLE_SZ.
+const HANDLE_BYTES_MAX: usize = 128;

@@ -1,0 +1,42 @@
+//! The names of a file's extended attributes (flistxattr(2)).
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs as sys;
+
+use super::Call;
+use crate::backend::Fd;
+use crate::backend::sim::AtFile;
+
+/// Lists the attributes of `file`.
+#[derive(Clone)]
+pub(crate) struct ListXattrs {
+    pub(crate) file: Fd,
+}
+
+impl Call for ListXattrs {
+    const NAME: &'static str = "list attributes";
+    /// In the file system's order.
+    type Value = Vec<CString>;
+
+    fn descriptor(&self) -> Fd {
+        self.file
+    }
+
+    fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Vec<CString>> {
+        let mut list = vec![0; LIST_BYTES_MAX];
+        let len = sys::flistxattr(file, &mut list[..])?;
+        let names = list[..len].split(|&byte| byte == 0).filter(|name| !name.is_empty());
+        Ok(names.map(|name| CString::new(name).expect("split at its zeros")).collect())
+    }
+
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Vec<CString>> {
+        let names = at.disk.xattr_list(at.inode, at.engine)?;
+        Ok(names.into_iter().map(|name| CString::new(name).expect("set as one")).collect())
+    }
+}
+
+/// XATTR_LIST_MAX.
+const LIST_BYTES_MAX: usize = 65_536;

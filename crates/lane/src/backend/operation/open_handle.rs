@@ -1,0 +1,57 @@
+//! Opens a file by the kernel's handle (open_by_handle_at(2)).
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::fs::OFlags;
+
+use super::handle_of::RawHandle;
+use super::{Call, Keeper, Opened};
+use crate::backend::sim::{Access, AtFile};
+use crate::backend::uring::files;
+use crate::backend::{Fd, FileHandle};
+
+/// Opens the file of `handle` on the file system that `on` is of.
+#[derive(Clone)]
+pub(crate) struct OpenHandle {
+    pub(crate) on: Fd,
+    pub(crate) handle: FileHandle,
+    /// For writing as well as reading.
+    pub(crate) write: bool,
+}
+
+impl Call for OpenHandle {
+    const NAME: &'static str = "open by handle";
+    type Value = Opened;
+
+    fn descriptor(&self) -> Fd {
+        self.on
+    }
+
+    fn call(&self, on: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Opened> {
+        let access = if self.write { OFlags::RDWR } else { OFlags::RDONLY };
+        let flags = access | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK;
+        let mut handle =
+            RawHandle::of(&self.handle).ok_or_else(|| io::Error::from_raw_os_error(libc::ESTALE))?;
+        // SAFETY: the handle says how long it is, and outlives the call.
+        let fd = unsafe {
+            let handle = (&raw mut handle).cast::<libc::file_handle>();
+            libc::open_by_handle_at(on.as_raw_fd(), handle, flags.bits().cast_signed())
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+        files::settle(unsafe { OwnedFd::from_raw_fd(fd) }).map(Opened::Kernel)
+    }
+
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Opened> {
+        let inode = at.disk.open_handle(&self.handle, self.write, at.engine)?;
+        let access = if self.write { Access::Write } else { Access::Read };
+        at.process.add_file(inode, access).map(Opened::Simulated)
+    }
+
+    fn abandon(opened: Opened, keeper: &mut dyn Keeper) {
+        keeper.close(opened);
+    }
+}

@@ -1,0 +1,40 @@
+//! Where data and holes of a file are (lseek(2), SEEK_DATA and SEEK_HOLE).
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::{self as sys, SeekFrom};
+
+use super::Call;
+use crate::backend::sim::AtFile;
+use crate::backend::{Fd, SeekTo};
+
+/// Looks in `file` from `offset` on. Moves its position, which nobody uses.
+#[derive(Clone)]
+pub(crate) struct Seek {
+    pub(crate) file: Fd,
+    pub(crate) offset: u64,
+    pub(crate) to: SeekTo,
+}
+
+impl Call for Seek {
+    const NAME: &'static str = "seek";
+    /// Where it begins.
+    type Value = u64;
+
+    fn descriptor(&self) -> Fd {
+        self.file
+    }
+
+    fn call(&self, file: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<u64> {
+        let from = match self.to {
+            SeekTo::Data => SeekFrom::Data(self.offset),
+            SeekTo::Hole => SeekFrom::Hole(self.offset),
+        };
+        Ok(sys::seek(file, from)?)
+    }
+
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<u64> {
+        at.disk.seek(at.inode, self.offset, self.to)
+    }
+}
