@@ -29,7 +29,7 @@ mod rights;
 mod secret;
 mod verifier;
 
-pub use self::accounts::{Account, Accounts, AccountsError, Group, Refused};
+pub use self::accounts::{Account, Accounts, AccountsError, AccountsStore, Edit, Group, NewUser, Refused};
 pub use self::acl::{
     ATTRIBUTE_PREFIXES, ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, AclFull, BadAcl, Entry, Nearest,
     Side,

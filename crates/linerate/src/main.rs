@@ -6,12 +6,16 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 
+mod accounts;
+mod acl;
 mod bench;
 mod doctor;
+mod group;
 mod output;
 mod rxdebug;
 mod serve;
 mod stat;
+mod user;
 
 /// A file server that fills the link.
 ///
@@ -33,6 +37,12 @@ enum Command {
     Doctor(doctor::Args),
     /// Show what a running server does, one line a second
     Stat(stat::Args),
+    /// Say who may sign in
+    User(user::Args),
+    /// Put users together, for access lists
+    Group(group::Args),
+    /// Say who may do what in a directory
+    Acl(acl::Args),
     /// Measure a server
     Bench(bench::Args),
     /// Ask an Rx server for its version, packets, connections and peers
@@ -58,6 +68,9 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Stat(args) => stat::run(&args),
+        Command::User(args) => user::run(&args),
+        Command::Group(args) => group::run(&args),
+        Command::Acl(args) => acl::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Rxdebug(args) => rxdebug::run(&args),
         Command::Completions { shell } => {

@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Address for metrics and `linerate stat`; `off` for none
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     admin: Option<Listen>,
+    /// Accounts of the users; without it, those that `linerate user` makes for you
+    #[arg(long, value_name = "FILE", env = "LINERATE_ACCOUNTS")]
+    accounts: Option<PathBuf>,
     /// Number of lanes; without it, one for each core
     #[arg(short, long)]
     lanes: Option<usize>,
@@ -97,6 +100,7 @@ struct Source {
     http: Vec<Listen>,
     https: Vec<Listen>,
     admin: Option<Listen>,
+    accounts: Option<PathBuf>,
     lanes: Option<usize>,
     no_silo: bool,
     access_log: Option<PathBuf>,
@@ -112,6 +116,7 @@ impl Args {
             http: self.http.clone(),
             https: self.https.clone(),
             admin: self.admin.clone(),
+            accounts: self.accounts.clone(),
             lanes: self.lanes,
             no_silo: self.no_silo,
             access_log: self.access_log.clone(),
@@ -142,6 +147,9 @@ impl Source {
         };
         if let Some(admin) = &self.admin {
             config.admin.listen = admin.0.first().copied();
+        }
+        if self.accounts.is_some() {
+            config.identity.accounts = self.accounts.as_deref().map(absolute);
         }
         if self.lanes.is_some() {
             config.server.lanes = self.lanes;

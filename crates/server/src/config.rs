@@ -4,6 +4,7 @@
 //! What is here concerns the server, whatever it serves; each service reads its own tables and gives back its
 //! [`Settings`].
 
+mod identity;
 mod server;
 
 use std::collections::HashSet;
@@ -19,6 +20,7 @@ pub use service::config::{ConfigError, Document, parse_listen};
 pub use service::volumes::VolumeSection;
 use service::{Bound, Service, Settings, Transport, Wanted};
 
+pub use self::identity::{IdentitySection, default_accounts};
 pub(crate) use self::server::default_state_dir;
 pub use self::server::{NodesWithoutNic, ServerSection};
 use crate::listeners::Change;
@@ -37,6 +39,8 @@ pub struct Config {
     pub log: LogSection,
     /// Metrics and health.
     pub admin: AdminSection,
+    /// Users.
+    pub identity: IdentitySection,
     /// Sending rate of everything together, bytes per second (`limits.total_bytes_per_second`); absent: no bound.
     pub total_bytes_per_second: Option<u64>,
     /// What each service is to do.
@@ -59,6 +63,8 @@ struct Tables {
     log: LogSection,
     #[serde(default)]
     admin: AdminSection,
+    #[serde(default)]
+    identity: IdentitySection,
     #[serde(default)]
     limits: Limits,
 }
@@ -126,13 +132,14 @@ impl Config {
         let keys: Vec<Keys> =
             std::iter::once(OWN).chain(services.iter().map(|service| service.keys())).collect();
         document.refuse_unknown(&keys)?;
-        let Tables { mut server, mut log, admin, limits } = document.tables()?;
+        let Tables { mut server, mut log, admin, mut identity, limits } = document.tables()?;
         if let Some(rate) = limits.total_bytes_per_second.filter(|rate| !RATES.contains(rate)) {
             let problem = format!("{rate} is not within {} to {}", RATES.start(), RATES.end());
             return Err(ConfigError::invalid("limits.total_bytes_per_second", problem));
         }
         let volumes = VolumeSection::all(document)?;
         server.state_dir.iter_mut().for_each(|path| document.resolve(path));
+        identity.accounts.iter_mut().for_each(|path| document.resolve(path));
         log.access.iter_mut().filter(|path| *path != Path::new("-")).for_each(|path| document.resolve(path));
         let wish = |service: &Arc<dyn Service>| {
             let settings = service.read(document, &volumes)?;
@@ -140,7 +147,7 @@ impl Config {
         };
         let wishes = services.iter().map(wish).collect::<Result<_, ConfigError>>()?;
         let total_bytes_per_second = limits.total_bytes_per_second;
-        Ok(Self { server, volumes, log, admin, total_bytes_per_second, wishes })
+        Ok(Self { server, volumes, log, admin, identity, total_bytes_per_second, wishes })
     }
 
     /// Checks what types alone cannot say.
@@ -226,7 +233,7 @@ impl Default for AdminSection {
 const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
 /// What the server reads itself.
 const OWN: Keys = Keys {
-    tables: &["server", "log", "admin"],
+    tables: &["server", "log", "admin", "identity"],
     volume: &["name", "path", "symlinks", "hidden"],
     limits: &["total_bytes_per_second"],
 };
@@ -260,7 +267,8 @@ mod tests {
             (format!("[server]\nlane = 2\n{VOLUME}"), "unknown field `lane`, expected one of `lanes`", 2),
             (
                 format!("{VOLUME}[htp]\n"),
-                "unknown field `htp`, expected one of `server`, `log`, `admin`, `http`, `https`, `volume`, `limits`",
+                "unknown field `htp`, expected one of `server`, `log`, `admin`, `identity`, `http`, `https`, `volume`, \
+                 `limits`",
                 4,
             ),
             (

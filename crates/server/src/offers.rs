@@ -17,16 +17,18 @@ pub(crate) struct Offers {
 }
 
 impl Offers {
-    /// Loads what services need beside the configuration: certificates and the like.
+    /// Loads what services need beside the configuration: accounts, certificates and the like.
     ///
     /// # Errors
-    /// The first service that cannot be served.
+    /// Accounts that are refused, or the first service that cannot be served.
     pub(crate) fn load(config: &Config, lanes: usize) -> Result<Self, ServerError> {
         let fit = descriptors::fit(config, lanes);
+        let accounts = config.identity.load()?;
         let state_dir = config.server.state_dir.clone().or_else(default_state_dir);
         let (mut sites, mut warnings) = (Vec::new(), Vec::new());
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
-            let ground = Ground { state_dir: state_dir.as_deref(), connections_per_lane };
+            let ground =
+                Ground { state_dir: state_dir.as_deref(), connections_per_lane, accounts: &accounts };
             let loaded = wish.settings.as_ref().map(|settings| settings.load(&ground));
             let site = loaded.transpose().map_err(ServerError::Service)?;
             warnings.extend(site.iter().flat_map(|site| site.warnings()));

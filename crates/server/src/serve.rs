@@ -94,6 +94,9 @@ pub enum ServerError {
     /// The configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The users.
+    #[error("identity.accounts: {0}")]
+    Accounts(#[from] identity::AccountsError),
     /// What a service needs beside the configuration.
     #[error(transparent)]
     Service(service::Problem),

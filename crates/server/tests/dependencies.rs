@@ -54,10 +54,11 @@ fn a_crate_uses_only_what_stands_below_it() {
 fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     let uses = uses(&own());
     let uses = |name: &str| uses[name].iter().map(String::as_str).collect::<Vec<_>>();
-    assert_eq!(uses("server"), ["lane", "service", "vfs"]);
-    assert_eq!(uses("service"), ["lane", "vfs"]);
+    assert_eq!(uses("server"), ["identity", "lane", "service", "vfs"]);
+    assert_eq!(uses("service"), ["identity", "lane", "vfs"]);
     assert_eq!(uses("vfs"), ["lane"]);
     assert_eq!(uses("lane"), [""; 0]);
+    assert_eq!(uses("identity"), [""; 0]);
     assert!(!uses("http").iter().any(|other| other.starts_with("rx")), "{:?}", uses("http"));
     for rx in ["rx", "rx-lane"] {
         assert!(!uses(rx).contains(&"http"), "{rx} uses {:?}", uses(rx));

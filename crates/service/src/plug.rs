@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use identity::Accounts;
 use lane::counters::CounterBlock;
 use lane::net::TcpStream;
 
@@ -87,6 +88,8 @@ pub struct Ground<'a> {
     pub state_dir: Option<&'a Path>,
     /// Connections that each lane has descriptors for: at most [`Settings::connections`].
     pub connections_per_lane: usize,
+    /// Who the users are, as of now: each reload loads them anew.
+    pub accounts: &'a Arc<Accounts>,
 }
 
 /// What a service is to serve on every lane, until the next site replaces it.

@@ -1,16 +1,20 @@
 //! Users and groups: an immutable snapshot of the accounts file.
 
+mod edit;
 mod format;
 mod membership;
+mod store;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+pub use self::edit::{Edit, NewUser};
 use self::format::{GroupTable, UserTable};
 use self::membership::Memberships;
+pub use self::store::AccountsStore;
 use crate::name::{Id, Who};
 use crate::principal::{Inner, Kind, Names, Principal};
 use crate::secret::Secret;
@@ -344,6 +348,14 @@ pub enum AccountsError {
         /// Who could, and what to do.
         problem: String,
     },
+    /// A file that is one of the above.
+    #[error("{}: {problem}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: Box<AccountsError>,
+    },
     /// Nothing here is called so.
     #[error("{0}")]
     NotFound(String),
@@ -364,6 +376,10 @@ pub enum AccountsError {
 impl AccountsError {
     pub(crate) fn invalid(key: impl Into<String>, problem: impl fmt::Display) -> Self {
         Self::Invalid { key: key.into(), problem: problem.to_string() }
+    }
+
+    fn in_file(self, path: &Path) -> Self {
+        Self::File { path: path.to_owned(), problem: Box::new(self) }
     }
 }
 

@@ -1,0 +1,292 @@
+//! Changes of the accounts file's text that leave comments, order and everything else as they are.
+
+use std::sync::Arc;
+
+use toml_edit::{Array, DocumentMut, Item, Table, Value};
+use zeroize::Zeroizing;
+
+use super::{Accounts, AccountsError};
+use crate::name::{Id, Who, check_group_name, check_user_name};
+use crate::verifier::{NtHash, PasswordHash};
+
+/// The text of an accounts file while it is changed ([`AccountsStore::change`](super::AccountsStore::change)).
+#[derive(Debug)]
+pub struct Edit {
+    document: DocumentMut,
+}
+
+/// A user to be.
+#[derive(Clone, Debug, Default)]
+pub struct NewUser {
+    /// His name ([`check_user_name`]).
+    pub name: String,
+    /// His number; `None`: the next.
+    pub id: Option<Id>,
+    /// The POSIX user he is mapped to.
+    pub uid: Option<u32>,
+    /// His first POSIX group.
+    pub gid: Option<u32>,
+    /// His names in other realms.
+    pub principals: Vec<Who>,
+    /// What his password is verified with; `None`: he signs in by other means.
+    pub password: Option<PasswordHash>,
+    /// For SMB.
+    pub nt: Option<NtHash>,
+}
+
+impl Edit {
+    /// What a new file begins with.
+    pub(super) const EMPTY: &str = "\
+# Users and groups of Linerate. `linerate user` and `linerate group` change this file and keep your comments; after
+# changes of your own, send the server a SIGHUP. The format: docs/access.md.
+version = 1
+";
+
+    pub(super) fn new(text: &str) -> Result<Self, AccountsError> {
+        // Read as accounts first, whose errors say more, and which a change must not hide.
+        Accounts::parse(text)?;
+        let document = text.parse().map_err(|error: toml_edit::TomlError| {
+            AccountsError::Syntax(error.message().lines().collect::<Vec<_>>().join(", "))
+        })?;
+        Ok(Self { document })
+    }
+
+    /// The accounts as they are now.
+    ///
+    /// # Errors
+    /// What the changes so far would be refused for.
+    pub fn accounts(&self) -> Result<Arc<Accounts>, AccountsError> {
+        Accounts::parse(&Zeroizing::new(self.document.to_string()))
+    }
+
+    /// Adds a user, and says his number.
+    ///
+    /// # Errors
+    /// His name or number is somebody's already, or cannot be.
+    pub fn add_user(&mut self, user: &NewUser) -> Result<Id, AccountsError> {
+        check_user_name(&user.name).map_err(|problem| AccountsError::invalid("the name", problem))?;
+        self.refuse_taken(&user.name)?;
+        let [next, _] = self.accounts()?.next_ids();
+        let id = user.id.unwrap_or(next);
+        let mut table = Table::new();
+        table.insert("id", number(id.0));
+        for (key, given) in [("uid", user.uid), ("gid", user.gid)] {
+            given.map(|given| table.insert(key, number(given)));
+        }
+        if !user.principals.is_empty() {
+            table.insert("principals", Item::Value(list(user.principals.iter().map(ToString::to_string))));
+        }
+        self.tables("user").insert(&user.name, Item::Table(table));
+        self.put_password(&user.name, user.password.as_ref(), user.nt.as_ref());
+        if id >= next {
+            self.document.insert("last_user", number(id.0));
+        }
+        self.accounts().map(|_| id)
+    }
+
+    /// Replaces what a user is recognised by: `None` takes it away.
+    ///
+    /// # Errors
+    /// There is no such user.
+    pub fn set_password(
+        &mut self,
+        name: &str,
+        password: Option<&PasswordHash>,
+        nt: Option<&NtHash>,
+    ) -> Result<(), AccountsError> {
+        self.user(name)?;
+        self.put_password(name, password, nt);
+        Ok(())
+    }
+
+    /// Lets a user sign in no more, or again.
+    ///
+    /// # Errors
+    /// There is no such user.
+    pub fn set_disabled(&mut self, name: &str, disabled: bool) -> Result<(), AccountsError> {
+        let user = self.user(name)?;
+        if disabled {
+            user.insert("disabled", toml_edit::value(true));
+        } else {
+            user.remove("disabled");
+        }
+        Ok(())
+    }
+
+    /// Takes a user away, out of all groups too. His number stays his.
+    ///
+    /// # Errors
+    /// There is no such user.
+    pub fn remove_user(&mut self, name: &str) -> Result<(), AccountsError> {
+        self.user(name)?;
+        self.remove("user", name)
+    }
+
+    /// Adds a group, and says its number.
+    ///
+    /// # Errors
+    /// Its name is somebody's already, or cannot be.
+    pub fn add_group(&mut self, name: &str, gid: Option<u32>) -> Result<Id, AccountsError> {
+        check_group_name(name).map_err(|problem| AccountsError::invalid("the name", problem))?;
+        self.refuse_taken(name)?;
+        let [_, next] = self.accounts()?.next_ids();
+        let mut table = Table::new();
+        let id = if name == "system:administrators" { Id::ADMINISTRATORS } else { next };
+        if id == next {
+            table.insert("id", number(id.0));
+            self.document.insert("last_group", number(id.0));
+        }
+        gid.map(|gid| table.insert("gid", number(gid)));
+        self.tables("group").insert(name, Item::Table(table));
+        self.accounts().map(|_| id)
+    }
+
+    /// Takes a group away, out of all others too.
+    ///
+    /// # Errors
+    /// There is no such group.
+    pub fn remove_group(&mut self, name: &str) -> Result<(), AccountsError> {
+        self.group(name)?;
+        self.remove("group", name)
+    }
+
+    /// Puts a user or group into a group; says whether it was not in it yet. `system:administrators` is made when it
+    /// gets its first member.
+    ///
+    /// # Errors
+    /// There is no such group or member, or groups would lie in each other in a circle or too deep.
+    pub fn add_member(&mut self, group: &str, member: &str) -> Result<bool, AccountsError> {
+        if group == "system:administrators" && self.group(group).is_err() {
+            self.add_group(group, None)?;
+        }
+        let members = self.members(group)?;
+        if members.iter().any(|known| known.as_str() == Some(member)) {
+            return Ok(false);
+        }
+        push(members, member);
+        self.accounts().map(|_| true)
+    }
+
+    /// Takes a user or group out of a group.
+    ///
+    /// # Errors
+    /// There is no such group, or it has no such member.
+    pub fn remove_member(&mut self, group: &str, member: &str) -> Result<(), AccountsError> {
+        let members = self.members(group)?;
+        let at = members.iter().position(|known| known.as_str() == Some(member));
+        let at =
+            at.ok_or_else(|| AccountsError::NotFound(format!("{member} is not in the group {group}")))?;
+        members.remove(at);
+        tidy(members);
+        Ok(())
+    }
+
+    /// The new text, if it is good.
+    pub(super) fn finish(self) -> Result<Zeroizing<String>, AccountsError> {
+        let text = Zeroizing::new(self.document.to_string());
+        Accounts::parse(&text)?;
+        Ok(text)
+    }
+
+    fn put_password(&mut self, name: &str, password: Option<&PasswordHash>, nt: Option<&NtHash>) {
+        let texts = [("password", password.map(PasswordHash::to_text)), ("nt", nt.map(NtHash::to_text))];
+        let Some(table) = self.tables("user").get_mut(name).and_then(Item::as_table_like_mut) else { return };
+        for (key, text) in texts {
+            match text {
+                Some(text) => drop(table.insert(key, toml_edit::value(text.as_str()))),
+                None => drop(table.remove(key)),
+            }
+        }
+    }
+
+    fn refuse_taken(&mut self, name: &str) -> Result<(), AccountsError> {
+        for kind in ["user", "group"] {
+            if self.tables(kind).contains_key(name) {
+                return Err(AccountsError::Exists(format!("there is a {kind} {name} already")));
+            }
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, kind: &str, name: &str) -> Result<(), AccountsError> {
+        self.tables(kind).remove(name);
+        let groups = self.tables("group");
+        for (_, group) in groups.iter_mut() {
+            let members = group.get_mut("members").and_then(Item::as_array_mut);
+            if let Some(members) = members.filter(|members| has(members, name)) {
+                members.retain(|member| member.as_str() != Some(name));
+                tidy(members);
+            }
+        }
+        Ok(())
+    }
+
+    fn user(&mut self, name: &str) -> Result<&mut dyn toml_edit::TableLike, AccountsError> {
+        self.one("user", name)
+    }
+
+    fn group(&mut self, name: &str) -> Result<&mut dyn toml_edit::TableLike, AccountsError> {
+        self.one("group", name)
+    }
+
+    fn one(&mut self, kind: &str, name: &str) -> Result<&mut dyn toml_edit::TableLike, AccountsError> {
+        let found = self.tables(kind).get_mut(name).and_then(Item::as_table_like_mut);
+        found.ok_or_else(|| AccountsError::NotFound(format!("there is no {kind} {name}")))
+    }
+
+    fn members(&mut self, group: &str) -> Result<&mut Array, AccountsError> {
+        let group = self.group(group)?;
+        let members = group.entry("members").or_insert(toml_edit::value(Array::new()));
+        members.as_array_mut().ok_or_else(|| AccountsError::Syntax("members is no list".to_owned()))
+    }
+
+    /// `[user.…]` or `[group.…]`: a table without a header of its own.
+    fn tables(&mut self, kind: &str) -> &mut dyn toml_edit::TableLike {
+        let tables = self.document.entry(kind).or_insert_with(|| {
+            let mut table = Table::new();
+            table.set_implicit(true);
+            Item::Table(table)
+        });
+        tables.as_table_like_mut().expect("the text has been read as accounts, where it is a table")
+    }
+}
+
+fn number(number: impl Into<i64>) -> Item {
+    toml_edit::value(number.into())
+}
+
+fn list(texts: impl IntoIterator<Item = String>) -> Value {
+    let mut array = Array::new();
+    texts.into_iter().for_each(|text| array.push(text));
+    Value::Array(array)
+}
+
+fn has(members: &Array, name: &str) -> bool {
+    members.iter().any(|member| member.as_str() == Some(name))
+}
+
+/// One member a line, so that a difference shows who came and who went.
+fn push(members: &mut Array, member: &str) {
+    members.push(member);
+    tidy(members);
+}
+
+/// Every member on a line of its own, comments beside it kept.
+fn tidy(members: &mut Array) {
+    for member in members.iter_mut() {
+        let prefix =
+            member.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default().to_owned();
+        if !prefix.contains('\n') {
+            member.decor_mut().set_prefix(format!("{}\n    ", prefix.trim_end()));
+        }
+    }
+    let is_empty = members.is_empty();
+    members.set_trailing_comma(!is_empty);
+    let trailing = members.trailing().as_str().unwrap_or_default().to_owned();
+    if !trailing.contains('\n') || is_empty && trailing.trim().is_empty() {
+        members.set_trailing(if is_empty { "" } else { "\n" });
+    }
+}
+
+#[cfg(test)]
+mod tests;

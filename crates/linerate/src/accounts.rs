@@ -1,0 +1,29 @@
+//! What `linerate user`, `group` and `acl` share: where the accounts are.
+
+use std::path::{Path, PathBuf};
+
+use identity::AccountsStore;
+
+/// Where the accounts file is.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Where {
+    /// The accounts file; without it, that of the server run as you
+    ///
+    /// For root /etc/linerate/accounts.toml, for others linerate/accounts.toml in $XDG_CONFIG_HOME or ~/.config.
+    #[arg(long, value_name = "FILE", env = "LINERATE_ACCOUNTS")]
+    accounts: Option<PathBuf>,
+}
+
+impl Where {
+    pub(crate) fn store(&self) -> anyhow::Result<AccountsStore> {
+        let path = self.accounts.clone().or_else(server::config::default_accounts);
+        path.map(AccountsStore::new).ok_or_else(|| {
+            anyhow::anyhow!("nothing says where the accounts are: there is no HOME; give --accounts FILE")
+        })
+    }
+}
+
+/// What to do so that a running server learns of a change.
+pub(crate) fn reload_hint(path: &Path) -> String {
+    format!("{}: a running server reads it again when it gets a SIGHUP", path.display())
+}

@@ -1,0 +1,426 @@
+//! `linerate acl`: the access lists of directories, straight in the tree.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail, ensure};
+use identity::{Accounts, Acl, Rights, Side, Who};
+use rustix::fs::{OFlags, XattrFlags};
+use rustix::io::Errno;
+use serde_json::{Value, json};
+
+use crate::accounts::Where;
+use crate::output::{say, table};
+
+/// Commands of `linerate acl`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show the access list that counts for a directory
+    Get(Get),
+    /// Change the access list of a directory
+    ///
+    /// Rights are letters of rlidwka (read, lookup, insert, delete, write, lock, administer) and A to H, or read
+    /// (rl), write (rlidwk), all (rlidwka) and none, which takes the entry away. A directory that has no list of its
+    /// own begins with that of the nearest above; with none above, with `system:anyuser=rl` if everybody may
+    /// read it.
+    #[command(after_help = "Examples:
+  linerate acl set /srv/pub alice=write staff=read
+  linerate acl set /srv/pub -mallory=w
+  linerate acl set /srv/pub --clear system:authuser=read alice=all")]
+    Set(Set),
+    /// Show all access lists at and below a directory
+    List(List),
+}
+
+#[derive(Debug, clap::Args)]
+struct Get {
+    /// The directory
+    dir: PathBuf,
+    /// JSON for scripts
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    kept: Kept,
+}
+
+#[derive(Debug, clap::Args)]
+struct Set {
+    /// The directory
+    dir: PathBuf,
+    /// Who has which rights: NAME=RIGHTS; -NAME=RIGHTS denies them
+    #[arg(value_name = "NAME=RIGHTS", allow_hyphen_values = true, value_parser = parse_change)]
+    changes: Vec<Change>,
+    /// Deny what is named, as if each name had a hyphen
+    #[arg(long)]
+    negative: bool,
+    /// Begin with an empty list
+    #[arg(long)]
+    clear: bool,
+    /// Take the directory's own list away, so that the nearest above counts again
+    #[arg(long, conflicts_with_all = ["changes", "negative", "clear"])]
+    inherit: bool,
+    /// Take names that the accounts do not know
+    #[arg(long)]
+    unknown: bool,
+    #[command(flatten)]
+    kept: Kept,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, clap::Args)]
+struct List {
+    /// The directory
+    dir: PathBuf,
+    /// JSON for scripts
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    kept: Kept,
+}
+
+#[derive(Debug, clap::Args)]
+struct Kept {
+    /// Where lists are kept; without it, as by a server that runs as you
+    #[arg(long, value_enum, value_name = "WHERE")]
+    attribute: Option<Attribute>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Attribute {
+    /// trusted.linerate.acl: what servers with CAP_SYS_ADMIN go by, such as those of root
+    Trusted,
+    /// user.linerate.acl: what all others go by
+    User,
+}
+
+#[derive(Clone, Debug)]
+struct Change {
+    side: Side,
+    who: Who,
+    rights: Rights,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Get(get) => self::get(get)?,
+        Command::Set(set) => self::set(set)?,
+        Command::List(list) => return self::list(list),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn get(args: &Get) -> anyhow::Result<()> {
+    let attribute = args.kept.attribute();
+    let dir = fs::canonicalize(&args.dir).with_context(|| format!("cannot find {}", args.dir.display()))?;
+    let nearest = nearest(&dir, attribute)?;
+    if args.json {
+        let shown = nearest.as_ref().map(|(from, acl)| as_json(from, acl));
+        say!("{}", serde_json::to_string_pretty(&shown)?);
+        return Ok(());
+    }
+    match nearest {
+        Some((from, acl)) => {
+            if from != dir {
+                say!("{} has no list of its own; what counts is that of {}", dir.display(), from.display());
+            }
+            show(&acl);
+        }
+        None => say!(
+            "{} has no access list, nor has a directory above it: what counts is the server's default",
+            dir.display()
+        ),
+    }
+    remark_other(&dir, attribute);
+    Ok(())
+}
+
+fn set(args: &Set) -> anyhow::Result<()> {
+    let attribute = args.kept.attribute();
+    let dir = fs::canonicalize(&args.dir).with_context(|| format!("cannot find {}", args.dir.display()))?;
+    let file = open(&dir)?;
+    if args.inherit {
+        remove(&file, attribute)
+            .with_context(|| format!("cannot take the list of {} away", dir.display()))?;
+        say!("{} has no list of its own", dir.display());
+        return Ok(());
+    }
+    ensure!(args.clear || !args.changes.is_empty(), "say who has which rights: alice=write, or --clear");
+    let accounts = known(&args.place, args.unknown)?;
+    let mut acl = if args.clear { Acl::new() } else { beginning(&dir, &file, attribute)? };
+    for change in &args.changes {
+        let who = named(change.who.clone(), accounts.as_deref(), args)?;
+        let side = if args.negative { Side::Denied } else { change.side };
+        acl.set(side, who, change.rights)?;
+    }
+    write(&file, attribute, &acl).with_context(|| format!("cannot set the list of {}", dir.display()))?;
+    show(&acl);
+    remark_other(&dir, attribute);
+    Ok(())
+}
+
+/// Fails when a list cannot be read, after all others were shown.
+fn list(args: &List) -> anyhow::Result<ExitCode> {
+    let attribute = args.kept.attribute();
+    let root = fs::canonicalize(&args.dir).with_context(|| format!("cannot find {}", args.dir.display()))?;
+    let device = fs::metadata(&root)?.dev();
+    let mut found = BTreeMap::new();
+    let mut code = ExitCode::SUCCESS;
+    let mut waiting = vec![root];
+    while let Some(dir) = waiting.pop() {
+        match own(&dir, attribute) {
+            Ok(Some(acl)) => drop(found.insert(dir.clone(), acl)),
+            Ok(None) => {}
+            Err(error) => {
+                eprintln!("linerate: {error:#}");
+                code = ExitCode::FAILURE;
+            }
+        }
+        match below(&dir, device) {
+            Ok(more) => waiting.extend(more),
+            Err(error) => {
+                eprintln!("linerate: cannot look into {}: {error}", dir.display());
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    if args.json {
+        let lists: Vec<_> = found.iter().map(|(dir, acl)| as_json(dir, acl)).collect();
+        say!("{}", serde_json::to_string_pretty(&lists)?);
+    } else {
+        let mut table = table(["directory", "access list"], &[]);
+        for (dir, acl) in &found {
+            let shown = if acl.is_empty() { "nobody".to_owned() } else { acl.to_string() };
+            table.add_row([dir.display().to_string(), shown]);
+        }
+        say!("{table}");
+    }
+    Ok(code)
+}
+
+impl Kept {
+    fn attribute(&self) -> Attribute {
+        self.attribute.unwrap_or_else(|| {
+            let sets = rustix::thread::capabilities(None);
+            let is_privileged =
+                sets.is_ok_and(|sets| sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN));
+            if is_privileged { Attribute::Trusted } else { Attribute::User }
+        })
+    }
+}
+
+impl Attribute {
+    fn name(self) -> &'static std::ffi::CStr {
+        match self {
+            Self::Trusted => identity::ATTRIBUTE_PRIVILEGED,
+            Self::User => identity::ATTRIBUTE_UNPRIVILEGED,
+        }
+    }
+
+    fn shown(self) -> &'static str {
+        self.name().to_str().expect("it is written here")
+    }
+
+    fn other(self) -> Self {
+        if self == Self::Trusted { Self::User } else { Self::Trusted }
+    }
+}
+
+/// A list that this kind of server does not look at may surprise somebody.
+fn remark_other(dir: &Path, attribute: Attribute) {
+    let other = attribute.other();
+    if own(dir, other).ok().flatten().is_some() {
+        let kind = if other == Attribute::User { "without" } else { "with" };
+        eprintln!(
+            "linerate: there is another list in {}, for servers {kind} CAP_SYS_ADMIN: --attribute {} shows it",
+            other.shown(),
+            if other == Attribute::User { "user" } else { "trusted" }
+        );
+    }
+}
+
+fn parse_change(text: &str) -> Result<Change, String> {
+    let (side, entry) = text.strip_prefix('-').map_or((Side::Given, text), |rest| (Side::Denied, rest));
+    let (who, rights) = entry
+        .split_once('=')
+        .ok_or("give NAME=RIGHTS such as alice=write, or -NAME=RIGHTS to deny them".to_owned())?;
+    let who = who.parse().map_err(|error: identity::BadName| error.to_string())?;
+    let rights = rights.parse().map_err(|error: identity::UnknownRight| error.to_string())?;
+    Ok(Change { side, who, rights })
+}
+
+/// The accounts, if there are any that can be read: then names are checked against them.
+fn known(place: &Where, any_name: bool) -> anyhow::Result<Option<std::sync::Arc<Accounts>>> {
+    let store = place.store()?;
+    if !store.exists() {
+        return Ok(None);
+    }
+    match store.read() {
+        Ok(accounts) => Ok(Some(accounts)),
+        Err(_) if any_name => Ok(None),
+        Err(error) => Err(error).context("cannot tell whether these users exist; --unknown takes every name"),
+    }
+}
+
+/// In the realm of the accounts, if no other is named.
+fn named(who: Who, accounts: Option<&Accounts>, args: &Set) -> anyhow::Result<Who> {
+    let Some(accounts) = accounts else { return Ok(who) };
+    if accounts.id_of(&who).is_none() && !args.unknown {
+        let file = args.place.store()?;
+        bail!(
+            "there is no user or group {who} in {}: a positive entry would give nothing, a negative one deny everybody; \
+             --unknown takes it",
+            file.path().display()
+        );
+    }
+    Ok(who.in_realm(accounts.realm())?)
+}
+
+/// What a list that is changed begins with.
+fn beginning(dir: &Path, file: &File, attribute: Attribute) -> anyhow::Result<Acl> {
+    if let Some((_, acl)) = nearest(dir, attribute)? {
+        return Ok(acl);
+    }
+    let mut acl = Acl::new();
+    if file.metadata()?.mode() & 0o005 == 0o005 {
+        acl.set(Side::Given, "system:anyuser".parse()?, Rights::READER)?;
+    }
+    Ok(acl)
+}
+
+/// The list that counts, and the directory it is of. The volume's root is not known here: the way up ends where the
+/// file system begins.
+fn nearest(dir: &Path, attribute: Attribute) -> anyhow::Result<Option<(PathBuf, Acl)>> {
+    let device = fs::metadata(dir)?.dev();
+    for dir in dir.ancestors() {
+        if fs::metadata(dir)?.dev() != device {
+            break;
+        }
+        if let Some(acl) = own(dir, attribute)? {
+            return Ok(Some((dir.to_owned(), acl)));
+        }
+    }
+    Ok(None)
+}
+
+fn own(dir: &Path, attribute: Attribute) -> anyhow::Result<Option<Acl>> {
+    let mut bytes = [0; Acl::BYTES_MAX + 1];
+    let length = match rustix::fs::fgetxattr(open(dir)?, attribute.name(), &mut bytes) {
+        Ok(length) => length,
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+        // Longer than any list.
+        Err(Errno::RANGE) => bytes.len(),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot read the list of {}", dir.display()));
+        }
+    };
+    let acl = Acl::decode(&bytes[..length]);
+    let told = || {
+        format!(
+            "the access list of {} ({}) cannot be read, so it gives nothing; `linerate acl set {} --clear` replaces it",
+            dir.display(),
+            attribute.shown(),
+            dir.display()
+        )
+    };
+    acl.map(Some).with_context(told)
+}
+
+fn write(file: &File, attribute: Attribute, acl: &Acl) -> anyhow::Result<()> {
+    rustix::fs::fsetxattr(file, attribute.name(), &acl.encode(), XattrFlags::empty()).map_err(explain)?;
+    // A server may act on it at once: it must not come back after a power cut.
+    file.sync_all().context("sync")
+}
+
+fn remove(file: &File, attribute: Attribute) -> anyhow::Result<()> {
+    match rustix::fs::fremovexattr(file, attribute.name()) {
+        Err(Errno::NODATA) | Ok(()) => file.sync_all().context("sync"),
+        Err(error) => Err(explain(error)),
+    }
+}
+
+fn explain(error: Errno) -> anyhow::Error {
+    let error_text = match error {
+        Errno::OPNOTSUPP => "its file system keeps no extended attributes of this kind",
+        Errno::PERM | Errno::ACCESS => "only the directory's owner may, and for trusted.* root alone",
+        Errno::ROFS => "its file system is read-only",
+        Errno::NOSPC | Errno::DQUOT => "there is no room for the attribute",
+        _ => return io::Error::from(error).into(),
+    };
+    anyhow::anyhow!("{error_text}")
+}
+
+fn open(dir: &Path) -> anyhow::Result<File> {
+    let flags = OFlags::DIRECTORY.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(dir);
+    file.with_context(|| format!("cannot open {}", dir.display()))
+}
+
+/// The directories in `dir` on the same file system; links are not followed.
+fn below(dir: &Path, device: u64) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() && entry.metadata()?.dev() == device {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn show(acl: &Acl) {
+    if acl.is_empty() {
+        say!("nobody has any right, but for administrators");
+        return;
+    }
+    let mut table = table(["who", "rights"], &[]);
+    for (side, sign) in [(Side::Given, ""), (Side::Denied, "-")] {
+        for entry in acl.entries(side) {
+            table.add_row([format!("{sign}{}", entry.who), entry.rights.to_string()]);
+        }
+    }
+    say!("{table}");
+}
+
+fn as_json(dir: &Path, acl: &Acl) -> Value {
+    let of = |side| -> Vec<Value> {
+        let entries = acl.entries(side).iter();
+        entries
+            .map(|entry| json!({ "who": entry.who.to_string(), "rights": entry.rights.to_string() }))
+            .collect()
+    };
+    json!({
+        "directory": dir.display().to_string(),
+        "positive": of(Side::Given),
+        "negative": of(Side::Denied),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_a_name_and_rights_and_a_hyphen_denies() {
+        let change = parse_change("alice@R=write").unwrap();
+        assert_eq!(
+            (change.side, change.who.to_string(), change.rights),
+            (Side::Given, "alice@R".into(), Rights::WRITER)
+        );
+        let change = parse_change("-system:anyuser=rl").unwrap();
+        assert_eq!((change.side, change.who.name()), (Side::Denied, "system:anyuser"));
+        for text in ["alice", "=rl", "alice=", "alice=x", "--alice=rl", "al ice=r"] {
+            assert!(parse_change(text).is_err(), "{text}");
+        }
+    }
+}
