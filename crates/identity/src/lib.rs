@@ -27,6 +27,7 @@ mod name;
 mod principal;
 mod rights;
 mod secret;
+mod verified;
 mod verifier;
 
 pub use self::accounts::{Account, Accounts, AccountsError, AccountsStore, Edit, Group, NewUser, Refused};
@@ -41,4 +42,5 @@ pub use self::name::{
 pub use self::principal::Principal;
 pub use self::rights::{Rights, UnknownRight};
 pub use self::secret::Secret;
+pub use self::verified::Verified;
 pub use self::verifier::{BadVerifier, NtHash, PasswordHash, Strength};

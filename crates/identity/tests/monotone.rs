@@ -70,7 +70,7 @@ fn objects() -> impl Strategy<Value = (Object, VolumePolicy)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn a_positive_entry_never_takes_and_a_negative_one_never_gives(

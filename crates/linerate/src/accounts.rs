@@ -1,8 +1,10 @@
 //! What `linerate user`, `group` and `acl` share: where the accounts are.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use identity::AccountsStore;
+use anyhow::bail;
+use identity::{Accounts, AccountsStore};
 
 /// Where the accounts file is.
 #[derive(Debug, clap::Args)]
@@ -21,6 +23,14 @@ impl Where {
             anyhow::anyhow!("nothing says where the accounts are: there is no HOME; give --accounts FILE")
         })
     }
+}
+
+/// The accounts as they are; where there are none yet, what to do.
+pub(crate) fn read(store: &AccountsStore) -> anyhow::Result<Arc<Accounts>> {
+    if !store.exists() {
+        bail!("there are no accounts at {}: linerate user add NAME makes the first", store.path().display());
+    }
+    Ok(store.read()?)
 }
 
 /// What to do so that a running server learns of a change.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::accounts::{Where, reload_hint};
+use crate::accounts::{Where, read, reload_hint};
 use crate::output::{say, table};
 
 /// Commands of `linerate group`.
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn list(json: bool, place: &Where) -> anyhow::Result<()> {
-    let groups = place.store()?.read()?.groups();
+    let groups = read(&place.store()?)?.groups();
     if json {
         let groups: Vec<_> = groups
             .iter()

@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 use identity::{Account, AccountsStore, Id, NewUser, NtHash, PasswordHash, Secret, Strength, Who};
 use serde_json::json;
 
-use crate::accounts::{Where, reload_hint};
+use crate::accounts::{Where, read, reload_hint};
 use crate::output::{say, table};
 
 /// Commands of `linerate user`.
@@ -156,7 +156,7 @@ fn add(args: &Add) -> anyhow::Result<()> {
 
 fn passwd(args: &Passwd) -> anyhow::Result<()> {
     let store = args.place.store()?;
-    let accounts = store.read()?;
+    let accounts = read(&store)?;
     let users = accounts.users();
     let user = users.iter().find(|user| user.name == args.name);
     let user = user.with_context(|| format!("there is no user {0}: linerate user add {0}", args.name))?;
@@ -209,7 +209,7 @@ fn ask(name: &str) -> anyhow::Result<Secret> {
 
 fn list(args: &List) -> anyhow::Result<()> {
     let store = args.place.store()?;
-    let users = store.read()?.users();
+    let users = read(&store)?.users();
     if args.json {
         let users: Vec<_> = users.iter().map(as_json).collect();
         say!("{}", serde_json::to_string_pretty(&users)?);

@@ -44,14 +44,18 @@ impl AccountsStore {
     }
 
     /// Changes it by `edit`: all that it does, or nothing. Somebody who changes it at the same time waits. A file that
-    /// is not there yet is made, as is its directory.
+    /// is not there yet is made, as is its directory; `edit` may be called twice then.
     ///
     /// # Errors
     /// What `edit` says, what its outcome would be refused for, and what the file system says. The file is as it was.
     pub fn change<T>(
         &self,
-        edit: impl FnOnce(&mut Edit) -> Result<T, AccountsError>,
+        edit: impl Fn(&mut Edit) -> Result<T, AccountsError>,
     ) -> Result<T, AccountsError> {
+        if !self.exists() {
+            // A mistake makes no directory and no file.
+            edit(&mut Edit::new(Edit::EMPTY)?)?;
+        }
         let path = self.target()?;
         let _lock = self.lock(&path)?;
         let (text, old) = match self.open() {

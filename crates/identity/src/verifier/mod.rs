@@ -4,6 +4,7 @@ mod nt;
 mod password;
 
 pub use self::nt::NtHash;
+pub(crate) use self::password::fill_random;
 pub use self::password::{PasswordHash, Strength};
 
 /// Text that is no verifier. It does not repeat the text.

@@ -41,6 +41,7 @@ fn the_first_change_makes_the_file_for_its_owner_alone() {
     let dir = tempfile::tempdir().unwrap();
     let store = AccountsStore::new(dir.path().join("new/place/accounts.toml"));
     assert!(!store.exists());
+    assert!(store.change(|edit| edit.remove_user("eve")).is_err() && !dir.path().join("new").exists());
     let error = store.read().unwrap_err();
     assert!(
         matches!(&error, AccountsError::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound),
