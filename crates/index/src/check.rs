@@ -1,0 +1,200 @@
+//! Whether the index agrees with itself, and its repair.
+
+use redb::{ReadTransaction, ReadableDatabase};
+
+use crate::index::Index;
+use crate::object::Entry;
+use crate::tables::{IDENTITIES, OBJECTS};
+use crate::{Error, Known, Number, VolumeId};
+
+/// What is wrong with a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// A record that nothing leads to, or that can't be read. Repaired by removing it.
+    Stray {
+        /// The record's vnode.
+        vnode: u32,
+    },
+    /// An identity that leads to no record, or to another's. Repaired by removing it.
+    Dangling {
+        /// What it leads to.
+        vnode: u32,
+    },
+    /// A number that was never reserved. Repaired by removing the record: the file gets another.
+    Unreserved {
+        /// The number.
+        number: Number,
+    },
+    /// Its place is in a directory that is not there. Repaired by forgetting the place.
+    NoParent {
+        /// Whose place.
+        number: Number,
+        /// The directory's vnode.
+        parent: u32,
+    },
+}
+
+/// The result of [`Index::check`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Records looked at.
+    pub objects: u64,
+    /// What is wrong, at most [`Findings::MAX`] of it.
+    pub findings: Vec<Finding>,
+    /// All that is wrong.
+    pub count: u64,
+}
+
+impl Findings {
+    /// Findings that are listed.
+    pub const MAX: usize = 1_000;
+
+    fn add(&mut self, finding: Finding) {
+        self.count += 1;
+        if self.findings.len() < Self::MAX {
+            self.findings.push(finding);
+        }
+    }
+}
+
+impl Index {
+    /// Compares the volume's records with each other; `repair` mends what is wrong. What the tree says is its caller's
+    /// to compare ([`Index::objects`]). Nothing else may use the volume meanwhile. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::NoVolume`], and what the storage says.
+    pub fn check(&self, volume: VolumeId, repair: bool) -> Result<Findings, Error> {
+        self.flush()?;
+        let reserved = self.reserved(volume)?;
+        let findings = self.shared().with_database(|database| {
+            let read = database.begin_read()?;
+            let mut look =
+                Look { volume: volume.0, reserved, findings: Findings::default(), repairs: Vec::new() };
+            look.at_objects(&read)?;
+            look.at_identities(&read)?;
+            drop(read);
+            if repair && !look.repairs.is_empty() {
+                let write = database.begin_write()?;
+                {
+                    let mut objects = write.open_table(OBJECTS)?;
+                    let mut identities = write.open_table(IDENTITIES)?;
+                    for fix in &look.repairs {
+                        match fix {
+                            Repair::Object(vnode) => drop(objects.remove((volume.0, *vnode))?),
+                            Repair::Identity(identity) => drop(identities.remove((volume.0, &**identity))?),
+                            Repair::Rewrite(entry) => {
+                                let key = (volume.0, entry.object.number.vnode);
+                                objects.insert(key, &entry.encode()[..])?;
+                            }
+                        }
+                    }
+                }
+                write.commit()?;
+            }
+            Ok(look.findings)
+        })?;
+        Ok(findings)
+    }
+
+    /// Up to `max` records with vnodes above `after`, in their order, for whoever compares them with the tree. What is
+    /// not committed is not among them. Waits for the disk.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn objects(&self, volume: VolumeId, after: u32, max: usize) -> Result<Vec<Known>, Error> {
+        let Some(first) = after.checked_add(1) else { return Ok(Vec::new()) };
+        self.shared().with_database(|database| {
+            let read = database.begin_read()?;
+            let objects = read.open_table(OBJECTS)?;
+            let page = objects.range((volume.0, first)..=(volume.0, u32::MAX))?.take(max);
+            page.map(|row| {
+                let (key, record) = row?;
+                let entry = Entry::decode(key.value().1, record.value())?;
+                Ok(Known { identity: entry.identity, object: entry.object })
+            })
+            .collect()
+        })
+    }
+}
+
+/// A walk through a volume's records.
+struct Look {
+    volume: u32,
+    /// Counters of directories and of files below these may have been given out.
+    reserved: (u64, u64),
+    findings: Findings,
+    repairs: Vec<Repair>,
+}
+
+enum Repair {
+    Object(u32),
+    Identity(Box<[u8]>),
+    Rewrite(Entry),
+}
+
+impl Look {
+    fn at_objects(&mut self, read: &ReadTransaction) -> Result<(), Error> {
+        let objects = read.open_table(OBJECTS)?;
+        let identities = read.open_table(IDENTITIES)?;
+        for row in objects.range((self.volume, 0)..=(self.volume, u32::MAX))? {
+            let (key, record) = row?;
+            let vnode = key.value().1;
+            self.findings.objects += 1;
+            let Ok(entry) = Entry::decode(vnode, record.value()) else {
+                self.found(Finding::Stray { vnode }, [Repair::Object(vnode)]);
+                continue;
+            };
+            let leads = identities.get((self.volume, &*entry.identity))?.map(|vnode| vnode.value());
+            if leads != Some(vnode) {
+                self.found(Finding::Stray { vnode }, [Repair::Object(vnode)]);
+                continue;
+            }
+            let number = entry.object.number;
+            if !self.is_reserved(number) {
+                let repairs = [Repair::Object(vnode), Repair::Identity(entry.identity)];
+                self.found(Finding::Unreserved { number }, repairs);
+                continue;
+            }
+            let parent = entry.object.place.parent;
+            let has_parent = parent == 0 || parent == Number::ROOT.vnode;
+            if !has_parent && objects.get((self.volume, parent))?.is_none() {
+                let mut homeless = entry;
+                homeless.object.place = crate::Place::default();
+                self.found(Finding::NoParent { number, parent }, [Repair::Rewrite(homeless)]);
+            }
+        }
+        Ok(())
+    }
+
+    fn at_identities(&mut self, read: &ReadTransaction) -> Result<(), Error> {
+        let objects = read.open_table(OBJECTS)?;
+        let identities = read.open_table(IDENTITIES)?;
+        for row in identities.range((self.volume, &[][..])..)? {
+            let (key, vnode) = row?;
+            let ((volume, identity), vnode) = (key.value(), vnode.value());
+            if volume != self.volume {
+                break;
+            }
+            let record = objects.get((self.volume, vnode))?;
+            let entry = record.and_then(|record| Entry::decode(vnode, record.value()).ok());
+            let agrees = entry.is_some_and(|entry| &*entry.identity == identity);
+            if !agrees {
+                self.found(Finding::Dangling { vnode }, [Repair::Identity(identity.into())]);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_reserved(&self, number: Number) -> bool {
+        let end = match number.kind() {
+            crate::Kind::Directory => self.reserved.0,
+            crate::Kind::File => self.reserved.1,
+        };
+        number.counter().is_some_and(|counter| counter < end)
+    }
+
+    fn found(&mut self, finding: Finding, repairs: impl IntoIterator<Item = Repair>) {
+        self.findings.add(finding);
+        self.repairs.extend(repairs);
+    }
+}

@@ -1,0 +1,119 @@
+//! What can go wrong, and what to do.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why the index did not do what was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A server has it open.
+    #[error("the index is in use by another process: stop that server first")]
+    InUse,
+    /// A later Linerate wrote it.
+    #[error("the index has format {found}, this program knows {known}: use the Linerate that wrote it")]
+    Format {
+        /// What the file says.
+        found: u32,
+        /// What this program writes.
+        known: u32,
+    },
+    /// The file cannot be understood.
+    #[error("the index is damaged: {0}")]
+    Damaged(String),
+    /// It was set aside and could not be.
+    #[error("cannot put the damaged index aside as {}: {error}", path.display())]
+    Aside {
+        /// Where to.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Reading or writing failed. What was to be written is kept, and tried again.
+    #[error("the index cannot be read or written: {0}")]
+    Storage(String),
+    /// There is no such volume.
+    #[error("the index knows no volume {0}")]
+    NoVolume(String),
+    /// A name or an id that is taken.
+    #[error("there is a volume {0} already")]
+    VolumeExists(String),
+    /// The directory bears another volume's mark, or none though the volume has been served.
+    #[error(
+        "volume {volume} is not the tree it was: {why}. Mount the right one; or, to begin it anew, \
+         `linerate volume remove {volume}` first"
+    )]
+    OtherTree {
+        /// The volume's name.
+        volume: String,
+        /// What is different.
+        why: &'static str,
+    },
+    /// The root's mark cannot be understood. It is not overwritten by guess.
+    #[error(
+        "the mark on the root of volume {0} cannot be understood (checksum or format); it is left as it is"
+    )]
+    BadMark(String),
+    /// Too much is waiting to be committed: flush, then come again.
+    #[error("the index has too much to write")]
+    Full,
+    /// An argument beyond its limit.
+    #[error("{what} takes at most {max} bytes")]
+    TooLong {
+        /// Whose limit.
+        what: &'static str,
+        /// The limit.
+        max: usize,
+    },
+}
+
+impl From<redb::DatabaseError> for Error {
+    fn from(error: redb::DatabaseError) -> Self {
+        match error {
+            redb::DatabaseError::DatabaseAlreadyOpen | redb::DatabaseError::LockProtocolMismatch => {
+                Self::InUse
+            }
+            redb::DatabaseError::Storage(error) => error.into(),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::StorageError> for Error {
+    fn from(error: redb::StorageError) -> Self {
+        match error {
+            redb::StorageError::Corrupted(what) => Self::Damaged(what),
+            // How redb says that a file is none of its own.
+            redb::StorageError::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Self::Damaged(error.to_string())
+            }
+            other => Self::Storage(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::TableError> for Error {
+    fn from(error: redb::TableError) -> Self {
+        match error {
+            redb::TableError::Storage(error) => error.into(),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::TransactionError> for Error {
+    fn from(error: redb::TransactionError) -> Self {
+        match error {
+            redb::TransactionError::Storage(error) => error.into(),
+            other => Self::Storage(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::CommitError> for Error {
+    fn from(error: redb::CommitError) -> Self {
+        match error {
+            redb::CommitError::Storage(error) => error.into(),
+            other => Self::Storage(other.to_string()),
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What has been told becomes safe: one transaction for all that waits.
+
+use std::sync::Arc;
+
+use redb::{Database, ReadableTable, WriteTransaction};
+
+use super::Shared;
+use crate::pending::{Change, Pending};
+use crate::tables::{self, HOSTS, IDENTITIES, OBJECTS, STATE, VOLUMES};
+use crate::{Error, VolumeId};
+
+impl Shared {
+    /// Commits what was told before, unless another did it meanwhile.
+    pub(crate) fn flush(&self) -> Result<(), Error> {
+        let wanted = self.state().told;
+        let _turn = self.committing.lock().expect("nobody panics while holding it");
+        let (batch, told) = {
+            let mut state = self.state();
+            if state.committed >= wanted && state.failing.is_none() {
+                return Ok(());
+            }
+            let batch = Arc::new(std::mem::take(&mut state.pending));
+            state.underway = Some(Arc::clone(&batch));
+            (batch, state.told)
+        };
+        let result = self.with_database(|database| write(database, &batch));
+        let mut state = self.state();
+        state.underway = None;
+        match result {
+            Ok(()) => {
+                state.committed = told;
+                state.failing = None;
+                Ok(())
+            }
+            Err(error) => {
+                state.failing = Some(error.to_string());
+                let batch =
+                    Arc::into_inner(batch).expect("who reads it does so under the lock, and keeps none");
+                state.pending.put_back(batch);
+                Err(error)
+            }
+        }
+    }
+
+    /// Notes how this run stands, with all that waits.
+    pub(crate) fn commit_run(&self, is_clean: bool) -> Result<(), Error> {
+        self.state().tell();
+        self.flush()?;
+        self.with_database(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut state = write.open_table(STATE)?;
+                state.insert(tables::FORMAT_KEY, &tables::FORMAT.to_le_bytes()[..])?;
+                let mut run = vec![is_clean.into()];
+                run.extend(self.options.boot);
+                state.insert(tables::RUN_KEY, &run[..])?;
+            }
+            Ok(write.commit()?)
+        })
+    }
+}
+
+fn write(database: &Database, batch: &Pending) -> Result<(), Error> {
+    let write = database.begin_write()?;
+    write_volumes(&write, batch)?;
+    write_objects(&write, batch)?;
+    {
+        let mut hosts = write.open_table(HOSTS)?;
+        for (host, record) in &batch.hosts {
+            match record {
+                Some(record) => hosts.insert(host, &record.encode()?[..])?,
+                None => hosts.remove(host)?,
+            };
+        }
+        let mut state = write.open_table(STATE)?;
+        if let Some(next) = batch.next_volume {
+            state.insert(tables::NEXT_VOLUME_KEY, &next.to_le_bytes()[..])?;
+        }
+    }
+    Ok(write.commit()?)
+}
+
+fn write_volumes(write: &WriteTransaction, batch: &Pending) -> Result<(), Error> {
+    let mut volumes = write.open_table(VOLUMES)?;
+    for (volume, record) in &batch.volumes {
+        match record {
+            Some(record) => {
+                volumes.insert(volume.0, &record.encode()[..])?;
+            }
+            None => {
+                volumes.remove(volume.0)?;
+                let mut objects = write.open_table(OBJECTS)?;
+                objects.retain_in((volume.0, 0)..=(volume.0, u32::MAX), |_, _| false)?;
+                let mut identities = write.open_table(IDENTITIES)?;
+                let after = volume.0.checked_add(1).expect("volumes are numbered below the last");
+                identities.retain_in((volume.0, &[][..])..(after, &[][..]), |_, _| false)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_objects(write: &WriteTransaction, batch: &Pending) -> Result<(), Error> {
+    let mut objects = write.open_table(OBJECTS)?;
+    let mut identities = write.open_table(IDENTITIES)?;
+    let mut sorted: Vec<_> = batch.objects().collect();
+    // In the order of the keys: neighbours share pages.
+    sorted.sort_unstable_by_key(|(volume, identity, _)| (*volume, *identity));
+    for (VolumeId(volume), identity, change) in sorted {
+        let before = identities.get((volume, identity))?.map(|vnode| vnode.value());
+        let now = match change {
+            Change::Recorded(entry) => Some(entry),
+            Change::Forgotten(_) => None,
+        };
+        if let Some(vnode) =
+            before.filter(|vnode| now.is_none_or(|entry| entry.object.number.vnode != *vnode))
+        {
+            objects.remove((volume, vnode))?;
+        }
+        match now {
+            Some(entry) => {
+                let vnode = entry.object.number.vnode;
+                objects.insert((volume, vnode), &entry.encode()[..])?;
+                if before != Some(vnode) {
+                    identities.insert((volume, identity), vnode)?;
+                }
+            }
+            None => {
+                identities.remove((volume, identity))?;
+            }
+        }
+    }
+    Ok(())
+}

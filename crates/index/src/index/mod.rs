@@ -1,0 +1,299 @@
+//! The index: what is in memory of it, its file, and how it begins and ends.
+
+mod commit;
+mod hosts;
+mod objects;
+mod volumes;
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+
+use redb::{Builder, Database, ReadableDatabase, ReadableTable};
+
+use crate::codec::Fields;
+use crate::pending::{Backlog, Pending};
+use crate::range::Ranges;
+use crate::storage::Storage;
+use crate::tables::{self, STATE, VOLUMES};
+use crate::{Error, VolumeId, VolumeRecord};
+
+/// What the server remembers of its trees. Shared by all lanes; only [`Index::load`], [`Index::find`], [`Index::flush`] and
+/// what says so waits for a disk, and is for threads that may.
+pub struct Index {
+    shared: Arc<Shared>,
+}
+
+/// How an index is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Which boot of the machine this is (`/proc/sys/kernel/random/boot_id`).
+    pub boot: [u8; 16],
+    /// Records that may wait to be committed; more than 0.
+    pub pending_max: usize,
+    /// Bytes of memory for pages of the file.
+    pub cache_bytes: usize,
+}
+
+/// How the server before this one stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// There was none: the index is new.
+    First,
+    /// In order.
+    Clean,
+    /// It was killed or fell, and the machine went on.
+    Crash,
+    /// The machine went down with it.
+    PowerLoss,
+    /// The file could not be understood. It was put aside there, and the index begun anew.
+    Damaged(PathBuf, String),
+}
+
+/// Whether commits go through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// They do.
+    Well,
+    /// The last did not; it is tried again, and until it goes through nothing is lost but in a crash.
+    Failing(String),
+}
+
+pub(crate) struct Shared {
+    storage: Box<dyn Storage>,
+    options: Options,
+    stop: Stop,
+    /// `None` after a failure, until it is opened again.
+    database: RwLock<Option<Database>>,
+    /// One commits at a time; who waits for it finds its own committed by it.
+    committing: Mutex<()>,
+    state: Mutex<State>,
+    /// Rung when there is something for the committer.
+    pub(crate) bell: Condvar,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    pub(crate) pending: Pending,
+    /// What a commit under way writes.
+    underway: Option<Arc<Pending>>,
+    volumes: BTreeMap<VolumeId, VolumeRecord>,
+    /// Volumes that are served.
+    open: BTreeMap<VolumeId, Open>,
+    next_volume: u32,
+    /// Counts what is told and what is committed.
+    told: u64,
+    committed: u64,
+    failing: Option<String>,
+    pub(crate) ends: bool,
+}
+
+/// A volume that is served.
+struct Open {
+    ranges: Ranges,
+    /// Its mark is on the root.
+    is_marked: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { boot: [0; 16], pending_max: 262_144, cache_bytes: 64 << 20 }
+    }
+}
+
+impl Stop {
+    /// What hosts were promised was not forgotten, and no record needs doubt.
+    pub fn is_clean(&self) -> bool {
+        matches!(self, Self::First | Self::Clean)
+    }
+}
+
+impl Index {
+    /// Opens it, and notes that it is in use: whatever ends this process without [`Index::close`] is no clean stop.
+    ///
+    /// # Errors
+    /// [`Error::InUse`], [`Error::Format`], or what the storage says.
+    pub fn open(storage: impl Storage, options: Options) -> Result<Self, Error> {
+        let mut builder = Database::builder();
+        builder.set_cache_size(options.cache_bytes);
+        let (database, stop, found) = match open_known(&storage, &builder, options.boot) {
+            Err(Error::Damaged(why)) => {
+                let aside = storage.set_aside()?;
+                let (database, _, found) = open_known(&storage, &builder, options.boot)?;
+                (database, Stop::Damaged(aside, why), found)
+            }
+            opened => opened?,
+        };
+        let mut state = State { volumes: found.volumes, next_volume: found.next_volume, ..State::default() };
+        if stop == Stop::PowerLoss {
+            for (&volume, record) in &mut state.volumes {
+                record.distrust_all = true;
+                state.pending.volumes.insert(volume, Some(record.clone()));
+            }
+        }
+        let shared = Shared {
+            storage: Box::new(storage),
+            options,
+            stop,
+            database: RwLock::new(Some(database)),
+            committing: Mutex::default(),
+            state: Mutex::new(state),
+            bell: Condvar::new(),
+        };
+        shared.commit_run(false)?;
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// How the server before this one stopped.
+    pub fn last_stop(&self) -> &Stop {
+        &self.shared.stop
+    }
+
+    /// Whether commits go through.
+    pub fn health(&self) -> Health {
+        match &self.shared.state().failing {
+            None => Health::Well,
+            Some(why) => Health::Failing(why.clone()),
+        }
+    }
+
+    /// What waits to be committed.
+    pub fn backlog(&self) -> Backlog {
+        self.shared.backlog()
+    }
+
+    /// Returns when all that was told before is safe. Waits for the disk.
+    ///
+    /// # Errors
+    /// When it could not be written: it is kept, and tried again by the next flush.
+    pub fn flush(&self) -> Result<(), Error> {
+        self.shared.flush()
+    }
+
+    /// Ends in order: all is committed, and so is that this is a clean stop. The caller has synced the volumes' file
+    /// systems before.
+    ///
+    /// # Errors
+    /// When it could not be written: the stop is then no clean one.
+    pub fn close(self) -> Result<(), Error> {
+        self.shared.flush()?;
+        self.shared.commit_run(true)
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Index")
+            .field("last_stop", &self.shared.stop)
+            .field("backlog", &self.backlog())
+            .finish()
+    }
+}
+
+impl Shared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it")
+    }
+
+    fn backlog(&self) -> Backlog {
+        let state = self.state();
+        let underway = state.underway.as_ref().map_or(0, |pending| pending.len());
+        Backlog { objects: state.pending.len() + underway, max: self.options.pending_max }
+    }
+
+    /// Runs `read` on the file, which is opened anew when it has failed.
+    pub(crate) fn with_database<T>(
+        &self,
+        run: impl FnOnce(&Database) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let result = {
+            let mut database = self.database.read().expect("nobody panics while holding it");
+            if database.is_none() {
+                drop(database);
+                self.reopen()?;
+                database = self.database.read().expect("nobody panics while holding it");
+            }
+            run(database.as_ref().ok_or_else(|| Error::Storage("it is being opened again".into()))?)
+        };
+        if matches!(result, Err(Error::Storage(_) | Error::Damaged(_))) {
+            // Redb refuses everything after a failure. What it committed is intact, and an opening finds it.
+            self.database.write().expect("nobody panics while holding it").take();
+        }
+        result
+    }
+
+    fn reopen(&self) -> Result<(), Error> {
+        let mut database = self.database.write().expect("nobody panics while holding it");
+        if database.is_none() {
+            let mut builder = Database::builder();
+            builder.set_cache_size(self.options.cache_bytes);
+            *database = Some(self.storage.open(&builder)?);
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// Something is told.
+    pub(crate) fn tell(&mut self) {
+        self.told += 1;
+    }
+}
+
+/// What an opened file holds that is kept in memory.
+struct Found {
+    volumes: BTreeMap<VolumeId, VolumeRecord>,
+    next_volume: u32,
+}
+
+fn open_known(
+    storage: &impl Storage,
+    builder: &Builder,
+    boot: [u8; 16],
+) -> Result<(Database, Stop, Found), Error> {
+    let database = storage.open(builder)?;
+    let read = database.begin_read()?;
+    let mut found = Found { volumes: BTreeMap::new(), next_volume: FIRST_VOLUME };
+    let state = match read.open_table(STATE) {
+        Err(redb::TableError::TableDoesNotExist(_)) => return Ok((database, Stop::First, found)),
+        state => state?,
+    };
+    if let Some(format) = state.get(tables::FORMAT_KEY)? {
+        let format = Fields::of(format.value(), "the format").u32()?;
+        if format != tables::FORMAT {
+            return Err(Error::Format { found: format, known: tables::FORMAT });
+        }
+    }
+    let stop = match state.get(tables::RUN_KEY)? {
+        None => Stop::First,
+        Some(run) => {
+            let mut fields = Fields::of(run.value(), "the last run");
+            match (fields.u8()?, fields.array()? == boot) {
+                (1, _) => Stop::Clean,
+                (_, true) => Stop::Crash,
+                (_, false) => Stop::PowerLoss,
+            }
+        }
+    };
+    if let Some(next) = state.get(tables::NEXT_VOLUME_KEY)? {
+        found.next_volume = Fields::of(next.value(), "the next volume").u32()?;
+    }
+    let volumes = read.open_table(VOLUMES)?;
+    for volume in volumes.iter()? {
+        let (id, record) = volume?;
+        found.volumes.insert(VolumeId(id.value()), VolumeRecord::decode(record.value())?);
+    }
+    let names: HashSet<_> = found.volumes.values().map(|volume| &volume.name).collect();
+    if names.len() != found.volumes.len() {
+        return Err(Error::Damaged("two volumes have one name".into()));
+    }
+    drop((state, volumes, read));
+    Ok((database, stop, found))
+}
+
+/// Where AFS sites begin to count. Clients take smaller numbers for volumes of their own.
+const FIRST_VOLUME: u32 = 0x2000_0001;

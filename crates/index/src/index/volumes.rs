@@ -1,0 +1,239 @@
+//! Volumes: made, opened with their mark, removed.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::{Index, Open, State};
+use crate::range::Ranges;
+use crate::{Error, Mark, OpenedVolume, Quota, Tree, Usage, VolumeId, VolumeRecord};
+
+impl Index {
+    /// All volumes, by number.
+    pub fn volumes(&self) -> Vec<(VolumeId, VolumeRecord)> {
+        self.shared().state().volumes.iter().map(|(volume, record)| (*volume, record.clone())).collect()
+    }
+
+    /// The volume of this name.
+    pub fn volume(&self, name: &str) -> Option<(VolumeId, VolumeRecord)> {
+        self.shared().state().named(name).map(|(volume, record)| (volume, record.clone()))
+    }
+
+    /// Opens the volume of this tree; makes it where neither index nor mark knows of it. Its generation is committed when
+    /// this returns. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::OtherTree`] and [`Error::BadMark`] (`docs/index.md`, "The volume's mark").
+    pub fn open_volume(&self, tree: Tree<'_>, now: SystemTime) -> Result<OpenedVolume, Error> {
+        let Tree { name, path, .. } = tree;
+        if name.len() > NAME_MAX || path.len() > PATH_MAX {
+            let (what, max) = if name.len() > NAME_MAX {
+                ("a volume's name", NAME_MAX)
+            } else {
+                ("a volume's path", PATH_MAX)
+            };
+            return Err(Error::TooLong { what, max });
+        }
+        let mark = match tree.mark {
+            None => None,
+            Some(bytes) => Some(Mark::parse(bytes).ok_or_else(|| Error::BadMark(name.to_owned()))?),
+        };
+        let opened = {
+            let mut state = self.shared().state();
+            let (volume, mut record, index_was_behind) = state.settle(&tree, mark, now)?;
+            let seconds = u32::try_from(since_1970(now)).unwrap_or(u32::MAX);
+            record.generation = seconds.max(record.generation.saturating_add(1));
+            if record.distrust_all || index_was_behind {
+                record.distrusts_before = record.generation;
+                record.distrust_all = false;
+            }
+            let mut ranges = Ranges::after(record.directories_to, record.files_to);
+            (record.directories_to, record.files_to) = ranges.wanted();
+            ranges.extend(record.directories_to, record.files_to);
+            let mark = record.mark(volume);
+            state.open.insert(volume, Open { ranges, is_marked: false });
+            state.put_volume(volume, record);
+            OpenedVolume { volume, mark, index_was_behind }
+        };
+        self.flush()?;
+        Ok(opened)
+    }
+
+    /// The root bears `mark`, synced: its numbers may be given out.
+    pub fn marked(&self, volume: VolumeId, mark: &Mark) {
+        let mut state = self.shared().state();
+        if let Some(open) = state.open.get_mut(&volume) {
+            open.is_marked = true;
+            open.ranges.extend(mark.directories_to, mark.files_to);
+        }
+    }
+
+    /// A mark with more numbers, when half of them are used: to be written and synced, then told by [`Index::marked`].
+    /// Waits for the disk.
+    ///
+    /// # Errors
+    /// When the index could not be written.
+    pub fn next_mark(&self, volume: VolumeId) -> Result<Option<Mark>, Error> {
+        let mark = {
+            let mut state = self.shared().state();
+            let Some(open) = state.open.get(&volume).filter(|open| open.ranges.is_low()) else {
+                return Ok(None);
+            };
+            let wanted = open.ranges.wanted();
+            let mut record = state.record(volume)?.clone();
+            (record.directories_to, record.files_to) = wanted;
+            let mark = record.mark(volume);
+            state.put_volume(volume, record);
+            mark
+        };
+        self.flush()?;
+        Ok(Some(mark))
+    }
+
+    /// The volume is served no more; it may be opened again.
+    pub fn close_volume(&self, volume: VolumeId) {
+        self.shared().state().open.remove(&volume);
+    }
+
+    /// Forgets a volume and all its numbers and versions; the tree stays, and so does its mark. Waits for the disk.
+    ///
+    /// # Errors
+    /// [`Error::NoVolume`], and when the index could not be written.
+    pub fn remove_volume(&self, name: &str) -> Result<VolumeId, Error> {
+        let volume = {
+            let mut state = self.shared().state();
+            let (volume, _) = state.named(name).ok_or_else(|| Error::NoVolume(name.to_owned()))?;
+            state.open.remove(&volume);
+            state.volumes.remove(&volume);
+            state.pending.drop_volume(volume);
+            state.pending.volumes.insert(volume, None);
+            state.tell();
+            volume
+        };
+        self.flush()?;
+        Ok(volume)
+    }
+
+    /// What the volume may hold from now on.
+    ///
+    /// # Errors
+    /// [`Error::NoVolume`].
+    pub fn set_quota(&self, volume: VolumeId, quota: Quota) -> Result<(), Error> {
+        self.change_volume(volume, |record| record.quota = quota)
+    }
+
+    /// What the volume holds, as its owner has counted.
+    ///
+    /// # Errors
+    /// [`Error::NoVolume`].
+    pub fn record_usage(&self, volume: VolumeId, usage: Usage) -> Result<(), Error> {
+        self.change_volume(volume, |record| record.usage = usage)
+    }
+
+    /// Counters below these may have been given to directories and to files.
+    pub(crate) fn reserved(&self, volume: VolumeId) -> Result<(u64, u64), Error> {
+        self.shared().state().record(volume).map(|record| (record.directories_to, record.files_to))
+    }
+
+    fn change_volume(&self, volume: VolumeId, change: impl FnOnce(&mut VolumeRecord)) -> Result<(), Error> {
+        let mut state = self.shared().state();
+        let mut record = state.record(volume)?.clone();
+        change(&mut record);
+        state.put_volume(volume, record);
+        Ok(())
+    }
+}
+
+impl State {
+    pub(super) fn record(&self, volume: VolumeId) -> Result<&VolumeRecord, Error> {
+        self.volumes.get(&volume).ok_or_else(|| Error::NoVolume(volume.to_string()))
+    }
+
+    fn named(&self, name: &str) -> Option<(VolumeId, &VolumeRecord)> {
+        self.volumes.iter().find(|(_, record)| record.name == name).map(|(volume, record)| (*volume, record))
+    }
+
+    fn put_volume(&mut self, volume: VolumeId, record: VolumeRecord) {
+        self.pending.volumes.insert(volume, Some(record.clone()));
+        self.volumes.insert(volume, record);
+        self.tell();
+    }
+
+    /// Which volume this tree is, and whether its mark knows more than the index.
+    fn settle(
+        &mut self,
+        tree: &Tree<'_>,
+        mark: Option<Mark>,
+        now: SystemTime,
+    ) -> Result<(VolumeId, VolumeRecord, bool), Error> {
+        let Tree { name, path, uuid_if_new, .. } = *tree;
+        let other = |why| Error::OtherTree { volume: name.to_owned(), why };
+        let named = self.named(name).map(|(volume, record)| (volume, record.clone()));
+        let Some(mark) = mark else {
+            return match named {
+                Some((_, record)) if record.path == path => Err(other("its root bears no mark any more")),
+                Some(_) => Err(other("its directory is another one, without a mark")),
+                None => Ok((self.next_number(), new_record(name, path, uuid_if_new, now), false)),
+            };
+        };
+        if named.is_some_and(|(volume, record)| (volume, record.uuid) != (mark.volume, mark.uuid)) {
+            return Err(other("its root bears the mark of another volume"));
+        }
+        let (mut record, is_known) = match self.volumes.get(&mark.volume) {
+            Some(record) if record.uuid == mark.uuid => (record.clone(), true),
+            Some(_) => return Err(other("its root bears a number that another volume has")),
+            None => (new_record(name, path, mark.uuid, now), false),
+        };
+        if self.open.contains_key(&mark.volume) {
+            return Err(other("it is a copy of a tree that is served, mark and all"));
+        }
+        let is_ahead = mark.generation > record.generation
+            || mark.directories_to > record.directories_to
+            || mark.files_to > record.files_to;
+        record.name = name.to_owned();
+        record.path = path.to_owned();
+        record.generation = record.generation.max(mark.generation);
+        record.directories_to = record.directories_to.max(mark.directories_to);
+        record.files_to = record.files_to.max(mark.files_to);
+        self.number_is_taken(mark.volume);
+        Ok((mark.volume, record, !is_known || is_ahead))
+    }
+
+    fn next_number(&mut self) -> VolumeId {
+        let volume = VolumeId(self.next_volume);
+        self.number_is_taken(volume);
+        volume
+    }
+
+    /// New volumes are numbered above it.
+    fn number_is_taken(&mut self, volume: VolumeId) {
+        let next = volume.0.saturating_add(NUMBERS_OF_A_VOLUME);
+        if next > self.next_volume {
+            self.next_volume = next;
+            self.pending.next_volume = Some(next);
+        }
+    }
+}
+
+fn new_record(name: &str, path: &str, uuid: [u8; 16], now: SystemTime) -> VolumeRecord {
+    VolumeRecord {
+        uuid,
+        name: name.to_owned(),
+        path: path.to_owned(),
+        created: since_1970(now).cast_signed(),
+        generation: 0,
+        usage: Usage::default(),
+        quota: Quota::default(),
+        distrusts_before: 0,
+        distrust_all: false,
+        directories_to: 0,
+        files_to: 0,
+    }
+}
+
+fn since_1970(now: SystemTime) -> u64 {
+    now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// The tree, its read-only and its backup copy.
+const NUMBERS_OF_A_VOLUME: u32 = 3;
+const NAME_MAX: usize = 64;
+const PATH_MAX: usize = 4096;

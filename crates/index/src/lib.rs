@@ -1,0 +1,55 @@
+//! What POSIX cannot hold of the trees that are served: the numbers AFS clients know files by, the version each content
+//! has come to, which volumes there are, which hosts hold promises. One redb file, one committer, nobody waits to tell.
+//!
+//! `docs/index.md` has the layout byte by byte, and what each kind of stop means. The index knows neither lanes nor
+//! files: its caller says what it [sees](Seen) of the tree, and keeps the [`Mark`] on each volume's root.
+//!
+//! ```
+//! use std::time::SystemTime;
+//! use index::{Index, Kind, Memory, Options, Seen, Timestamp, Tree};
+//!
+//! # fn run() -> Result<(), index::Error> {
+//! let options = Options { boot: [7; 16], ..Options::default() };
+//! let index = Index::open(Memory::default(), options)?;
+//! let tree = Tree { name: "home", path: "/srv/home", mark: None, uuid_if_new: [9; 16] };
+//! let opened = index.open_volume(tree, SystemTime::now())?;
+//! // … the caller writes `opened.mark` to the root and syncs it. Then it may serve.
+//! index.marked(opened.volume, &opened.mark);
+//! let seen = Seen { changed: Timestamp { secs: 1, nanos: 0 }, size: 5 };
+//! let file = index.load(opened.volume, b"handle", Kind::File, seen, SystemTime::now())?;
+//! let mut object = file.object;
+//! object.version = object.version.next();
+//! index.record(opened.volume, b"handle", object, SystemTime::now())?;
+//! index.close()
+//! # }
+//! # run().unwrap();
+//! ```
+
+pub use check::{Finding, Findings};
+pub use committer::Committer;
+pub use error::Error;
+pub use host::{HostRecord, HostState};
+pub use index::{Health, Index, Options, Stop};
+pub use mark::{MARK_LEN, Mark};
+pub use number::{Kind, Number};
+pub use object::{Known, Loaded, ObjectRecord, Place, Seen, Timestamp};
+pub use pending::Backlog;
+pub use storage::{FileStorage, Memory, Storage};
+pub use version::Version;
+pub use volume::{OpenedVolume, Quota, Tree, Usage, VolumeId, VolumeRecord};
+
+mod check;
+mod codec;
+mod committer;
+mod error;
+mod host;
+mod index;
+mod mark;
+mod number;
+mod object;
+mod pending;
+mod range;
+mod storage;
+mod tables;
+mod version;
+mod volume;

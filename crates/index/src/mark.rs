@@ -1,0 +1,94 @@
+//! The mark on a volume's root, by which tree and index know each other.
+
+use crate::codec::Fields;
+use crate::volume::VolumeId;
+
+/// Bytes of a mark.
+pub const MARK_LEN: usize = 64;
+
+/// What the root of a volume says of it, whatever becomes of the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The volume's number.
+    pub volume: VolumeId,
+    /// The generation it was last opened with.
+    pub generation: u32,
+    /// Made once, with the volume.
+    pub uuid: [u8; 16],
+    /// Counters below this may have been given to directories.
+    pub directories_to: u64,
+    /// Counters below this may have been given to files.
+    pub files_to: u64,
+}
+
+impl Mark {
+    /// Reads one. `None` for what is no mark of this format, or is torn.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let bytes: &[u8; MARK_LEN] = bytes.try_into().ok()?;
+        let mut fields = Fields::of(bytes, "a mark");
+        let magic: [u8; 4] = fields.array().ok()?;
+        let format = fields.u32().ok()?;
+        let mark = Self {
+            volume: VolumeId(fields.u32().ok()?),
+            generation: fields.u32().ok()?,
+            uuid: fields.array().ok()?,
+            directories_to: fields.u64().ok()?,
+            files_to: fields.u64().ok()?,
+        };
+        let reserved = fields.u64().ok()?;
+        let sum = fields.u64().ok()?;
+        let sound = magic == MAGIC && format == FORMAT && reserved == 0 && sum == checksum(&bytes[..SUMMED]);
+        sound.then_some(mark)
+    }
+
+    /// The bytes that the root bears.
+    pub fn encode(&self) -> [u8; MARK_LEN] {
+        let mut bytes = Vec::with_capacity(MARK_LEN);
+        bytes.extend(MAGIC);
+        bytes.extend(FORMAT.to_le_bytes());
+        bytes.extend(self.volume.0.to_le_bytes());
+        bytes.extend(self.generation.to_le_bytes());
+        bytes.extend(self.uuid);
+        bytes.extend(self.directories_to.to_le_bytes());
+        bytes.extend(self.files_to.to_le_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(checksum(&bytes).to_le_bytes());
+        bytes.try_into().expect("the fields are 64 bytes")
+    }
+}
+
+/// FNV-1a, 64 bits: against torn and foreign bytes, not against forgers.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+const MAGIC: [u8; 4] = *b"LRVM";
+const FORMAT: u32 = 1;
+const SUMMED: usize = MARK_LEN - 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written_and_no_other_bytes_are_one() {
+        let mark = Mark {
+            volume: VolumeId(536_870_913),
+            generation: 1_800_000_000,
+            uuid: *b"0123456789abcdef",
+            directories_to: 65_536,
+            files_to: 131_072,
+        };
+        let bytes = mark.encode();
+        assert_eq!(Mark::parse(&bytes), Some(mark));
+        assert_eq!(Mark::parse(&bytes[..63]), None);
+        assert_eq!(Mark::parse(&[0; MARK_LEN]), None);
+        for at in 0..MARK_LEN {
+            let mut torn = bytes;
+            torn[at] ^= 1;
+            assert_eq!(Mark::parse(&torn), None, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What is kept of a file or directory.
+
+use crate::codec::Fields;
+use crate::{Error, Number, Version};
+
+/// A point in time as file systems stamp it, since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Whole seconds.
+    pub secs: i64,
+    /// And nanoseconds.
+    pub nanos: u32,
+}
+
+/// What the file system shows of a file now; by it an older record is believed or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seen {
+    /// Its change time.
+    pub changed: Timestamp,
+    /// Its length in bytes.
+    pub size: u64,
+}
+
+/// What the index knows of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectRecord {
+    /// For ever its own.
+    pub number: Number,
+    /// What its content has come to.
+    pub version: Version,
+    /// What was seen of it with that version.
+    pub seen: Seen,
+    /// Where it was seen.
+    pub place: Place,
+}
+
+/// A place of a file: by it a file is found where there are no file handles.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// The directory's vnode; 0 where it is not known.
+    pub parent: u32,
+    /// The name in it, at most 255 bytes.
+    pub name: Vec<u8>,
+}
+
+/// The answer to [`crate::Index::load`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// The record as it is now.
+    pub object: ObjectRecord,
+    /// The file was not known before.
+    pub is_new: bool,
+}
+
+/// A file that was found by its number, or in passing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The words that it is found by.
+    pub identity: Box<[u8]>,
+    /// Its record.
+    pub object: ObjectRecord,
+}
+
+/// As it lies in memory and in the table, with the words that it is found by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) object: ObjectRecord,
+    /// The generation that its volume was opened with when this was recorded.
+    pub(crate) recorded: u32,
+    /// The change time was old when this was recorded: a change since would have another.
+    pub(crate) settled: bool,
+    pub(crate) identity: Box<[u8]>,
+}
+
+impl Entry {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let ObjectRecord { number, version, seen, place } = &self.object;
+        let mut value = Vec::with_capacity(43 + self.identity.len() + place.name.len());
+        value.extend(number.uniquifier.to_le_bytes());
+        value.extend(u64::from(*version).to_le_bytes());
+        value.extend(seen.changed.secs.to_le_bytes());
+        value.extend(seen.changed.nanos.to_le_bytes());
+        value.extend(seen.size.to_le_bytes());
+        value.extend(self.recorded.to_le_bytes());
+        value.push(self.settled.into());
+        value.extend(place.parent.to_le_bytes());
+        let len = u16::try_from(self.identity.len()).expect("identities were checked when they came");
+        value.extend(len.to_le_bytes());
+        value.extend(&self.identity);
+        value.extend(&place.name);
+        value
+    }
+
+    pub(crate) fn decode(vnode: u32, value: &[u8]) -> Result<Self, Error> {
+        let mut fields = Fields::of(value, "an object's record");
+        let number = Number { vnode, uniquifier: fields.u32()? };
+        let version = Version::from(fields.u64()?);
+        let changed = Timestamp { secs: fields.i64()?, nanos: fields.u32()? };
+        let seen = Seen { changed, size: fields.u64()? };
+        let recorded = fields.u32()?;
+        let settled = fields.u8()? & 1 == 1;
+        let parent = fields.u32()?;
+        let len = fields.u16()?;
+        let identity = fields.bytes(len.into())?.into();
+        let place = Place { parent, name: fields.rest().to_vec() };
+        Ok(Self { object: ObjectRecord { number, version, seen, place }, recorded, settled, identity })
+    }
+}
+
+/// Identities and names that are longer are refused when they come.
+pub(crate) fn check_lengths(identity: &[u8], place: &Place) -> Result<(), Error> {
+    if identity.len() > IDENTITY_MAX {
+        return Err(Error::TooLong { what: "an identity", max: IDENTITY_MAX });
+    }
+    if place.name.len() > NAME_MAX {
+        return Err(Error::TooLong { what: "a file's name", max: NAME_MAX });
+    }
+    Ok(())
+}
+
+/// Device, type and the 128 bytes that a file handle may take.
+pub(crate) const IDENTITY_MAX: usize = 160;
+const NAME_MAX: usize = 255;

@@ -1,0 +1,22 @@
+//! The tables of the file (`docs/index.md`, "The file").
+
+use redb::TableDefinition;
+
+/// Name to bytes: `format`, `run`, `volumes`.
+pub(crate) const STATE: TableDefinition<&str, &[u8]> = TableDefinition::new("state");
+/// Volume to its record.
+pub(crate) const VOLUMES: TableDefinition<u32, &[u8]> = TableDefinition::new("volumes");
+/// Volume and vnode to the object's record.
+pub(crate) const OBJECTS: TableDefinition<(u32, u32), &[u8]> = TableDefinition::new("objects");
+/// Volume and identity to vnode.
+pub(crate) const IDENTITIES: TableDefinition<(u32, &[u8]), u32> = TableDefinition::new("identities");
+/// A host's uuid to its record.
+pub(crate) const HOSTS: TableDefinition<&[u8; 16], &[u8]> = TableDefinition::new("hosts");
+
+/// Keys of [`STATE`].
+pub(crate) const FORMAT_KEY: &str = "format";
+pub(crate) const RUN_KEY: &str = "run";
+pub(crate) const NEXT_VOLUME_KEY: &str = "volumes";
+
+/// The layout that this program writes and reads.
+pub(crate) const FORMAT: u32 = 1;

@@ -1,0 +1,146 @@
+//! What is kept of a volume.
+
+use crate::codec::Fields;
+use crate::{Error, Mark};
+
+/// A volume's number, as AFS knows it. Three in a row belong to a volume: the tree, its read-only and its backup copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId(pub u32);
+
+/// A tree that is to be opened as a volume.
+#[derive(Clone, Copy, Debug)]
+pub struct Tree<'t> {
+    /// The volume's name; at most 64 bytes.
+    pub name: &'t str,
+    /// Where the tree lies; at most 4,096 bytes.
+    pub path: &'t str,
+    /// What its root bears.
+    pub mark: Option<&'t [u8]>,
+    /// Random: of the volume, if it is a new one.
+    pub uuid_if_new: [u8; 16],
+}
+
+/// What the index knows of a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeRecord {
+    /// Made once, with the volume.
+    pub uuid: [u8; 16],
+    /// What it is called; at most 64 bytes.
+    pub name: String,
+    /// Where it lay when it was last opened.
+    pub path: String,
+    /// When it was made, in seconds since 1970.
+    pub created: i64,
+    /// The generation it was last opened with.
+    pub generation: u32,
+    /// What is in it, as last counted.
+    pub usage: Usage,
+    /// What may be in it.
+    pub quota: Quota,
+    /// Records of earlier generations are not believed.
+    pub(crate) distrusts_before: u32,
+    /// So it is for all that there are when it is opened next.
+    pub(crate) distrust_all: bool,
+    /// Counters below these may have been given out.
+    pub(crate) directories_to: u64,
+    pub(crate) files_to: u64,
+}
+
+/// What a volume holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes that its files take on the disk.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub files: u64,
+}
+
+/// What a volume may hold; `None` is without limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quota {
+    /// Bytes on the disk.
+    pub bytes: Option<u64>,
+    /// Files, directories and links.
+    pub files: Option<u64>,
+}
+
+/// The answer to [`crate::Index::open_volume`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenedVolume {
+    /// Its number.
+    pub volume: VolumeId,
+    /// To be written to the root and synced, then told by [`crate::Index::marked`], before anything is served.
+    pub mark: Mark,
+    /// There was a mark that the index had no record for, or one that was ahead of it: numbers and versions go on above
+    /// what the mark says.
+    pub index_was_behind: bool,
+}
+
+impl std::fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl VolumeRecord {
+    pub(crate) fn mark(&self, volume: VolumeId) -> Mark {
+        Mark {
+            volume,
+            generation: self.generation,
+            uuid: self.uuid,
+            directories_to: self.directories_to,
+            files_to: self.files_to,
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut value = Vec::with_capacity(91 + self.name.len() + self.path.len());
+        value.extend(self.uuid);
+        value.extend(self.generation.to_le_bytes());
+        value.extend(self.distrusts_before.to_le_bytes());
+        value.extend(self.directories_to.to_le_bytes());
+        value.extend(self.files_to.to_le_bytes());
+        value.extend(self.usage.bytes.to_le_bytes());
+        value.extend(self.usage.files.to_le_bytes());
+        value.extend(self.quota.bytes.unwrap_or(NO_LIMIT).to_le_bytes());
+        value.extend(self.quota.files.unwrap_or(NO_LIMIT).to_le_bytes());
+        value.extend(self.created.to_le_bytes());
+        value.push(self.distrust_all.into());
+        value
+            .extend(u16::try_from(self.name.len()).expect("names were checked when they came").to_le_bytes());
+        value.extend(self.name.as_bytes());
+        value.extend(self.path.as_bytes());
+        value
+    }
+
+    pub(crate) fn decode(value: &[u8]) -> Result<Self, Error> {
+        let mut fields = Fields::of(value, "a volume's record");
+        let uuid = fields.array()?;
+        let generation = fields.u32()?;
+        let distrusts_before = fields.u32()?;
+        let (directories_to, files_to) = (fields.u64()?, fields.u64()?);
+        let usage = Usage { bytes: fields.u64()?, files: fields.u64()? };
+        let mut limit = || fields.u64().map(|limit| (limit != NO_LIMIT).then_some(limit));
+        let quota = Quota { bytes: limit()?, files: limit()? };
+        let created = fields.i64()?;
+        let distrust_all = fields.u8()? & 1 == 1;
+        let len = fields.u16()?;
+        let name = Fields::text(fields.bytes(len.into())?, "a volume's name")?;
+        let path = Fields::text(fields.rest(), "a volume's path")?;
+        Ok(Self {
+            uuid,
+            name,
+            path,
+            created,
+            generation,
+            usage,
+            quota,
+            distrusts_before,
+            distrust_all,
+            directories_to,
+            files_to,
+        })
+    }
+}
+
+const NO_LIMIT: u64 = u64::MAX;

@@ -1,0 +1,398 @@
+//! Histories of changes, stops and losses of power over a disk that tears what was not synced: no number ever names two
+//! files, no version two contents, and nothing is lost that was flushed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use index::{
+    Error, Index, Kind, Loaded, Number, Options, Place, Seen, Stop, Storage, Timestamp, Tree, Version,
+    VolumeId,
+};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use redb::{Builder, Database, StorageBackend};
+
+#[test]
+fn numbers_and_versions_never_come_back() {
+    let seeds = match std::env::var("LINERATE_SEED") {
+        Ok(seed) => seed.parse().map(|seed: u64| seed..seed + 1).expect("LINERATE_SEED is a number"),
+        Err(_) => 0..1_000,
+    };
+    let mut stops = BTreeMap::new();
+    for seed in seeds.clone() {
+        History::new(seed).run(&mut stops);
+    }
+    // The histories were no easy ones.
+    if seeds.end - seeds.start > 1 {
+        for stop in ["clean", "crash", "power loss", "damaged", "write failed"] {
+            assert!(stops.get(stop).is_some_and(|count| *count > 100), "{stop}: {stops:?}");
+        }
+    }
+}
+
+/// A tree, an index over a fragile disk, and all that was ever said of them.
+struct History {
+    seed: u64,
+    rng: SmallRng,
+    disk: Disk,
+    boot: u8,
+    now: SystemTime,
+    mark: Option<Vec<u8>>,
+    files: BTreeMap<u32, File>,
+    made: u32,
+    contents: u64,
+    /// For ever: who had a number, and what had a version.
+    numbers: HashMap<Number, u32>,
+    versions: HashMap<(Number, Version), u64>,
+}
+
+/// A file as the file system has it, and what the index was told.
+#[derive(Clone)]
+struct File {
+    /// Its states so far, the last one now: content, and what is seen of it.
+    states: Vec<(u64, Seen)>,
+    /// What a flush made safe: the index may not go back behind it.
+    safe: Option<(Number, Version)>,
+    told: Option<(Number, Version)>,
+}
+
+impl History {
+    fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            rng: SmallRng::seed_from_u64(seed),
+            disk: Disk::default(),
+            boot: 1,
+            now: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
+            mark: None,
+            files: BTreeMap::new(),
+            made: 0,
+            contents: 0,
+            numbers: HashMap::new(),
+            versions: HashMap::new(),
+        }
+    }
+
+    fn run(mut self, stops: &mut BTreeMap<&'static str, u32>) {
+        for _ in 0..6 {
+            let options = Options { boot: [self.boot; 16], pending_max: 16, ..Options::default() };
+            let index = Index::open(self.disk.clone(), options).unwrap_or_else(|error| self.fail(&error));
+            if let Stop::Damaged(..) = index.last_stop() {
+                *stops.entry("damaged").or_default() += 1;
+                self.forget_what_was_safe();
+            }
+            let volume = self.open_volume(&index);
+            for _ in 0..self.rng.random_range(1..60) {
+                self.step(&index, volume, stops);
+            }
+            self.stop(index, stops);
+        }
+    }
+
+    fn open_volume(&mut self, index: &Index) -> VolumeId {
+        let mark = self.mark.clone();
+        let tree = Tree { name: "home", path: "/srv", mark: mark.as_deref(), uuid_if_new: self.rng.random() };
+        let opened = index.open_volume(tree, self.now).unwrap_or_else(|error| self.fail(&error));
+        self.mark = Some(opened.mark.encode().to_vec());
+        index.marked(opened.volume, &opened.mark);
+        opened.volume
+    }
+
+    fn step(&mut self, index: &Index, volume: VolumeId, stops: &mut BTreeMap<&'static str, u32>) {
+        self.now += Duration::from_millis(self.rng.random_range(0..40));
+        match self.rng.random_range(0..20) {
+            0..3 => {
+                self.made += 1;
+                let first = vec![self.new_state()];
+                self.files.insert(self.made, File { states: first, safe: None, told: None });
+                self.load(index, volume, self.made);
+            }
+            3..9 => self.change(index, volume),
+            9..13 => {
+                let Some(file) = self.any() else { return };
+                self.load(index, volume, file);
+            }
+            13..15 => {
+                // Behind the server's back, at a time of its own.
+                self.now += Duration::from_millis(25);
+                let Some(file) = self.any() else { return };
+                let state = self.new_state();
+                self.files.get_mut(&file).unwrap().states.push(state);
+            }
+            15 => self.remove(index, volume),
+            16 => {
+                self.disk.lock().failing = true;
+                self.change(index, volume);
+                let failed = index.flush().is_err();
+                self.disk.lock().failing = false;
+                *stops.entry("write failed").or_default() += u32::from(failed);
+            }
+            _ => self.flush(index),
+        }
+    }
+
+    /// A change by the server: the next version, told at once.
+    fn change(&mut self, index: &Index, volume: VolumeId) {
+        let Some(file) = self.any() else { return };
+        let mut object = self.load(index, volume, file).object;
+        let state = self.new_state();
+        self.files.get_mut(&file).unwrap().states.push(state);
+        object.version = object.version.next();
+        object.seen = state.1;
+        object.place = Place { parent: 1, name: file.to_string().into_bytes() };
+        let said = (object.number, object.version);
+        while let Err(error) = index.record(volume, &identity(file), object.clone(), self.now) {
+            assert!(matches!(error, Error::Full), "{error}");
+            if index.flush().is_err() {
+                // The caller cannot tell it: this server will not serve the file. So nobody heard of the version.
+                self.files.get_mut(&file).unwrap().told = None;
+                return;
+            }
+        }
+        self.said(file, said);
+    }
+
+    fn load(&mut self, index: &Index, volume: VolumeId, file: u32) -> Loaded {
+        let seen = self.files[&file].states.last().unwrap().1;
+        let loaded = loop {
+            match index.load(volume, &identity(file), Kind::File, seen, self.now) {
+                Ok(loaded) => break loaded,
+                Err(Error::Full) => {
+                    // A disk that fails now works again for who waits.
+                    self.disk.lock().failing = false;
+                    self.flush(index);
+                }
+                Err(error) if self.disk.lock().failing => {
+                    assert!(matches!(error, Error::Storage(_)), "seed {}: {error}", self.seed);
+                    self.disk.lock().failing = false;
+                }
+                Err(error) => self.fail(&error),
+            }
+        };
+        let object = &loaded.object;
+        if let Some((number, version)) = self.files[&file].safe {
+            assert_eq!(object.number, number, "seed {}: a safe number is kept", self.seed);
+            assert!(object.version >= version, "seed {}: versions do not go back", self.seed);
+        }
+        if let Some((number, version)) = self.files[&file].told {
+            assert_eq!(object.number, number, "seed {}: what was told counts", self.seed);
+            assert!(object.version >= version, "seed {}: what was told counts", self.seed);
+        }
+        let found = index.find(volume, object.number).unwrap().expect("it was just loaded");
+        assert_eq!((&*found.identity, &found.object), (&identity(file)[..], object), "seed {}", self.seed);
+        self.said(file, (object.number, object.version));
+        loaded
+    }
+
+    fn said(&mut self, file: u32, (number, version): (Number, Version)) {
+        let seed = self.seed;
+        let owner = *self.numbers.entry(number).or_insert(file);
+        assert_eq!(owner, file, "seed {seed}: {number} names two files");
+        let record = self.files.get_mut(&file).unwrap();
+        let content = record.states.last().unwrap().0;
+        let before = *self.versions.entry((number, version)).or_insert(content);
+        assert_eq!(before, content, "seed {seed}: {number} has two contents in {version:?}");
+        record.told = Some((number, version));
+    }
+
+    fn remove(&mut self, index: &Index, volume: VolumeId) {
+        let Some(file) = self.any() else { return };
+        let number = self.load(index, volume, file).object.number;
+        index.forget(volume, &identity(file), number);
+        assert_eq!(index.find(volume, number).unwrap(), None);
+        self.files.remove(&file);
+    }
+
+    fn flush(&mut self, index: &Index) {
+        index.flush().unwrap_or_else(|error| self.fail(&error));
+        for file in self.files.values_mut() {
+            file.safe = file.told;
+        }
+    }
+
+    fn stop(&mut self, index: Index, stops: &mut BTreeMap<&'static str, u32>) {
+        match self.rng.random_range(0..10) {
+            0..3 => {
+                self.flush(&index);
+                index.close().unwrap_or_else(|error| self.fail(&error));
+                *stops.entry("clean").or_default() += 1;
+            }
+            3..6 => {
+                // What the kernel was given is still there. A change whose record was lost, in the tick of the one before.
+                drop(index);
+                if let Some(file) = self.any() {
+                    let content = self.new_state().0;
+                    let states = &mut self.files.get_mut(&file).unwrap().states;
+                    let (_, seen) = *states.last().unwrap();
+                    let in_its_tick = self.now < time_of(seen) + Duration::from_millis(20);
+                    if in_its_tick {
+                        states.push((content, seen));
+                    }
+                }
+                *stops.entry("crash").or_default() += 1;
+            }
+            6..9 => {
+                drop(index);
+                self.disk.lose_power(&mut self.rng);
+                self.boot += 1;
+                for file in self.files.values_mut() {
+                    let left = self.rng.random_range(1..=file.states.len());
+                    file.states.truncate(left);
+                }
+                *stops.entry("power loss").or_default() += 1;
+            }
+            _ => {
+                drop(index);
+                self.disk.scribble(&mut self.rng);
+            }
+        }
+        for file in self.files.values_mut() {
+            file.told = None;
+        }
+        self.now += Duration::from_millis(self.rng.random_range(0..3_000));
+    }
+
+    fn forget_what_was_safe(&mut self) {
+        for file in self.files.values_mut() {
+            file.safe = None;
+        }
+    }
+
+    fn new_state(&mut self) -> (u64, Seen) {
+        self.contents += 1;
+        let since = self.now.duration_since(UNIX_EPOCH).unwrap();
+        let changed = Timestamp { secs: since.as_secs().cast_signed(), nanos: since.subsec_nanos() };
+        (self.contents, Seen { changed, size: self.rng.random_range(0..3) })
+    }
+
+    fn any(&mut self) -> Option<u32> {
+        let at = self.rng.random_range(0..self.files.len().max(1));
+        self.files.keys().nth(at).copied()
+    }
+
+    fn fail(&self, error: &Error) -> ! {
+        panic!("seed {}: {error}", self.seed);
+    }
+}
+
+fn identity(file: u32) -> Vec<u8> {
+    [&file.to_be_bytes()[..], b"handle"].concat()
+}
+
+fn time_of(seen: Seen) -> SystemTime {
+    UNIX_EPOCH + Duration::new(seen.changed.secs.cast_unsigned(), seen.changed.nanos)
+}
+
+/// A disk that keeps what was synced, and of the rest such sectors as it likes.
+#[derive(Clone, Debug, Default)]
+struct Disk(Arc<Mutex<Sectors>>);
+
+#[derive(Debug, Default)]
+struct Sectors {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    /// Sectors in which the two differ.
+    dirty: BTreeSet<usize>,
+    failing: bool,
+}
+
+impl Disk {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Sectors> {
+        self.0.lock().unwrap()
+    }
+
+    fn lose_power(&self, rng: &mut SmallRng) {
+        let mut disk = self.lock();
+        let keeps = rng.random_range(0.0..1.0);
+        let len = if rng.random_bool(keeps) { disk.now.len() } else { disk.synced.len() };
+        let Sectors { now, synced, dirty, .. } = &mut *disk;
+        synced.resize(len, 0);
+        now.resize(len, 0);
+        for sector in std::mem::take(dirty) {
+            let Some(range) = sector_of(sector, len) else { continue };
+            let (from, to) = if rng.random_bool(keeps) {
+                (now.as_slice(), &mut *synced)
+            } else {
+                (synced.as_slice(), &mut *now)
+            };
+            to[range.clone()].copy_from_slice(&from[range]);
+        }
+    }
+
+    /// Somebody writes into the file what does not belong there.
+    fn scribble(&self, rng: &mut SmallRng) {
+        let mut disk = self.lock();
+        let foreign: Vec<u8> = (0..rng.random_range(1..5_000)).map(|_| rng.random()).collect();
+        disk.now.clone_from(&foreign);
+        disk.synced = foreign;
+        disk.dirty.clear();
+    }
+}
+
+impl Storage for Disk {
+    fn open(&self, builder: &Builder) -> Result<Database, Error> {
+        Ok(builder.create_with_backend(self.clone())?)
+    }
+
+    fn set_aside(&self) -> Result<PathBuf, Error> {
+        let mut disk = self.lock();
+        disk.now.clear();
+        disk.synced.clear();
+        disk.dirty.clear();
+        Ok(PathBuf::from("aside"))
+    }
+}
+
+impl StorageBackend for Disk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.lock().now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let disk = self.lock();
+        let from = offset as usize;
+        out.copy_from_slice(disk.now.get(from..from + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.writable()?.now.resize(len as usize, 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut disk = self.writable()?;
+        let Sectors { now, synced, dirty, .. } = &mut *disk;
+        synced.resize(now.len(), 0);
+        for range in std::mem::take(dirty).into_iter().filter_map(|sector| sector_of(sector, now.len())) {
+            synced[range.clone()].copy_from_slice(&now[range]);
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut disk = self.writable()?;
+        let from = offset as usize;
+        disk.now[from..][..data.len()].copy_from_slice(data);
+        disk.dirty.extend(from / SECTOR..(from + data.len()).div_ceil(SECTOR));
+        Ok(())
+    }
+}
+
+impl Disk {
+    fn writable(&self) -> io::Result<std::sync::MutexGuard<'_, Sectors>> {
+        let disk = self.lock();
+        if disk.failing { Err(io::ErrorKind::StorageFull.into()) } else { Ok(disk) }
+    }
+}
+
+fn sector_of(number: usize, len: usize) -> Option<std::ops::Range<usize>> {
+    let from = number * SECTOR;
+    (from < len).then(|| from..len.min(from + SECTOR))
+}
+
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;

@@ -1,0 +1,230 @@
+//! One rule each: marks and volumes, the file, the committer, hosts, the check.
+
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use index::{
+    Committer, Error, FileStorage, Finding, Health, HostRecord, HostState, Index, Kind, Memory, Number,
+    ObjectRecord, OpenedVolume, Options, Place, Quota, Seen, Stop, Tree, Usage, Version, VolumeId,
+};
+
+fn open(memory: &Memory) -> Index {
+    Index::open(memory.clone(), Options { boot: [1; 16], ..Options::default() }).unwrap()
+}
+
+fn open_volume(index: &Index, name: &str, mark: Option<&[u8]>) -> Result<OpenedVolume, Error> {
+    let path = format!("/srv/{name}");
+    let uuid_if_new = std::array::from_fn(|at| *name.as_bytes().get(at).unwrap_or(&0));
+    let opened = index.open_volume(Tree { name, path: &path, mark, uuid_if_new }, later(0))?;
+    index.marked(opened.volume, &opened.mark);
+    Ok(opened)
+}
+
+fn later(secs: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(1_800_000_000 + secs)
+}
+
+#[test]
+fn volumes_are_numbered_three_apart_and_keep_their_numbers() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    assert_eq!(index.last_stop(), &Stop::First);
+    let home = open_volume(&index, "home", None).unwrap();
+    let work = open_volume(&index, "work", None).unwrap();
+    assert_eq!((home.volume, work.volume), (VolumeId(0x2000_0001), VolumeId(0x2000_0004)));
+    index.set_quota(home.volume, Quota { bytes: Some(7), files: None }).unwrap();
+    index.record_usage(home.volume, Usage { bytes: 5, files: 3 }).unwrap();
+    index.close().unwrap();
+
+    let index = open(&memory);
+    assert_eq!(index.last_stop(), &Stop::Clean);
+    let again = open_volume(&index, "home", Some(&home.mark.encode())).unwrap();
+    assert_eq!((again.volume, again.index_was_behind), (home.volume, false));
+    assert!(again.mark.generation > home.mark.generation, "in the same second too");
+    let (_, record) = index.volume("home").unwrap();
+    assert_eq!(record.quota, Quota { bytes: Some(7), files: None });
+    assert_eq!(record.usage, Usage { bytes: 5, files: 3 });
+    index.remove_volume("work").unwrap();
+    let new = open_volume(&index, "work", None).unwrap();
+    assert_eq!(new.volume, VolumeId(0x2000_0007), "a number is not given to another volume");
+}
+
+#[test]
+fn a_lost_index_goes_on_above_the_mark() {
+    let index = open(&Memory::default());
+    let home = open_volume(&index, "home", None).unwrap();
+    let before = index.load(home.volume, b"a", Kind::File, Seen::default(), later(1)).unwrap().object;
+    drop(index);
+    let index = open(&Memory::default());
+    let again = open_volume(&index, "home", Some(&home.mark.encode())).unwrap();
+    assert_eq!((again.volume, again.mark.uuid, again.index_was_behind), (home.volume, home.mark.uuid, true));
+    let after = index.load(home.volume, b"a", Kind::File, Seen::default(), later(1)).unwrap();
+    assert!(after.is_new);
+    assert!(after.object.number.vnode > before.number.vnode, "{after:?}");
+    assert!(after.object.version > before.version, "{after:?}");
+    assert!(open_volume(&index, "work", None).unwrap().volume > home.volume, "its number is taken");
+}
+
+#[test]
+fn a_tree_that_is_not_the_volumes_is_refused() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap().mark.encode();
+    let work = open_volume(&index, "work", None).unwrap().mark.encode();
+    let refused =
+        |name, mark: Option<&[u8]>| matches!(open_volume(&index, name, mark), Err(Error::OtherTree { .. }));
+    assert!(refused("home", None), "its root bears no mark any more");
+    assert!(refused("home", Some(&work)), "two trees changed places");
+    assert!(refused("copy", Some(&home)), "a copy of a served tree");
+    assert!(matches!(open_volume(&index, "home", Some(b"torn")), Err(Error::BadMark(_))));
+    let (volume, _) = index.volume("home").unwrap();
+    index.close_volume(volume);
+    let renamed = open_volume(&index, "house", Some(&home)).unwrap();
+    assert_eq!(renamed.volume, volume, "one that is not served may have got another name");
+    assert!(index.volume("home").is_none());
+}
+
+#[test]
+fn numbers_wait_for_the_mark_and_the_next_range_comes_in_time() {
+    let index = open(&Memory::default());
+    let tree = Tree { name: "home", path: "/srv", mark: None, uuid_if_new: [1; 16] };
+    let opened = index.open_volume(tree, later(0)).unwrap();
+    let home = opened.volume;
+    assert!(matches!(index.new_number(home, Kind::File), Err(Error::Full)), "the root bears no mark yet");
+    index.marked(home, &opened.mark);
+    let mut last = None;
+    let mut marks = 0;
+    for _ in 0..200_000 {
+        if let Some(mark) = index.next_mark(home).unwrap() {
+            index.marked(home, &mark);
+            marks += 1;
+        }
+        let number = index.new_number(home, Kind::File).unwrap();
+        assert!(last.is_none_or(|last: Number| last.vnode < number.vnode));
+        last = Some(number);
+    }
+    assert!((3..9).contains(&marks), "{marks}");
+}
+
+#[test]
+fn memory_of_what_is_not_committed_is_bounded() {
+    let options = Options { pending_max: 4, ..Options::default() };
+    let index = Index::open(Memory::default(), options).unwrap();
+    let home = open_volume(&index, "home", None).unwrap().volume;
+    let load = |n: u8| index.load(home, &[n], Kind::File, Seen::default(), later(9));
+    let first = load(0).unwrap().object;
+    assert!((1..4).all(|n| load(n).is_ok()));
+    assert!(matches!(load(4), Err(Error::Full)));
+    assert_eq!(load(0).unwrap().object, first, "what is there is found");
+    index.record(home, &[0], first, later(9)).expect("and may change");
+    index.flush().unwrap();
+    assert_eq!(index.backlog().objects, 0);
+    assert!(load(4).is_ok());
+}
+
+#[test]
+fn the_committer_commits_without_being_asked() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let committer = Committer::start(&index, Duration::from_millis(1)).unwrap();
+    let home = open_volume(&index, "home", None).unwrap();
+    let number = index.load(home.volume, b"a", Kind::File, Seen::default(), later(1)).unwrap().object.number;
+    let give_up = std::time::Instant::now() + Duration::from_secs(60);
+    while index.backlog().objects > 0 {
+        assert!(std::time::Instant::now() < give_up, "nothing is committed");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(index.health(), Health::Well);
+    drop((committer, index));
+    let index = open(&memory);
+    assert_eq!(index.last_stop(), &Stop::Crash);
+    open_volume(&index, "home", Some(&home.mark.encode())).unwrap();
+    assert_eq!(&*index.find(home.volume, number).unwrap().unwrap().identity, b"a");
+}
+
+#[test]
+fn hosts_are_there_after_a_crash() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let record = HostRecord {
+        epoch: 7,
+        state: HostState::Down,
+        seen: 1_800_000_000,
+        addresses: vec!["10.0.0.1:7001".parse().unwrap(), "[2001:db8::1]:7001".parse().unwrap()],
+    };
+    index.record_host([1; 16], record.clone()).unwrap();
+    index.record_host([2; 16], record.clone()).unwrap();
+    index.flush().unwrap();
+    index.forget_host([2; 16]);
+    index.flush().unwrap();
+    drop(index);
+    let index = open(&memory);
+    assert!(!index.last_stop().is_clean(), "so they are to be reset");
+    assert_eq!(index.hosts().unwrap(), [([1; 16], record.clone())]);
+    let crowd = HostRecord { addresses: vec!["10.0.0.1:7001".parse().unwrap(); 33], ..record };
+    assert!(matches!(index.record_host([3; 16], crowd), Err(Error::TooLong { max: 32, .. })));
+}
+
+#[test]
+fn a_check_finds_and_mends_what_does_not_agree() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap().volume;
+    let mut object = index.load(home, b"sound", Kind::File, Seen::default(), later(1)).unwrap().object;
+    let stranger = ObjectRecord {
+        number: Number { vnode: 4_000_000, uniquifier: 9 },
+        version: Version { generation: 1, count: 1 },
+        seen: Seen::default(),
+        place: Place::default(),
+    };
+    index.record(home, b"stranger", stranger.clone(), later(1)).unwrap();
+    object.place = Place { parent: 77, name: b"sound".to_vec() };
+    index.record(home, b"sound", object.clone(), later(1)).unwrap();
+    let found = index.check(home, false).unwrap();
+    let no_parent = Finding::NoParent { number: object.number, parent: 77 };
+    assert_eq!(found.findings, [no_parent, Finding::Unreserved { number: stranger.number }]);
+    assert_eq!((found.objects, found.count), (2, 2));
+    assert_eq!(index.check(home, true).unwrap().count, 2);
+    let after = index.check(home, true).unwrap();
+    assert_eq!((after.objects, after.count), (1, 0), "there is nothing left to do");
+    let page = index.objects(home, 0, 10).unwrap();
+    assert_eq!(page.len(), 1);
+    assert_eq!((&*page[0].identity, &page[0].object.place), (&b"sound"[..], &Place::default()));
+}
+
+#[test]
+fn the_file_is_private_and_belongs_to_one_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = || FileStorage::in_directory(dir.path());
+    let index = Index::open(at(), Options::default()).unwrap();
+    let mode = dir.path().join("index.redb").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert!(matches!(Index::open(at(), Options::default()), Err(Error::InUse)));
+    index.close().unwrap();
+    assert_eq!(Index::open(at(), Options::default()).unwrap().last_stop(), &Stop::Clean);
+}
+
+#[test]
+fn a_file_that_is_no_index_is_put_aside_and_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index.redb");
+    std::fs::write(&path, b"precious, though no index").unwrap();
+    let index = Index::open(FileStorage::in_directory(dir.path()), Options::default()).unwrap();
+    let Stop::Damaged(aside, why) = index.last_stop() else { panic!("{:?}", index.last_stop()) };
+    assert_eq!(std::fs::read(aside).unwrap(), b"precious, though no index");
+    assert!(!why.is_empty() && !index.last_stop().is_clean());
+}
+
+#[test]
+fn a_file_of_a_later_format_is_left_alone() {
+    let memory = Memory::default();
+    open(&memory).close().unwrap();
+    let database = redb::Database::builder().create_with_backend(memory.clone()).unwrap();
+    let write = database.begin_write().unwrap();
+    let state: redb::TableDefinition<'_, &str, &[u8]> = redb::TableDefinition::new("state");
+    write.open_table(state).unwrap().insert("format", &2_u32.to_le_bytes()[..]).unwrap();
+    write.commit().unwrap();
+    drop(database);
+    let refused = Index::open(memory, Options::default());
+    assert!(matches!(refused, Err(Error::Format { found: 2, known: 1 })));
+}
