@@ -161,7 +161,7 @@ impl Pass {
             match self.send(&state, &transmit, done) {
                 Burst::Gone => state.endpoint.transmit_done(transmit),
                 Burst::TooLarge => {
-                    state.endpoint.probe_refused(&transmit);
+                    state.endpoint.probe_refused(now, &transmit);
                     state.endpoint.transmit_done(transmit);
                 }
                 Burst::Stuck(done) => {
@@ -178,15 +178,15 @@ impl Pass {
 
     /// Sends a burst from its datagram `done` on.
     fn send(&self, state: &State, transmit: &Transmit, mut done: usize) -> Burst {
-        let parts = transmit.slices(state.endpoint.pool());
-        while done < parts.len() {
+        while done < transmit.segments() {
+            let parts = transmit.slices(state.endpoint.pool(), done);
             let batch = DatagramBatch {
                 to: transmit.destination,
                 from: transmit.src_ip,
                 class: transmit.class,
                 segment: u16::try_from(transmit.segment_size).unwrap_or(u16::MAX),
                 dont_fragment: transmit.dont_fragment,
-                parts: &parts[done..],
+                parts: &parts,
             };
             match self.shared.socket.try_send(&batch) {
                 Ok(Some(sent)) => done += sent.div_ceil(transmit.segment_size.max(1)).max(1),

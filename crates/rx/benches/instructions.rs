@@ -2,6 +2,7 @@
 //! an ACK, receive a batch. `cargo xtask counts` runs these and compares them with `xtask/counts.toml`.
 #![allow(missing_docs)] // gungraun's macros make public items of their own.
 
+use std::borrow::Cow;
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ fn send_64_packets(mut pair: Pair) -> Pair {
     handle.commit_batch(batch, len).expect("the call takes it");
     let mut sent = 0;
     while let Some(transmit) = pair.client.poll_transmit(now) {
-        sent += black_box(transmit.slices(pair.client.pool())).len();
+        sent += black_box(transmit.slices(pair.client.pool(), 0)).len();
         pair.client.transmit_done(transmit);
     }
     assert_eq!(sent, BURST);
@@ -224,7 +225,7 @@ fn received(missing: Option<usize>) -> (Pair, Vec<Vec<u8>>) {
 fn datagrams(endpoint: &mut Endpoint, now: Instant) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     while let Some(transmit) = endpoint.poll_transmit(now) {
-        all.extend(transmit.datagrams(endpoint.pool()).map(<[u8]>::to_vec));
+        all.extend(transmit.datagrams(endpoint.pool()).map(Cow::into_owned));
         endpoint.transmit_done(transmit);
     }
     all

@@ -16,6 +16,7 @@ use crate::congestion::Pacer;
 use crate::connection::{Core, SendLimit};
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
+use crate::jumbo::Part;
 use crate::packet::{Account, Packet};
 use crate::receive::ReceiveWindow;
 use crate::recovery::Recovery;
@@ -71,6 +72,8 @@ pub(crate) struct Call {
     /// There is something to send that the pacer holds back until then.
     paced_until: Option<Instant>,
     bursts: burst::Bursts,
+    /// What the packet that left last can be part of.
+    pub(crate) part: Option<Part>,
     /// The client has shown that it knows of the call: an ACK of it named a serial after `serial_floor`.
     pub(crate) confirmed: bool,
     pub(crate) serial_floor: u32,
@@ -150,6 +153,7 @@ impl Call {
             pacer: Pacer::new(),
             paced_until: None,
             bursts: burst::Bursts::default(),
+            part: None,
             confirmed: side == Side::Client,
             serial_floor: core.serial,
             ping_due: false,

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::congestion::Algorithm;
 use crate::event::Side;
+use crate::jumbo_path::Jumbograms;
 use crate::source::AddressRange;
 
 /// What an endpoint may use and how long it waits. The defaults suit a server of many clients.
@@ -19,6 +20,11 @@ pub struct EndpointConfig {
     pub receive_window: u32,
     /// Packets that one call may have queued and unacknowledged.
     pub send_window: u32,
+    /// When to send jumbograms to stock peers that take them, and to say that we take them.
+    pub jumbograms: Jumbograms,
+    /// Peers to which data is checked by more than UDP's sum though no security class protects it, by the operator's word: the
+    /// network between encrypts or signs, or makes no fragments. With [`Jumbograms::Fragments`] they get those.
+    pub checked_paths: Vec<AddressRange>,
     /// Packets that a call to a stock peer gathers to send at once while the peer has others to work on; 1 sends as ACKs
     /// come, two by two.
     pub stock_burst: u32,
@@ -113,6 +119,8 @@ impl Default for EndpointConfig {
             packet_size_initial: 1444,
             receive_window: 12 * 1024,
             send_window: 12 * 1024,
+            jumbograms: Jumbograms::Whole,
+            checked_paths: Vec::new(),
             stock_burst: 8,
             stock_in_flight: 40,
             connections_max: 64 * 1024,

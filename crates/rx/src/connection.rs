@@ -390,7 +390,7 @@ impl Connection {
         };
         let seen = self.note_proof(now, ack.serial, shared);
         shared.peers[self.core.peer].note_trailer(ack.trailer.as_ref(), ack.is_extended());
-        self.note_mtu_answer(&ack, shared);
+        self.note_mtu_answer(now, &ack, shared);
         self.with_call(header.channel(), shared, |call, core, controller, shared| {
             if header.wants_ack() {
                 call.acks.on_ping(header.serial);

@@ -40,6 +40,7 @@ use crate::connection::{Connection, Control, Identity};
 use crate::cookie::{Cookies, Holder};
 use crate::event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS, HEADER_LEN};
+use crate::jumbo::Part;
 use crate::packet::PacketRef;
 use crate::peer::TokenBucket;
 use crate::proved::ProvedAddresses;
@@ -164,6 +165,7 @@ struct Carried {
     class: u8,
     packet: PacketRef,
     probe: bool,
+    part: Option<Part>,
 }
 
 impl Endpoint {
@@ -390,6 +392,8 @@ impl Endpoint {
     /// the kernel has taken its bytes.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         let mut burst: Option<Transmit> = None;
+        // The last packet, and how many its datagram has so far.
+        let mut before: Option<(Part, u8)> = None;
         while burst.as_ref().is_none_or(|burst| !burst.is_full(self.segments_max)) {
             let Some(next) = self.next_packet(now) else { break };
             let len = self.shared.pool.bytes_of(next.packet).len();
@@ -399,7 +403,18 @@ impl Endpoint {
                 && run.src_ip == src_ip
                 && run.class == class
                 && run.dont_fragment == probe;
-            if !same || !run.push(next.packet, len, self.segments_max) {
+            if same
+                && let (Some(part), Some((last, parts))) = (next.part, before)
+                && part.continues(&last)
+                && parts < part.parts_max
+                && run.join(next.packet, self.segments_max, &mut self.shared.pool)
+            {
+                self.shared.stats.jumbograms_sent += u64::from(parts == 1);
+                before = Some((part, parts + 1));
+                continue;
+            }
+            before = next.part.map(|part| (part, 1));
+            if !same || !run.push(next.packet, len, next.part.is_some(), self.segments_max) {
                 self.carried = Some(next);
                 break;
             }
@@ -420,7 +435,7 @@ impl Endpoint {
             return Some(carried);
         }
         if let Some(Loose { destination, src_ip, packet }) = self.loose.pop_front() {
-            return Some(Carried { destination, src_ip, class: 0, packet, probe: false });
+            return Some(Carried { destination, src_ip, class: 0, packet, probe: false, part: None });
         }
         while let Some(index) = self.shared.ready.front() {
             let Some(connection) = self.connections.get_mut(index as usize) else {
@@ -439,6 +454,7 @@ impl Endpoint {
                     class: core.dscp.traffic_class(),
                     packet: prepared.packet,
                     probe: prepared.probe,
+                    part: prepared.part,
                 });
             }
             connection.core.queued = false;
@@ -458,11 +474,10 @@ impl Endpoint {
 
     /// The system refused a path-MTU probe as too large (EMSGSIZE): the interface cannot carry that size, so
     /// it is not tried again. The transmit is still to be given back.
-    pub fn probe_refused(&mut self, transmit: &Transmit) {
+    pub fn probe_refused(&mut self, now: Instant, transmit: &Transmit) {
         let Some(peer) = self.shared.peers.find(transmit.destination) else { return };
         let peer = &mut self.shared.peers[peer];
-        if transmit.dont_fragment && peer.probe.take().is_some() {
-            peer.mtu.on_probe_refused();
+        if transmit.dont_fragment && peer.probe_refused(now) {
             self.shared.stats.mtu_probes_lost += 1;
         }
     }
@@ -531,8 +546,7 @@ impl Endpoint {
         self.shared.peers.remove_connection(core.peer, now);
         let peer = &mut self.shared.peers[core.peer];
         if peer.probe.is_some_and(|probe| probe.connection == index) {
-            peer.probe = None;
-            peer.mtu.on_probe_lost();
+            peer.probe_lost(now);
             self.shared.stats.mtu_probes_lost += 1;
         }
         let peers_max = self.connections.len() + PEERS_SPARE;

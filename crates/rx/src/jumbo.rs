@@ -5,9 +5,9 @@
 //! jumbo header: | flags u8 | pad u8 | checksum u16 |
 //! ```
 //! The JUMBO flag stands on every sub-packet but the last; `seq` and `serial` count up by one each; the rest is
-//! inherited. We take them from anybody and send none.
+//! inherited. We take them from anybody, and send them to stock peers that state they take them (`jumbo_path.rs`).
 
-use crate::header::{Header, flags};
+use crate::header::{HEADER_LEN, Header, flags};
 
 /// Payload of every sub-packet but the last, bytes.
 pub const JUMBO_PAYLOAD: usize = 1412;
@@ -15,6 +15,32 @@ pub const JUMBO_PAYLOAD: usize = 1412;
 pub const JUMBO_HEADER: usize = 4;
 /// Sub-packets accepted in one datagram (Linux sends up to 46, its hard limit is 47).
 pub const JUMBO_PACKETS_MAX: usize = 47;
+
+/// A DATA packet that may be part of a jumbogram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Connection and channel.
+    pub(crate) line: (u32, u8),
+    pub(crate) seq: u32,
+    pub(crate) serial: u32,
+    /// Another may follow it.
+    pub(crate) is_full: bool,
+    /// Parts of one datagram at most.
+    pub(crate) parts_max: u8,
+}
+
+impl Part {
+    /// Whether this one may follow `before` in a datagram.
+    pub(crate) fn continues(&self, before: &Self) -> bool {
+        let next = (before.seq.wrapping_add(1), before.serial.wrapping_add(1));
+        before.is_full && self.line == before.line && (self.seq, self.serial) == next
+    }
+}
+
+/// Datagram of so many full parts, bytes.
+pub(crate) const fn jumbogram_len(parts: u8) -> usize {
+    HEADER_LEN + parts as usize * (JUMBO_PAYLOAD + JUMBO_HEADER) - JUMBO_HEADER
+}
 
 /// The DATA packets of a datagram: one, or the parts of a jumbogram.
 #[derive(Clone, Debug)]

@@ -17,6 +17,7 @@ mod endpoint;
 mod event;
 pub mod header;
 pub mod jumbo;
+mod jumbo_path;
 pub mod packet;
 mod peer;
 pub mod pmtud;
@@ -46,6 +47,7 @@ pub use endpoint::{
     ReadError, Roster, Route, Service,
 };
 pub use event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
+pub use jumbo_path::Jumbograms;
 pub use packet::PacketPool;
 pub use peer::{Peer, PeerCounters, TokenBucket};
 pub use source::{AddressRange, may_take_more, source_of};

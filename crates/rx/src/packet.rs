@@ -5,7 +5,8 @@
 //! `allocated == free + in_use`; a [`Packet`] is a move-only token, so it cannot be freed twice or forgotten by
 //! copying.
 
-use crate::header::HEADER_LEN;
+use crate::header::{HEADER_LEN, flags};
+use crate::jumbo::JUMBO_HEADER;
 
 /// Owner's token of one buffer in use. Give it back with [`PacketPool::free`].
 #[derive(Debug, PartialEq, Eq)]
@@ -70,6 +71,8 @@ struct Slot {
     bytes: Box<[u8]>,
     len: u32,
     pins: u16,
+    /// What a jumbo header has overwritten for as long as it is pinned: the end of the packet's own.
+    own: Option<[u8; JUMBO_HEADER]>,
     state: State,
     account: Account,
 }
@@ -82,6 +85,10 @@ enum State {
     Draining,
 }
 
+/// Where a jumbo header begins in the buffer of a packet that continues a jumbogram, and where the flags stand otherwise.
+const JUMBO_START: usize = HEADER_LEN - JUMBO_HEADER;
+const FLAGS_AT: usize = 21;
+
 impl PacketPool {
     /// Allocates `packets` buffers of [`HEADER_LEN`]` + payload_max` bytes each.
     pub fn new(packets: usize, payload_max: usize) -> Self {
@@ -90,6 +97,7 @@ impl PacketPool {
             bytes: bytes.into(),
             len: 0,
             pins: 0,
+            own: None,
             state: State::Free,
             account: Account::OWN,
         };
@@ -236,11 +244,40 @@ impl PacketPool {
         self.slots[packet.0 as usize].pins > 0
     }
 
+    /// Makes `packet`, pinned, continue the jumbogram that `before` ends so far: a jumbo header takes the place of the end
+    /// of its own until it is unpinned.
+    pub(crate) fn join(&mut self, before: PacketRef, before_is_joined: bool, packet: PacketRef) {
+        let at = if before_is_joined { JUMBO_START } else { FLAGS_AT };
+        self.slots[before.0 as usize].bytes[at] |= flags::JUMBO;
+        let slot = &mut self.slots[packet.0 as usize];
+        let end: &mut [u8; JUMBO_HEADER] =
+            (&mut slot.bytes[JUMBO_START..HEADER_LEN]).try_into().expect("four bytes");
+        let own = *end;
+        // Its flags and its checksum; the rest is the first packet's.
+        *end = [0, 0, own[0], own[1]];
+        slot.own = Some(own);
+        slot.bytes[JUMBO_START] = slot.bytes[FLAGS_AT];
+    }
+
+    /// The packet's bytes as they are without a jumbo header.
+    pub(crate) fn copy_own(&self, packet: &Packet, to: &mut [u8]) {
+        let slot = &self.slots[packet.0 as usize];
+        to.copy_from_slice(&slot.bytes[..slot.len as usize]);
+        if let Some(own) = slot.own {
+            to[JUMBO_START..HEADER_LEN].copy_from_slice(&own);
+        }
+    }
+
     /// Ends one transmit's hold on a packet.
     pub(crate) fn unpin(&mut self, packet: PacketRef) {
         let slot = &mut self.slots[packet.0 as usize];
         assert!(slot.pins > 0, "a transmit unpins what it pinned");
         slot.pins -= 1;
+        if slot.pins == 0
+            && let Some(own) = slot.own.take()
+        {
+            slot.bytes[JUMBO_START..HEADER_LEN].copy_from_slice(&own);
+        }
         if slot.pins == 0 && slot.state == State::Draining {
             self.retire(packet.0);
         }

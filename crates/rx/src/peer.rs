@@ -6,9 +6,13 @@ use std::time::{Duration, Instant};
 
 use crate::ack::Trailer;
 use crate::config::EndpointConfig;
+use crate::header::HEADER_LEN;
+use crate::jumbo::JUMBO_PAYLOAD;
+use crate::jumbo_path::JumboPath;
 use crate::packet::Account;
 use crate::pmtud::{MtuConfig, MtuDiscovery, SAFE_SIZE};
 use crate::rtt::RttEstimator;
+use crate::security::Security;
 use crate::socket_room::SocketRoom;
 use crate::source::Sources;
 
@@ -25,6 +29,7 @@ pub struct Peer {
     pub(crate) introduced: bool,
     /// Does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor, Linux, ours).
     pub(crate) modern: bool,
+    pub(crate) jumbo: JumboPath,
     /// It looks stock and yet was silent: until then it is asked for its ACKs.
     pub(crate) ask_until: Option<Instant>,
     /// What its socket buffer takes, if it is stock.
@@ -72,6 +77,8 @@ pub(crate) struct MtuProbe {
     pub(crate) connection: u32,
     pub(crate) serial: u32,
     pub(crate) sent_at: Instant,
+    /// It is for jumbograms of so many packets; 0 for single packets.
+    pub(crate) parts: u8,
 }
 
 impl Peer {
@@ -89,6 +96,7 @@ impl Peer {
             extended: false,
             introduced: false,
             modern: false,
+            jumbo: JumboPath::new(address.ip(), config),
             ask_until: None,
             room: SocketRoom::default(),
             window: STOCK_WINDOW,
@@ -153,7 +161,10 @@ impl Peer {
     /// Datagram payload that new packets to this peer are cut to, bytes with Rx header. What has been sent cannot be
     /// cut smaller, so the first packets, before the peer has stated what it takes, have a size that every path carries.
     pub fn packet_size(&self) -> usize {
+        // What is to be part of a jumbogram has a size of its own.
+        let may_join = self.jumbo.is_possible() && !self.modern;
         let limit = match self.packet_max {
+            Some(stated) if may_join => stated.min(JUMBO_PART),
             None => u32::from(SAFE_SIZE),
             Some(stated) if self.modern => stated,
             Some(stated) => stated.min(STOCK_PACKET),
@@ -164,6 +175,62 @@ impl Peer {
     /// Whether it is known to be OpenAFS, or as old.
     pub(crate) fn is_stock(&self) -> bool {
         !self.modern && self.packet_max.is_some()
+    }
+
+    /// Packets that one datagram of a connection with this class may have now, 1 for no jumbogram.
+    pub(crate) fn jumbogram_parts(&self, now: Instant, security: &dyn Security) -> u8 {
+        if self.is_stock() { self.jumbo.parts(now, || security.protects_data()) } else { 1 }
+    }
+
+    /// Which of its connections is to send now, if there is room again.
+    pub(crate) fn call_next(&mut self, config: &EndpointConfig) -> Option<u32> {
+        self.room.call(self.rtt.min_rtt(), config)
+    }
+
+    /// Whether its socket has room for so many packets more.
+    pub(crate) fn has_room(&self, packets: u32, config: &EndpointConfig) -> bool {
+        self.room.free(self.rtt.min_rtt(), config) >= packets
+    }
+
+    /// A probe leaves. One for jumbograms takes room as one does.
+    pub(crate) fn begin_probe(&mut self, probe: MtuProbe) {
+        self.room.change(0, probe.parts.into());
+        self.probe = Some(probe);
+    }
+
+    fn end_probe(&mut self) -> Option<MtuProbe> {
+        let probe = self.probe.take()?;
+        self.room.change(probe.parts.into(), 0);
+        Some(probe)
+    }
+
+    /// The probe under way was answered.
+    pub(crate) fn probe_acked(&mut self, now: Instant) {
+        match self.end_probe() {
+            Some(MtuProbe { parts: 0, .. }) => self.mtu.on_probe_acked(),
+            Some(MtuProbe { parts, .. }) => self.jumbo.on_probe_acked(now, parts),
+            None => {}
+        }
+    }
+
+    /// It got no answer.
+    pub(crate) fn probe_lost(&mut self, now: Instant) {
+        match self.end_probe() {
+            Some(MtuProbe { parts: 0, .. }) => self.mtu.on_probe_lost(),
+            Some(_) => self.jumbo.on_probe_lost(now),
+            None => {}
+        }
+    }
+
+    /// The system would not send it: not even the interface carries it.
+    pub(crate) fn probe_refused(&mut self, now: Instant) -> bool {
+        let probe = self.end_probe();
+        match probe {
+            Some(MtuProbe { parts: 0, .. }) => self.mtu.on_probe_refused(),
+            Some(_) => self.jumbo.on_probe_refused(now),
+            None => {}
+        }
+        probe.is_some()
     }
 
     /// Whether it acknowledges every second packet without being asked.
@@ -227,6 +294,7 @@ impl Peer {
             return;
         };
         self.modern = trailer.jumbo_max == 0;
+        self.jumbo.note_stated(trailer.jumbo_max);
         self.window = trailer.window;
         let packet_max = trailer.max_mtu.min(trailer.if_mtu).max(PACKET_MIN);
         if self.packet_max != Some(packet_max) {
@@ -379,6 +447,8 @@ const CREDIT_TIME: Duration = Duration::from_secs(60);
 const STOCK_WINDOW: u32 = 16;
 /// How long a peer that was silent is asked for its ACKs.
 pub(crate) const ASKED_AFTER_SILENCE: Duration = Duration::from_secs(10);
+/// Packet size that jumbograms are made of.
+const JUMBO_PART: u32 = (HEADER_LEN + JUMBO_PAYLOAD) as u32;
 /// Packet size that every Rx takes, bytes with Rx header.
 const STOCK_PACKET: u32 = 1444;
 /// Time in which what was learnt of reordering loses half its weight.
@@ -404,7 +474,7 @@ mod tests {
             (1300, 1300, 1, 1300),
             (5800, 1300, 4, 1300),
             (1300, 5800, 0, 1300),
-            (5800, 1444, 4, 1444),
+            (5800, 1444, 4, 1440),
             (9000, 9000, 1, 1444),
             (600, 600, 0, 600),
             (0, 0, 1, PACKET_MIN as usize),

@@ -169,6 +169,12 @@ pub trait Security: std::fmt::Debug + Send {
         payload: &mut [u8],
     ) -> Result<Range<usize>, SecurityError>;
 
+    /// Whether [`open`](Self::open) at the other end refuses a packet of which any byte was changed on the way. Only such
+    /// packets may become [jumbograms cut into fragments](crate::Jumbograms::Fragments).
+    fn protects_data(&self) -> bool {
+        false
+    }
+
     /// Server: whether the client still has to prove itself before calls are delivered.
     fn needs_challenge(&self) -> bool {
         false

@@ -11,6 +11,7 @@ use crate::checks::Checks;
 use crate::config::EndpointConfig;
 use crate::connection::Core;
 use crate::event::{CallHandle, Event};
+use crate::jumbo_path::PARTS_MAX;
 use crate::packet::PacketPool;
 use crate::peer::Peers;
 use crate::rate::Share;
@@ -160,11 +161,20 @@ impl Shared {
         self.timers.retain(|&Reverse((_, index, generation))| keep(index, generation));
     }
 
-    /// What our ACKs state about us; the window is the call's own.
-    pub(crate) fn trailer(&self, _peer: usize) -> Trailer {
+    /// What an ACK to somebody unknown states about us.
+    pub(crate) fn own_trailer(&self) -> Trailer {
         let packet = self.scratch.len() as u32;
         let jumbo_max = if self.config.extensions { 0 } else { 1 };
         Trailer { max_mtu: packet, if_mtu: packet, window: 0, jumbo_max }
+    }
+
+    /// What our ACKs of a connection state about us; the window is the call's own.
+    pub(crate) fn trailer(&self, now: Instant, core: &Core) -> Trailer {
+        let (own, peer) = (self.own_trailer(), &self.peers[core.peer]);
+        // What holds of a path for ours is taken to hold for theirs.
+        let takes = (peer.is_stock() || !self.config.extensions)
+            && peer.jumbo.carried(now, || core.security.protects_data()) > 1;
+        Trailer { jumbo_max: if takes { PARTS_MAX.into() } else { own.jumbo_max }, ..own }
     }
 }
 

@@ -15,9 +15,17 @@ use crate::config::EndpointConfig;
 pub(crate) struct SocketRoom {
     under_way: u32,
     /// Connections that have something to send, first come first served.
-    waiting: VecDeque<u32>,
+    waiting: VecDeque<Waiter>,
     /// The one whose turn it is.
     called: Option<u32>,
+}
+
+/// A connection that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    connection: u32,
+    /// Packets that its next burst has at least: with less room it would only wait again.
+    burst: u32,
 }
 
 impl SocketRoom {
@@ -27,6 +35,11 @@ impl SocketRoom {
         if self.is_crowded() && self.called != Some(connection) {
             return 0;
         }
+        self.free(min_rtt, config)
+    }
+
+    /// Packets that there is room for, whosever turn it is.
+    pub(crate) fn free(&self, min_rtt: Duration, config: &EndpointConfig) -> u32 {
         let on_path = PACKETS_PER_MS * u32::try_from(min_rtt.as_millis()).unwrap_or(u32::MAX).min(MS_MAX);
         (config.stock_in_flight + on_path).saturating_sub(self.under_way)
     }
@@ -41,20 +54,23 @@ impl SocketRoom {
         self.called.is_some() || !self.waiting.is_empty()
     }
 
-    /// Calls the connection once there is room for a burst.
-    pub(crate) fn wait(&mut self, connection: u32) {
-        if !self.waiting.contains(&connection) && self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back(connection);
+    /// Calls the connection once there is room for a burst of so many packets. Of several of its calls the one with the
+    /// shortest burst counts.
+    pub(crate) fn wait(&mut self, connection: u32, burst: u32) {
+        if let Some(waiter) = self.waiting.iter_mut().find(|waiter| waiter.connection == connection) {
+            waiter.burst = waiter.burst.min(burst);
+        } else if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back(Waiter { connection, burst });
         }
     }
 
-    /// Who is to send now, if somebody waits and there is room again.
-    pub(crate) fn call(&mut self, config: &EndpointConfig) -> Option<u32> {
-        let full = self.under_way + config.stock_burst > config.stock_in_flight;
-        if self.called.is_some() || full && self.under_way > 0 {
+    /// Who is to send now, if somebody waits and there is room again for what it waits to send.
+    pub(crate) fn call(&mut self, min_rtt: Duration, config: &EndpointConfig) -> Option<u32> {
+        let next = self.waiting.front()?;
+        if self.called.is_some() || self.under_way > 0 && self.free(min_rtt, config) < next.burst {
             return None;
         }
-        self.called = self.waiting.pop_front();
+        self.called = self.waiting.pop_front().map(|waiter| waiter.connection);
         self.called
     }
 
@@ -68,7 +84,7 @@ impl SocketRoom {
     /// The connection is gone.
     pub(crate) fn forget(&mut self, connection: u32) {
         self.pass_on(connection);
-        self.waiting.retain(|&waiting| waiting != connection);
+        self.waiting.retain(|waiter| waiter.connection != connection);
     }
 
     #[cfg(test)]
@@ -103,21 +119,40 @@ mod tests {
     #[test]
     fn who_waits_is_called_in_turn_and_nobody_goes_before() {
         let (mut room, config) = (SocketRoom::default(), EndpointConfig::default());
+        let left = |room: &SocketRoom, connection| room.left(connection, MS / 10, &config);
+        let call = |room: &mut SocketRoom| room.call(MS / 10, &config);
         room.change(0, 40);
-        room.wait(3);
-        room.wait(3);
-        room.wait(5);
-        room.change(40, 40 - config.stock_burst + 1);
-        assert_eq!(room.call(&config), None);
+        room.wait(3, 8);
+        room.wait(3, 8);
+        room.wait(5, 8);
+        room.change(40, 33);
+        assert_eq!(call(&mut room), None);
         room.change(1, 0);
-        assert_eq!(room.call(&config), Some(3));
-        assert_eq!((room.call(&config), room.left(7, MS / 10, &config)), (None, 0));
-        assert!(room.left(3, MS / 10, &config) >= config.stock_burst);
+        assert_eq!(call(&mut room), Some(3));
+        assert_eq!((call(&mut room), left(&room, 7)), (None, 0));
+        assert_eq!(left(&room, 3), 8);
         room.pass_on(7);
-        assert_eq!(room.call(&config), None, "it is not for others to pass on");
+        assert_eq!(call(&mut room), None, "it is not for others to pass on");
         room.pass_on(3);
-        assert_eq!(room.call(&config), Some(5));
+        assert_eq!(call(&mut room), Some(5));
         room.forget(5);
-        assert_eq!(room.left(7, MS / 10, &config), config.stock_burst);
+        assert_eq!(left(&room, 7), 8);
+    }
+
+    #[test]
+    fn nobody_is_called_for_less_than_he_waits_to_send() {
+        let (mut room, config) = (SocketRoom::default(), EndpointConfig::default());
+        room.change(0, 32);
+        room.wait(3, 12);
+        assert_eq!(room.call(MS / 10, &config), None, "room for 8");
+        assert_eq!(room.call(MS, &config), Some(3), "the path holds more");
+        room.pass_on(3);
+        room.wait(3, 12);
+        room.wait(3, 6);
+        assert_eq!(room.call(MS / 10, &config), Some(3), "another call of it has less to send");
+        room.pass_on(3);
+        room.wait(3, 100);
+        room.change(32, 0);
+        assert_eq!(room.call(MS / 10, &config), Some(3), "more room than all there is will not come");
     }
 }

@@ -66,6 +66,8 @@ counters! {
         resends,
         /// Of these, the ones whose first transmission turned out to have arrived.
         resends_spurious,
+        /// Jumbograms sent.
+        jumbograms_sent,
         /// Times a call to a stock peer waited for more ACKs, to send more at once.
         bursts_gathered,
         /// Times it waited because what other calls had under way filled the peer's socket buffer.

@@ -1,10 +1,13 @@
 //! A burst of packets for one `sendmsg`: equal sizes, one destination, last packet perhaps shorter.
 
+use std::borrow::Cow;
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 
 use smallvec::SmallVec;
 
+use crate::header::HEADER_LEN;
+use crate::jumbo::JUMBO_HEADER;
 use crate::packet::{PacketPool, PacketRef};
 
 /// Most packets in one burst (`UDP_MAX_SEGMENTS` of kernels before 6.9).
@@ -33,23 +36,48 @@ pub struct Transmit {
     /// go without, since its size is not proved for every path.
     pub dont_fragment: bool,
     packets: SmallVec<[PacketRef; SEGMENTS_MAX]>,
+    /// Of the packets, by place, those that continue the jumbogram of the packet before them.
+    joined: u64,
+    datagrams: usize,
+    /// Bytes of the last datagram so far.
+    last: usize,
     closed: bool,
 }
 
 impl Transmit {
-    /// Packets in the burst.
+    /// Datagrams in the burst.
     pub fn segments(&self) -> usize {
-        self.packets.len()
+        self.datagrams
     }
 
-    /// The packets' bytes, in order.
-    pub fn slices<'p>(&self, pool: &'p PacketPool) -> SmallVec<[IoSlice<'p>; SEGMENTS_MAX]> {
-        self.packets.iter().map(|&packet| IoSlice::new(pool.bytes_of(packet))).collect()
+    /// The bytes of the datagrams from the one at place `first` on, in order; a jumbogram is several slices.
+    pub fn slices<'p>(&self, pool: &'p PacketPool, first: usize) -> SmallVec<[IoSlice<'p>; SEGMENTS_MAX]> {
+        let mut starts = (0..self.packets.len()).filter(|place| !self.is_joined(*place));
+        let from = starts.nth(first).unwrap_or(self.packets.len());
+        (from..self.packets.len()).map(|place| IoSlice::new(self.bytes(place, pool))).collect()
     }
 
-    /// The packets one by one, as datagrams.
-    pub fn datagrams<'p>(&'p self, pool: &'p PacketPool) -> impl Iterator<Item = &'p [u8]> {
-        self.packets.iter().map(|&packet| pool.bytes_of(packet))
+    /// The datagrams one by one.
+    pub fn datagrams<'p>(&'p self, pool: &'p PacketPool) -> impl Iterator<Item = Cow<'p, [u8]>> {
+        let mut place = 0;
+        std::iter::from_fn(move || {
+            let mut datagram = Cow::Borrowed(pool.bytes_of(*self.packets.get(place)?));
+            place += 1;
+            while place < self.packets.len() && self.is_joined(place) {
+                datagram.to_mut().extend_from_slice(self.bytes(place, pool));
+                place += 1;
+            }
+            Some(datagram)
+        })
+    }
+
+    fn is_joined(&self, place: usize) -> bool {
+        self.joined >> place & 1 == 1
+    }
+
+    fn bytes<'p>(&self, place: usize, pool: &'p PacketPool) -> &'p [u8] {
+        let bytes = pool.bytes_of(self.packets[place]);
+        if self.is_joined(place) { &bytes[HEADER_LEN - JUMBO_HEADER..] } else { bytes }
     }
 
     pub(crate) fn new(
@@ -66,20 +94,56 @@ impl Transmit {
             len: 0,
             dont_fragment,
             packets: SmallVec::new(),
+            joined: 0,
+            datagrams: 0,
+            last: 0,
             closed: false,
         }
     }
 
-    /// Adds a packet of `len` bytes unless it does not fit the run; then says false.
-    pub(crate) fn push(&mut self, packet: PacketRef, len: usize, segments_max: usize) -> bool {
+    /// Adds a packet of `len` bytes as a datagram unless it does not fit the run; then says false. One that `may_grow` may
+    /// be [continued](Self::join).
+    pub(crate) fn push(
+        &mut self,
+        packet: PacketRef,
+        len: usize,
+        may_grow: bool,
+        segments_max: usize,
+    ) -> bool {
         if self.packets.is_empty() {
             self.segment_size = len;
-        } else if self.is_full(segments_max) || len > self.segment_size || self.len + len > BURST_BYTES_MAX {
+        } else if self.is_full(segments_max)
+            || self.last < self.segment_size
+            || len > self.segment_size
+            || self.len + len > BURST_BYTES_MAX
+        {
             return false;
         }
-        self.closed = len < self.segment_size;
+        self.closed = len < self.segment_size && !may_grow;
+        self.last = len;
         self.len += len;
+        self.datagrams += 1;
         self.packets.push(packet);
+        true
+    }
+
+    /// Adds a packet to the last datagram, which becomes a jumbogram, unless that would be longer than the run's others;
+    /// then says false.
+    pub(crate) fn join(&mut self, packet: PacketRef, segments_max: usize, pool: &mut PacketPool) -> bool {
+        let more = pool.bytes_of(packet).len() - (HEADER_LEN - JUMBO_HEADER);
+        let longer = self.datagrams > 1 && self.last + more > self.segment_size;
+        let Some(&before) = self.packets.last() else { return false };
+        if self.is_full(segments_max) || longer || self.len + more > BURST_BYTES_MAX {
+            return false;
+        }
+        pool.join(before, self.is_joined(self.packets.len() - 1), packet);
+        self.joined |= 1 << self.packets.len();
+        self.packets.push(packet);
+        self.last += more;
+        self.len += more;
+        if self.datagrams == 1 {
+            self.segment_size = self.last;
+        }
         true
     }
 

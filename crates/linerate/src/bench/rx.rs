@@ -1,6 +1,6 @@
 //! `linerate bench rx HOST:PORT` and `linerate bench rx-server`: the load and the service of OpenAFS's rxperf.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,6 +11,7 @@ use bench::rx::{Options, Progress, Report, ServerOptions};
 use clap::ValueEnum;
 use lane::backend::UdpOptions;
 use rx::congestion::Algorithm;
+use rx::{AddressRange, Jumbograms};
 use rx_lane::DriverConfig;
 use rxperf::{MAX_BYTES, PORT, Work};
 use server::metrics::Blocks;
@@ -100,6 +101,10 @@ struct Transport {
     /// What decides how much is under way on paths with losses
     #[arg(long, value_enum, default_value_t = Congestion::Auto)]
     congestion: Congestion,
+    /// Jumbograms to stock peers that take them: where the path carries them whole, or as IP fragments too, though nothing
+    /// here would notice a wrong one
+    #[arg(long, value_enum, default_value_t = JumbogramsArg::Whole)]
+    jumbograms: JumbogramsArg,
     /// Packets that a call to a stock peer gathers to send at once; 1 sends as ACKs come
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=255))]
     stock_burst: u32,
@@ -142,6 +147,13 @@ enum Mode {
     Rpc,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum JumbogramsArg {
+    Off,
+    Whole,
+    Fragments,
+}
+
 impl Transport {
     fn socket(&self) -> UdpOptions {
         UdpOptions { gro: !self.no_gro, ..UdpOptions::default() }
@@ -152,6 +164,15 @@ impl Transport {
         config.endpoint.packets = self.packets as usize;
         config.endpoint.packet_size_max = self.packet_size_max;
         config.endpoint.congestion = self.congestion.into();
+        config.endpoint.jumbograms = match self.jumbograms {
+            JumbogramsArg::Off => Jumbograms::Off,
+            JumbogramsArg::Whole => Jumbograms::Whole,
+            JumbogramsArg::Fragments => Jumbograms::Fragments,
+        };
+        config.endpoint.checked_paths = vec![
+            AddressRange::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+            AddressRange::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+        ];
         config.endpoint.stock_burst = self.stock_burst;
         config.endpoint.stock_in_flight = self.stock_in_flight;
         config.gather = Duration::from_micros(self.gather_us);

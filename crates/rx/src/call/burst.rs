@@ -50,11 +50,9 @@ impl Call {
         let open = by_window.min(by_edge).min(unsent);
         let config = &shared.config;
         let room = peer.room.left(core.index, peer.rtt.min_rtt(), config);
-        let wanted = config
-            .stock_burst
-            .min(config.stock_in_flight)
-            .min((window.min(peer.window) / 2).max(1))
-            .min(unsent);
+        // Two jumbograms, or what is configured.
+        let burst = config.stock_burst.max(2 * u32::from(peer.jumbogram_parts(now, &*core.security)));
+        let wanted = burst.min(config.stock_in_flight).min((window.min(peer.window) / 2).max(1)).min(unsent);
         let idle = self.tx.next() - self.tx.base() < FEW;
         let held_for =
             self.bursts.held_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
@@ -68,7 +66,7 @@ impl Call {
         let since = *self.bursts.held_since.get_or_insert(now);
         self.window_limited = by_window < by_edge.min(unsent);
         if room < wanted.min(open) {
-            peer.room.wait(core.index);
+            peer.room.wait(core.index, wanted.min(open));
             shared.stats.bursts_crowded += first;
             self.paced_until = Some(now + CROWDED_MAX);
         } else {
@@ -88,7 +86,7 @@ impl Call {
         }
         peer.room.change(before, in_flight);
         if in_flight < before {
-            shared.ready.extend(peer.room.call(&shared.config));
+            shared.ready.extend(peer.call_next(&shared.config));
         }
     }
 
@@ -96,9 +94,9 @@ impl Call {
     pub(crate) fn leave_room(&mut self, peer: usize, shared: &mut Shared) {
         let before = std::mem::take(&mut self.bursts.charged);
         if before > 0 {
-            let room = &mut shared.peers[peer].room;
-            room.change(before, 0);
-            shared.ready.extend(room.call(&shared.config));
+            let peer = &mut shared.peers[peer];
+            peer.room.change(before, 0);
+            shared.ready.extend(peer.call_next(&shared.config));
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::congestion::{Controller, Pacer};
 use crate::connection::Core;
 use crate::event::{DeadReason, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, flags, restamp};
+use crate::jumbo::{JUMBO_PAYLOAD, Part};
 use crate::packet::{Packet, PacketRef};
 use crate::peer::ASKED_AFTER_SILENCE;
 use crate::pmtud::SAFE_SIZE;
@@ -46,7 +47,7 @@ impl Call {
             return Some(packet);
         }
         if let Some((reason, serial)) = self.acks.take(now) {
-            let packet = self.build_ack(reason, serial, 0, core, shared);
+            let packet = self.build_ack(now, reason, serial, 0, core, shared);
             if packet.is_none() {
                 self.acks.give_back(now, reason, serial, &shared.config);
             }
@@ -80,6 +81,7 @@ impl Call {
         shared: &mut Shared,
     ) -> Option<PacketRef> {
         self.paced_until = None;
+        self.part = None;
         if self.reply_must_wait() {
             return None;
         }
@@ -155,6 +157,15 @@ impl Call {
         self.window_limited = false;
         self.timeout_resend = false;
         self.bursts.on_sent();
+        let parts_max =
+            if resent { 1 } else { shared.peers[core.peer].jumbogram_parts(now, &*core.security) };
+        self.part = (parts_max > 1).then(|| Part {
+            line: (core.index, self.handle.channel),
+            seq,
+            serial,
+            is_full: shared.pool.bytes_of(reference).len() == HEADER_LEN + JUMBO_PAYLOAD,
+            parts_max,
+        });
         self.since_request = if wants_ack { 0 } else { self.since_request + 1 };
         if seq == 1 && !resent {
             match self.side {
@@ -220,6 +231,7 @@ impl Call {
     /// Builds and pins an ACK packet. `padded_to` is the size of a path-MTU probe, or 0.
     pub(crate) fn build_ack(
         &mut self,
+        now: Instant,
         reason: AckReason,
         prompt: u32,
         padded_to: usize,
@@ -232,10 +244,10 @@ impl Call {
             previous: self.rx.highest(),
             serial: prompt,
             reason,
-            trailer: Trailer { window: self.rx.window_from(first), ..shared.trailer(core.peer) },
+            trailer: Trailer { window: self.rx.window_from(first), ..shared.trailer(now, core) },
             extended: shared.config.extensions,
         };
-        let packet = shared.alloc_control()?;
+        let packet = shared.alloc_control_of(padded_to.saturating_sub(HEADER_LEN))?;
         let mut runs = self.rx.runs_from(first + ack::ACKS_MAX as u32);
         let room = shared.pool.payload_room(&packet);
         // To a client that has not answered yet a question tells nothing of its packets: it goes on sending them, and
@@ -264,7 +276,7 @@ impl Call {
 
     fn send_ping(&mut self, now: Instant, core: &mut Core, shared: &mut Shared) -> Option<PacketRef> {
         self.last_ping_at = now;
-        let reference = self.build_ack(AckReason::Ping, self.acks.prompt(), 0, core, shared)?;
+        let reference = self.build_ack(now, AckReason::Ping, self.acks.prompt(), 0, core, shared)?;
         self.pinged = Some((core.serial, now));
         shared.stats.pings_sent += 1;
         Some(reference)
@@ -365,7 +377,9 @@ impl Call {
     /// then on.
     fn note_black_hole(&mut self, now: Instant, core: &Core, shared: &mut Shared) {
         if self.recovery.backoff() == BLACK_HOLE_TIMEOUTS {
-            shared.peers[core.peer].mtu.on_black_hole(now);
+            let peer = &mut shared.peers[core.peer];
+            peer.mtu.on_black_hole(now);
+            peer.jumbo.on_black_hole(now);
         }
     }
 
@@ -458,7 +472,7 @@ impl Shared {
     fn copy(&mut self, packet: &Packet) -> Option<Packet> {
         let copy = self.alloc_control()?;
         let len = self.pool.len(packet);
-        self.scratch[..len].copy_from_slice(self.pool.bytes(packet));
+        self.pool.copy_own(packet, &mut self.scratch[..len]);
         self.pool.buffer_mut(&copy)[..len].copy_from_slice(&self.scratch[..len]);
         self.pool.set_payload_len(&copy, len - HEADER_LEN);
         Some(copy)

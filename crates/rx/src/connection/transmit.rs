@@ -8,6 +8,8 @@ use crate::ack::{self, Ack, AckFields, AckReason};
 use crate::call::TimerOutcome;
 use crate::event::Side;
 use crate::header::{CHANNELS, HEADER_LEN, Header, PacketType, flags};
+use crate::jumbo::Part;
+use crate::jumbo_path::probe_size;
 use crate::packet::PacketRef;
 use crate::peer::MtuProbe;
 use crate::shared::Shared;
@@ -18,6 +20,8 @@ pub(crate) struct Prepared {
     pub(crate) packet: PacketRef,
     /// It probes the path's MTU, so it must not be fragmented.
     pub(crate) probe: bool,
+    /// What it can be part of.
+    pub(crate) part: Option<Part>,
 }
 
 impl Connection {
@@ -27,7 +31,7 @@ impl Connection {
         while !self.control.is_empty() {
             let control = self.control.remove(0);
             if let Some(packet) = self.build_control(now, control, shared) {
-                return Some(Prepared { packet, probe: false });
+                return Some(Prepared { packet, probe: false, part: None });
             }
         }
         for _ in 0..CHANNELS {
@@ -39,9 +43,9 @@ impl Connection {
         }
         // Where room is short the next one has it first.
         self.turn = (self.served + 1) % CHANNELS;
-        let room = &mut shared.peers[self.core.peer].room;
-        room.pass_on(self.core.index);
-        shared.ready.extend(room.call(&shared.config));
+        let peer = &mut shared.peers[self.core.peer];
+        peer.room.pass_on(self.core.index);
+        shared.ready.extend(peer.call_next(&shared.config));
         None
     }
 
@@ -51,11 +55,11 @@ impl Connection {
             let controller = channel.controller.get_or_insert_with(|| shared.config.congestion.build());
             let packet = call.next_packet(now, &mut self.core, &mut **controller, shared);
             if let Some(packet) = packet {
-                return Some(Prepared { packet, probe: false });
+                return Some(Prepared { packet, probe: false, part: call.part.take() });
             }
             // A reply may have become complete by its last packet being sent after all ACKs: nothing to settle
             // here. A call that sends in bulk also looks for a larger packet size.
-            return if call.tx.in_flight() >= MTU_PROBE_IN_FLIGHT {
+            return if call.tx.in_flight() >= MTU_PROBE_IN_FLIGHT || call.rx.next() > MTU_PROBE_IN_FLIGHT {
                 self.probe_mtu(now, index, shared)
             } else {
                 None
@@ -74,8 +78,8 @@ impl Connection {
         };
         done.due = due;
         let done = *done;
-        let packet = self.final_ack(index, done, reason, shared)?;
-        Some(Prepared { packet, probe: false })
+        let packet = self.final_ack(now, index, done, reason, shared)?;
+        Some(Prepared { packet, probe: false, part: None })
     }
 
     /// Tells the peer that all of its stream has arrived. A client says so once by itself, and then asks a few
@@ -83,6 +87,7 @@ impl Connection {
     /// cannot ask.
     fn final_ack(
         &mut self,
+        now: Instant,
         index: usize,
         done: Done,
         reason: AckReason,
@@ -93,7 +98,10 @@ impl Connection {
             previous: done.next.saturating_sub(1),
             serial: done.prompt,
             reason,
-            trailer: ack::Trailer { window: shared.config.receive_window.min(255), ..shared.trailer(0) },
+            trailer: ack::Trailer {
+                window: shared.config.receive_window.min(255),
+                ..shared.trailer(now, &self.core)
+            },
             extended: shared.config.extensions,
         };
         let packet = shared.alloc_control()?;
@@ -113,30 +121,36 @@ impl Connection {
 
     fn probe_mtu(&mut self, now: Instant, index: usize, shared: &mut Shared) -> Option<Prepared> {
         let peer = &mut shared.peers[self.core.peer];
-        if !peer.modern || peer.probe.is_some() || !shared.config.extensions {
+        if peer.probe.is_some() || !shared.config.extensions {
             return None;
         }
-        let size = usize::from(peer.mtu.poll_probe(now)?);
+        let (size, parts) = match peer.modern {
+            true => (usize::from(peer.mtu.poll_probe(now)?), 0),
+            false => peer
+                .jumbo
+                .poll_probe(now)
+                .filter(|&parts| peer.is_stock() && peer.has_room(parts.into(), &shared.config))
+                .map(|parts| (probe_size(parts), parts))?,
+        };
         let call = self.channels[index].call.as_mut()?;
         let prompt = call.acks.prompt();
-        let packet = call.build_ack(AckReason::Ping, prompt, size, &mut self.core, shared)?;
-        let probe = MtuProbe { connection: self.core.index, serial: self.core.serial, sent_at: now };
-        shared.peers[self.core.peer].probe = Some(probe);
+        let packet = call.build_ack(now, AckReason::Ping, prompt, size, &mut self.core, shared)?;
+        let probe = MtuProbe { connection: self.core.index, serial: self.core.serial, sent_at: now, parts };
+        shared.peers[self.core.peer].begin_probe(probe);
         shared.stats.pings_sent += 1;
         shared.stats.mtu_probes += 1;
-        Some(Prepared { packet, probe: true })
+        Some(Prepared { packet, probe: true, part: None })
     }
 
     /// An ACK may answer the path-MTU probe.
-    pub(super) fn note_mtu_answer(&mut self, ack: &Ack<'_>, shared: &mut Shared) {
+    pub(super) fn note_mtu_answer(&mut self, now: Instant, ack: &Ack<'_>, shared: &mut Shared) {
         let peer = &mut shared.peers[self.core.peer];
         if let Some(probe) = peer.probe
             && probe.connection == self.core.index
             && probe.serial == ack.serial
             && ack.reason == AckReason::PingResponse
         {
-            peer.probe = None;
-            peer.mtu.on_probe_acked();
+            peer.probe_acked(now);
         }
     }
 
@@ -237,8 +251,7 @@ impl Connection {
     pub(crate) fn on_timer(&mut self, now: Instant, shared: &mut Shared) {
         if self.mtu_probe_expires(shared).is_some_and(|at| now >= at) {
             let peer = &mut shared.peers[self.core.peer];
-            peer.probe = None;
-            peer.mtu.on_probe_lost();
+            peer.probe_lost(now);
             shared.stats.mtu_probes_lost += 1;
         }
         self.expire(now, shared);

@@ -142,7 +142,7 @@ impl Endpoint {
             previous: 0,
             serial: header.serial,
             reason: AckReason::Ping,
-            trailer: Trailer { window: config.receive_window.min(255), ..self.shared.trailer(0) },
+            trailer: Trailer { window: config.receive_window.min(255), ..self.shared.own_trailer() },
             extended: config.extensions,
         };
         let mut payload = [0; ack::ACK_PAYLOAD_MAX];

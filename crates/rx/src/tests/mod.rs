@@ -252,7 +252,7 @@ impl Pair {
             };
             while let Some(transmit) = endpoint.poll_transmit(self.now) {
                 any = true;
-                let sizes: Vec<_> = transmit.datagrams(endpoint.pool()).map(<[u8]>::len).collect();
+                let sizes: Vec<_> = transmit.datagrams(endpoint.pool()).map(|bytes| bytes.len()).collect();
                 let (last, full) = sizes.split_last().expect("a transmit has packets");
                 assert!(
                     full.iter().all(|&size| size == transmit.segment_size) && *last <= transmit.segment_size

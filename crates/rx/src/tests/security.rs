@@ -13,7 +13,7 @@ use crate::security::{
     SecurityFactory, Surroundings,
 };
 use crate::security::{SecurityKind, SecurityStats};
-use crate::{EndpointConfig, Event, abort};
+use crate::{EndpointConfig, Event, Jumbograms, abort};
 
 /// A check that another thread has in hand.
 #[derive(Debug, Default)]
@@ -78,6 +78,10 @@ impl Security for Guarded {
         let end = payload.len() - 4;
         payload[8..end].iter_mut().for_each(|byte| *byte ^= 0x5a);
         Ok(8..end)
+    }
+
+    fn protects_data(&self) -> bool {
+        true
     }
 
     fn needs_challenge(&self) -> bool {
@@ -202,6 +206,36 @@ fn call_is_delivered_after_the_challenge_is_answered_and_packets_are_transformed
     assert_eq!(pair.server.stats().challenges_sent, 1);
     let connection = pair.server.connections().next().expect("one");
     assert_eq!(connection.principal().map(|principal| principal.name.as_str()), Some("alice"));
+    pair.assert_no_leaks();
+}
+
+/// Calls on connections of a stock client that takes jumbograms, one under a class that protects data and one without. The
+/// first reply of each is cut to packets before the client has said what it takes.
+#[test]
+fn fragments_go_to_sealed_connections_and_to_no_others() {
+    let fragments = |extensions| EndpointConfig {
+        jumbograms: Jumbograms::Fragments,
+        extensions,
+        receive_window: if extensions { small_config().receive_window } else { 32 },
+        ..small_config()
+    };
+    let mut pair = Pair::with(fragments(false), fragments(true));
+    pair.server.add_security(Box::new(GuardedFactory::default()));
+    // A path of plain Ethernet: what is sent so as not to be cut up does not arrive.
+    pair.filter = Some(Box::new(|wire| wire.bytes.len() <= 1_472 || wire.header().kind == PacketType::Data));
+    let (now, server) = (pair.now, pair.server_address);
+    let class = Box::new(Guarded::default());
+    let sealed = pair.client.connect(now, server, ECHO, GUARDED, class, crate::ConnectOptions::default());
+    let plain = pair.connect();
+    for (connection, goes) in [(plain, false), (sealed.expect("room for a connection"), true)] {
+        let before = pair.server.stats().jumbograms_sent;
+        for _ in 0..2 {
+            let call = pair.call(connection, pattern(60_000));
+            assert!(pair.run_calls(Duration::from_secs(10)));
+            assert!(pair.transfers[&call].reply == pattern(60_000), "bytes differ");
+        }
+        assert_eq!(pair.server.stats().jumbograms_sent > before, goes, "{:?}", pair.server.stats());
+    }
     pair.assert_no_leaks();
 }
 

@@ -235,7 +235,7 @@ impl World {
                     if transmit.destination == spoofed_address() {
                         self.spoofed_out += bytes.len();
                     } else {
-                        self.template[end] = Header::parse(bytes).ok().map(|(header, _)| header);
+                        self.template[end] = Header::parse(&bytes).ok().map(|(header, _)| header);
                         self.wire[1 - end].push_back(bytes.to_vec());
                     }
                 }

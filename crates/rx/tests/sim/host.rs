@@ -176,7 +176,7 @@ impl Node for Host {
         while let Some(transmit) = self.endpoint.poll_transmit(now) {
             for bytes in transmit.datagrams(self.endpoint.pool()) {
                 let (to, dont_fragment) = (transmit.destination, transmit.dont_fragment);
-                send(Outgoing { to, bytes, dont_fragment });
+                send(Outgoing { to, bytes: &bytes, dont_fragment });
             }
             self.endpoint.transmit_done(transmit);
         }

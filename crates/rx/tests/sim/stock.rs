@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use rx::{EndpointConfig, EndpointStats};
+use rx::{AddressRange, EndpointConfig, EndpointStats, Jumbograms};
 
 use crate::host::Host;
 use crate::network::{IP_AND_UDP, Link, Network};
@@ -22,6 +22,14 @@ struct Run {
 
 /// `calls` calls, four to a connection, fetch 300 kB each.
 fn fetch(seed: u64, calls: usize, latency: Duration, server: EndpointConfig) -> Run {
+    let jumbograms = Jumbograms::Off;
+    let stock =
+        EndpointConfig { extensions: false, receive_window: 32, jumbograms, ..EndpointConfig::default() };
+    fetch_over(seed, calls, &Link::clean(latency), stock, server)
+}
+
+/// The same over a link of one's choice, by a client of one's choice.
+fn fetch_over(seed: u64, calls: usize, link: &Link, stock: EndpointConfig, server: EndpointConfig) -> Run {
     let start = Instant::now();
     let connections = calls.div_ceil(4);
     let plan = |n| CallPlan {
@@ -33,14 +41,13 @@ fn fetch(seed: u64, calls: usize, latency: Duration, server: EndpointConfig) -> 
         pattern: n as u64,
     };
     let plans: Vec<_> = (0..calls).map(plan).collect();
-    let stock = EndpointConfig { extensions: false, receive_window: 32, ..EndpointConfig::default() };
     let client = Host::client(start, stock, seed, server_address(), connections, &plans);
     let mut nodes = [(CLIENT, client), (SERVER, Host::server(start, server, seed))];
     nodes.sort_by_key(|(node, _)| *node);
     let mut addresses = [(CLIENT, client_address(7_001)), (SERVER, server_address())];
     addresses.sort_by_key(|(node, _)| *node);
     let addresses = addresses.into_iter().map(|(_, address)| address).collect();
-    let mut network = Network::new(seed, addresses, &Link::clean(latency));
+    let mut network = Network::new(seed, addresses, link);
     // The buffer before a receiver that takes so many bytes a second is a queue before a link of that rate.
     let to_client = network.link_mut(SERVER, CLIENT);
     to_client.bits_per_second = Some(CLIENT_BITS_PER_SECOND);
@@ -102,4 +109,68 @@ fn stock_client_is_sent_bursts_and_not_asked_for_acks() {
 
 fn run_acks(run: &Run) -> f64 {
     run.client.acks_sent as f64 / run.server.data_sent as f64
+}
+
+/// `calls` calls of a stock client that takes jumbograms, over a link of `mtu` bytes of UDP payload that loses `loss` of its
+/// packets.
+fn fetch_jumbograms(seed: u64, calls: usize, link: (u16, f64), server: EndpointConfig) -> Run {
+    let stock = EndpointConfig {
+        extensions: false,
+        receive_window: 32,
+        jumbograms: Jumbograms::Fragments,
+        checked_paths: everywhere(),
+        ..EndpointConfig::default()
+    };
+    let (mtu, loss) = link;
+    fetch_over(seed, calls, &Link { mtu, loss, ..Link::clean(LAN) }, stock, server)
+}
+
+fn sending(jumbograms: Jumbograms, checked_paths: Vec<AddressRange>) -> EndpointConfig {
+    EndpointConfig { jumbograms, checked_paths, ..EndpointConfig::default() }
+}
+
+fn everywhere() -> Vec<AddressRange> {
+    vec![AddressRange::new([0, 0, 0, 0].into(), 0)]
+}
+
+#[test]
+fn jumbograms_go_where_a_probe_has_shown_that_the_path_carries_them_whole() {
+    let fetch = |mtu, policy, checked| fetch_jumbograms(8, 4, (mtu, 0.0), sending(policy, checked)).server;
+    let wide = fetch(8_972, Jumbograms::Whole, Vec::new());
+    assert!(wide.mtu_probes >= 1 && wide.jumbograms_sent * 8 > wide.data_sent, "{wide:?}");
+    let plain = fetch(1_472, Jumbograms::Whole, everywhere());
+    assert!(plain.jumbograms_sent == 0 && plain.mtu_probes_lost > 0, "{plain:?}");
+    let cut = fetch(1_472, Jumbograms::Fragments, everywhere());
+    assert!(cut.jumbograms_sent * 8 > cut.data_sent, "{cut:?}");
+    let unchecked = fetch(1_472, Jumbograms::Fragments, Vec::new());
+    assert_eq!(unchecked.jumbograms_sent, 0, "nothing would notice a wrong fragment");
+    assert_eq!(fetch(8_972, Jumbograms::Off, everywhere()).jumbograms_sent, 0);
+}
+
+/// Bursts of jumbograms are longer than `stock_burst`. Who was let in for less than it waits to send had its turn again at
+/// once, and again, for ever.
+#[test]
+fn jumbograms_of_many_calls_take_turns_for_the_socket() {
+    for (seed, calls) in [(31, 1), (32, 2), (33, 4), (34, 16), (35, 64)] {
+        let run = fetch_jumbograms(seed, calls, (8_972, 0.0), EndpointConfig::default());
+        let least = calls as f64 * 300_000.0 * 8.0 / CLIENT_BITS_PER_SECOND as f64;
+        let took = run.elapsed.as_secs_f64();
+        assert!(took < 2.0 * least + 0.2, "{calls} calls took {took} s of {least} s: {run:?}");
+        assert!(run.dropped == 0 && run.server.resends == 0, "{calls} calls: {run:?}");
+        assert!(run.server.jumbograms_sent * 8 > run.server.data_sent, "{calls} calls: {run:?}");
+    }
+}
+
+/// The hosts check every byte.
+#[test]
+fn jumbograms_that_are_lost_are_repaired_packet_by_packet() {
+    for (mtu, policy) in [(8_972, Jumbograms::Whole), (1_472, Jumbograms::Fragments)] {
+        let runs = (20..30).map(|seed| {
+            let server = fetch_jumbograms(seed, 4, (mtu, 0.03), sending(policy, everywhere())).server;
+            assert!(server.resends > 0 && server.resends * 3 < server.data_sent, "{seed}: {server:?}");
+            server.jumbograms_sent
+        });
+        // Where the probe was lost the calls may be over before the next one.
+        assert!(runs.filter(|&jumbograms| jumbograms > 0).count() >= 5, "{policy:?}");
+    }
 }

@@ -57,7 +57,7 @@ impl Server {
         for (at, (endpoint, _)) in self.lanes.iter_mut().enumerate() {
             while let Some(transmit) = endpoint.poll_transmit(self.now) {
                 assert_eq!((at, transmit.destination), (lane, asker()), "the lane that was asked answers");
-                for slice in transmit.slices(endpoint.pool()) {
+                for slice in transmit.slices(endpoint.pool(), 0) {
                     answers.extend(question.answer(&slice).map(<[u8]>::to_vec));
                 }
                 endpoint.transmit_done(transmit);
@@ -177,7 +177,7 @@ fn ids_are_told_to_local_askers_and_those_configured_and_to_nobody_else() {
         server.take_in(0, asker.parse().expect("address"), question.packet());
         let endpoint = &mut server.lanes[0].0;
         let transmit = endpoint.poll_transmit(now).expect("answered");
-        let answer = question.answer(&transmit.slices(endpoint.pool())[0]).expect("the answer").to_vec();
+        let answer = question.answer(&transmit.slices(endpoint.pool(), 0)[0]).expect("the answer").to_vec();
         endpoint.transmit_done(transmit);
         let shown =
             DebugConn::decode(&answer, &DebugStats::default()).expect("decodes").expect("one connection");

@@ -74,7 +74,8 @@ impl Row {
 
     /// For Linerate's server.
     pub(super) fn linerate_flags(&self) -> Vec<String> {
-        Vec::new()
+        let fragments = self.jumbograms && self.mtu == 1500;
+        if fragments { vec!["--jumbograms".to_owned(), "fragments".to_owned()] } else { Vec::new() }
     }
 }
 

@@ -1,0 +1,222 @@
+//! Whether jumbograms go to a peer, and of how many packets.
+//!
+//! A stock peer that takes them says how many packets one may have. They are larger than a plain Ethernet frame. Cut into
+//! IP fragments, which carry 16 bits of identity, parts of different datagrams can be put together, and UDP's checksum of
+//! 16 bits lets one in 65,536 of those through: AuriStor has stopped sending them for that. So by default they go only
+//! where a probe with "don't fragment" has shown that the path carries them whole (loopback, links of 9,000 bytes).
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::config::EndpointConfig;
+use crate::jumbo::jumbogram_len;
+
+/// When to send jumbograms to stock peers that take them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Jumbograms {
+    /// Never.
+    Off,
+    /// Where the path carries them whole.
+    #[default]
+    Whole,
+    /// As IP fragments too, as OpenAFS does, where a fragment of another datagram in the place of one of ours would be
+    /// noticed: on connections whose security class
+    /// [protects the data](crate::security::Security::protects_data), and to
+    /// [`checked_paths`](crate::EndpointConfig::checked_paths). Half the processor time on plain Ethernet.
+    Fragments,
+}
+
+/// What is known of jumbograms to one peer.
+#[derive(Clone, Debug)]
+pub(crate) struct JumboPath {
+    policy: Jumbograms,
+    /// The operator vouches for what comes there.
+    checked: bool,
+    /// Packets of a datagram that the peer states it takes.
+    stated: u8,
+    path: Path,
+    lost: u8,
+    /// Timeouts in a row: until then nothing goes as fragments.
+    rests_until: Option<Instant>,
+}
+
+/// Whether jumbograms arrive without being cut up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Path {
+    Unknown,
+    /// Carried so many packets, until then; then it is asked again and goes on meanwhile.
+    Carries(u8, Instant),
+    /// Does not, or has stopped to, until then.
+    Refuses(Instant),
+}
+
+impl JumboPath {
+    pub(crate) fn new(to: IpAddr, config: &EndpointConfig) -> Self {
+        Self {
+            policy: config.jumbograms,
+            checked: config.checked_paths.iter().any(|range| range.contains(to)),
+            stated: 1,
+            path: Path::Unknown,
+            lost: 0,
+            rests_until: None,
+        }
+    }
+
+    /// The peer states what it takes.
+    pub(crate) fn note_stated(&mut self, packets: u32) {
+        self.stated = u8::try_from(packets.min(PARTS_MAX.into())).expect("few").max(1);
+    }
+
+    /// Packets that one datagram may have, 1 for no jumbogram. `is_protected` tells whether a change on the way would be
+    /// noticed.
+    pub(crate) fn parts(&self, now: Instant, is_protected: impl FnOnce() -> bool) -> u8 {
+        self.carried(now, is_protected).min(self.stated)
+    }
+
+    /// The same as far as it is for us and the path to say, and not for the peer.
+    pub(crate) fn carried(&self, now: Instant, is_protected: impl FnOnce() -> bool) -> u8 {
+        let rests = self.rests_until.is_some_and(|until| now < until);
+        match (self.policy, self.path) {
+            (Jumbograms::Off, _) => 1,
+            (_, Path::Carries(parts, _)) => parts,
+            (Jumbograms::Fragments, _) if !rests && (self.checked || is_protected()) => PARTS_MAX,
+            _ => 1,
+        }
+    }
+
+    /// Whether there may be jumbograms, once the path has shown that it carries them: packets are made to fit.
+    pub(crate) fn is_possible(&self) -> bool {
+        let carries = match self.policy {
+            Jumbograms::Off => false,
+            Jumbograms::Whole => !matches!(self.path, Path::Refuses(_)),
+            Jumbograms::Fragments => true,
+        };
+        carries && self.stated > 1
+    }
+
+    /// Packets of the size to probe for now, if it is time to.
+    pub(crate) fn poll_probe(&self, now: Instant) -> Option<u8> {
+        let wanted = self.stated.min(WHOLE_PARTS_MAX);
+        let due = match self.path {
+            Path::Unknown => true,
+            Path::Carries(parts, until) => now >= until || parts < wanted,
+            Path::Refuses(until) => now >= until,
+        };
+        (due && self.policy != Jumbograms::Off && wanted > 1).then_some(wanted)
+    }
+
+    /// A probe of so many packets' size was answered.
+    pub(crate) fn on_probe_acked(&mut self, now: Instant, parts: u8) {
+        (self.path, self.lost) = (Path::Carries(parts, now + KNOWN_FOR), 0);
+    }
+
+    /// A probe got no answer. It may have been lost as any packet may: one of three has to come.
+    pub(crate) fn on_probe_lost(&mut self, now: Instant) {
+        self.lost += 1;
+        if self.lost >= PROBES_MAX {
+            self.on_probe_refused(now);
+        }
+    }
+
+    /// The interface does not carry that size.
+    pub(crate) fn on_probe_refused(&mut self, now: Instant) {
+        (self.path, self.lost) = (Path::Refuses(now + REFUSED_FOR), 0);
+    }
+
+    /// Timeouts in a row: the path may have stopped to carry what is large.
+    pub(crate) fn on_black_hole(&mut self, now: Instant) {
+        if matches!(self.path, Path::Carries(..)) {
+            (self.path, self.lost) = (Path::Refuses(now + REST), 0);
+        }
+        self.rests_until = Some(now + REST);
+    }
+}
+
+/// Size of the probe for so many packets, bytes.
+pub(crate) fn probe_size(parts: u8) -> usize {
+    jumbogram_len(parts)
+}
+
+/// Packets in one jumbogram at most (OpenAFS `RX_MAX_DGRAM_PACKETS`).
+pub(crate) const PARTS_MAX: u8 = 6;
+/// The same of one that arrives whole. Linux keeps a datagram of up to 7.6 kB in 8 KiB of its socket's buffer, and a longer
+/// one in 16 KiB: with six packets each a buffer that has room for 42 packets would overflow at 30.
+const WHOLE_PARTS_MAX: u8 = 5;
+const PROBES_MAX: u8 = 3;
+/// How long an answer holds.
+const KNOWN_FOR: Duration = Duration::from_secs(60);
+/// How long to leave a path alone that does not carry them.
+const REFUSED_FOR: Duration = Duration::from_secs(600);
+/// And one that seems to have stopped.
+const REST: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::source::AddressRange;
+
+    fn path_of(jumbograms: Jumbograms, checked_paths: Vec<AddressRange>) -> JumboPath {
+        let config = EndpointConfig { jumbograms, checked_paths, ..EndpointConfig::default() };
+        JumboPath::new([192, 0, 2, 7].into(), &config)
+    }
+
+    fn plain() -> bool {
+        false
+    }
+
+    #[test]
+    fn path_is_asked_before_it_is_believed_and_now_and_then_after() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut path = path_of(Jumbograms::Whole, Vec::new());
+        assert_eq!((path.poll_probe(now), path.parts(now, plain)), (None, 1), "the peer states nothing");
+        path.note_stated(60);
+        assert_eq!((path.poll_probe(now), path.parts(now, plain)), (Some(5), 1));
+        path.on_probe_lost(now);
+        path.on_probe_acked(now, 5);
+        assert_eq!((path.poll_probe(now), path.parts(now, plain)), (None, 5));
+        assert_eq!(path.poll_probe(now + 60 * second), Some(5));
+        path.note_stated(4);
+        assert_eq!(path.parts(now + 60 * second, plain), 4);
+        (0..3).for_each(|_| path.on_probe_lost(now));
+        assert_eq!((path.poll_probe(now), path.parts(now, plain)), (None, 1));
+        assert_eq!(path.poll_probe(now + 600 * second), Some(4));
+    }
+
+    #[test]
+    fn fragments_go_only_where_a_wrong_one_would_be_noticed() {
+        let now = Instant::now();
+        let elsewhere = vec![AddressRange::new([198, 51, 100, 0].into(), 24)];
+        let here = vec![AddressRange::new([192, 0, 2, 0].into(), 24)];
+        for (policy, checked, protected, parts) in [
+            (Jumbograms::Whole, &here, true, 1),
+            (Jumbograms::Off, &here, true, 1),
+            (Jumbograms::Fragments, &elsewhere, false, 1),
+            (Jumbograms::Fragments, &elsewhere, true, 6),
+            (Jumbograms::Fragments, &here, false, 6),
+        ] {
+            let mut path = path_of(policy, checked.clone());
+            path.note_stated(6);
+            assert_eq!(path.parts(now, || protected), parts, "{policy:?}, {checked:?}, {protected}");
+            path.on_probe_refused(now);
+            assert_eq!(path.parts(now, || protected), parts, "a path that cuts them up changes nothing");
+            path.note_stated(1);
+            assert_eq!(path.parts(now, || protected), 1, "the peer does not take any");
+        }
+    }
+
+    #[test]
+    fn black_hole_stops_fragments_for_a_while() {
+        let now = Instant::now();
+        let mut path = path_of(Jumbograms::Fragments, Vec::new());
+        path.note_stated(4);
+        path.on_black_hole(now);
+        assert_eq!((path.parts(now, || true), path.parts(now + REST, || true)), (1, 4));
+        path.on_probe_acked(now, 4);
+        assert_eq!(path.parts(now, plain), 4, "what arrives whole needs no check");
+        path.on_black_hole(now);
+        assert_eq!(
+            (path.parts(now, plain), path.poll_probe(now), path.poll_probe(now + REST)),
+            (1, None, Some(4))
+        );
+    }
+}
