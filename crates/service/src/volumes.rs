@@ -116,11 +116,7 @@ impl VolumeSection {
     }
 
     fn spec(&self) -> VolumeSpec {
-        let options = VolumeOptions {
-            follow_symlinks: self.symlinks,
-            serve_hidden: self.hidden,
-            ..VolumeOptions::default()
-        };
+        let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.hidden };
         VolumeSpec::new(self.name.clone(), &self.path, options)
     }
 }

@@ -63,7 +63,7 @@ impl VfsCounters {
         let counter = match error {
             Error::NotFound => &self.refused_not_found,
             Error::Hidden => &self.refused_hidden,
-            Error::AccessDenied => &self.refused_access,
+            Error::AccessDenied | Error::Denied(_) => &self.refused_access,
             Error::NotADirectory | Error::IsADirectory => &self.refused_kind,
             Error::Escapes => &self.refused_escape,
             Error::SymlinkRefused => &self.refused_symlink,

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use lane::fs::{Dir, DirEntry, File, FileKind, Stat};
 
 use crate::attributes::{Attributes, FileId};
-use crate::cache::Node;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
@@ -100,15 +99,6 @@ impl Directory {
     pub(crate) fn note_place(&self, object: Option<&Arc<Object>>, name: Name<'_>) {
         if let (Some(object), Some(here)) = (object, self.object()) {
             object.set_place(ObjectPlace { directory: Arc::clone(here), name: name.as_bytes().into() });
-        }
-    }
-
-    /// Keeps what has a name here in the lane's cache, if the lane relies on this directory.
-    pub(crate) fn keep(&self, name: Name<'_>, node: Node) {
-        let cache = self.volume.cache();
-        let vantage = self.object().and_then(|object| cache.promised(self.volume.key(self.path()), object));
-        if let (Some(vantage), Ok(path)) = (vantage, self.path().join(name)) {
-            cache.keep_open(self.volume.key(path.as_path()), node, vantage);
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use identity::Rights;
+
 use crate::name::NameError;
 use crate::spec::VolumeNameError;
 
@@ -18,6 +20,9 @@ pub enum Error {
     /// The process may not open it.
     #[error("permission denied: the server's user must be able to read the file and search its directories")]
     AccessDenied,
+    /// The caller lacks these rights there.
+    #[error("permission denied: it takes the rights {0:?}")]
+    Denied(Rights),
     /// A directory was needed, or a file stands where the path goes on.
     #[error("not a directory")]
     NotADirectory,

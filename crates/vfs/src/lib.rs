@@ -32,7 +32,8 @@
 
 pub use attributes::{Attributes, ChangeToken, FileId};
 pub use cache::{Breaker, Cache, CacheOptions, Telling};
-pub use change::{Caller, Created, Expect, How, Over, Published, Staged, Writer};
+pub use caller::Caller;
+pub use change::{Created, Expect, How, Over, Published, Staged, Writer};
 pub use counters::VfsCounters;
 pub use directory::Directory;
 pub use error::Error;
@@ -46,13 +47,16 @@ pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
 pub use volume::{Resolved, Volume};
 
+mod access;
 mod attributes;
 mod cache;
+mod caller;
 mod change;
 mod counters;
 mod directory;
 mod error;
 mod file;
+mod guarded;
 mod links;
 mod listing;
 mod name;

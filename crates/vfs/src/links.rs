@@ -42,7 +42,7 @@ impl Places {
     }
 
     /// The name beneath the volume that an absolute path means, if it means one.
-    fn beneath<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
+    pub(crate) fn beneath<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
         self.paths.iter().find_map(|place| match target.strip_prefix(&**place)? {
             [] => Some(&b""[..]),
             rest @ [b'/', ..] => {

@@ -2,14 +2,14 @@
 
 use std::ffi::CString;
 use std::io;
-use std::path::Path;
 
+use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, Owner, VolumePolicy};
 use lane::fs::{Dir, File, OpenHow, OpenKind, Stat};
 
 use crate::error::Error;
 use crate::links::{Budget, Places};
 use crate::name::RelPath;
-use crate::spec::VolumeOptions;
+use crate::spec::VolumeSpec;
 
 /// An open volume directory. It stays the same directory if its own name later names another.
 #[derive(Debug)]
@@ -17,14 +17,50 @@ pub(crate) struct Root {
     dir: Dir,
     /// Where absolute links may lead; `None` where no links are followed.
     places: Option<Places>,
-    writable: bool,
+    /// Who may do what, on a writable volume.
+    policy: Option<VolumePolicy>,
 }
 
 impl Root {
-    pub(crate) fn open(path: &Path, options: VolumeOptions) -> io::Result<Self> {
-        let dir = Dir::open_root(path)?;
-        let places = options.follow_symlinks.then(|| Places::of(path));
-        Ok(Self { dir, places, writable: options.writable })
+    /// Opens the directory `spec` names; with `privileged` for a server that may read and change every file.
+    pub(crate) fn open(spec: &VolumeSpec, privileged: bool) -> io::Result<Self> {
+        let dir = Dir::open_root(&spec.path)?;
+        let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
+        let owner = Owner { uid: Some(dir.stat()?.uid), recorded: None };
+        let policy = || VolumePolicy { privileged, writable: spec.writable.clone(), owner };
+        Ok(Self { dir, places, policy: spec.is_writable().then(policy) })
+    }
+
+    /// Who may do what; `None` where everybody may read what the server can, and that is all.
+    pub(crate) fn policy(&self) -> Option<&VolumePolicy> {
+        self.policy.as_ref()
+    }
+
+    /// The attribute that holds a directory's access list.
+    pub(crate) fn acl_attribute(&self) -> CString {
+        let is_privileged = self.policy.as_ref().is_some_and(|policy| policy.privileged);
+        if is_privileged { ATTRIBUTE_PRIVILEGED.into() } else { ATTRIBUTE_UNPRIVILEGED.into() }
+    }
+
+    /// The part beneath the volume of an absolute path that lies there.
+    pub(crate) fn beneath<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
+        self.places.as_ref()?.beneath(target)
+    }
+
+    /// A directory's own access list as it is stored, if it has one; one that cannot be read is taken for damaged.
+    pub(crate) async fn access_list(&self, dir: &Dir) -> Option<Vec<u8>> {
+        match dir.as_file().xattr(&self.acl_attribute(), Acl::BYTES_MAX).await {
+            Ok(list) => Some(list),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENODATA | libc::EOPNOTSUPP) => None,
+                _ => Some(Vec::new()),
+            },
+        }
+    }
+
+    /// Where the symbolic link `path` points.
+    pub(crate) async fn read_link(&self, path: &CString) -> io::Result<Vec<u8>> {
+        self.dir.read_link_at(path).await
     }
 
     /// The directory's own attributes.
@@ -34,7 +70,7 @@ impl Root {
 
     /// Whether clients may change what lies beneath.
     pub(crate) fn is_writable(&self) -> bool {
-        self.writable
+        self.policy.is_some()
     }
 
     /// Opens `path`, a file or directory, for reading.

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use identity::Writable;
+
 /// An exported directory: its name for clients, where it lies, and what of it is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
@@ -13,6 +15,8 @@ pub struct VolumeSpec {
     pub path: PathBuf,
     /// What of it is served.
     pub options: VolumeOptions,
+    /// Who may change it. But for [`Writable::Nobody`] it takes a cache that [shares](crate::Cache::sharing).
+    pub writable: Writable,
 }
 
 /// The name of a volume: 1 to 80 bytes of printable ASCII without slashes, backslashes, quotes, blanks or a
@@ -27,8 +31,6 @@ pub struct VolumeOptions {
     pub follow_symlinks: bool,
     /// Serve and list names that begin with a dot. A `.well-known` at the top is served in any case.
     pub serve_hidden: bool,
-    /// Let clients change it, as far as their rights go. It takes a cache that [shares](crate::Cache::sharing).
-    pub writable: bool,
 }
 
 /// Why a text is no volume name.
@@ -39,9 +41,20 @@ pub struct VolumeNameError {
 }
 
 impl VolumeSpec {
-    /// A volume of this name at `path`.
+    /// A volume of this name at `path`, which nobody may change.
     pub fn new(name: VolumeName, path: impl AsRef<Path>, options: VolumeOptions) -> Self {
-        Self { name, path: path.as_ref().to_owned(), options }
+        Self { name, path: path.as_ref().to_owned(), options, writable: Writable::Nobody }
+    }
+
+    /// The same, changed by whom `writable` names.
+    #[must_use]
+    pub fn writable_by(self, writable: Writable) -> Self {
+        Self { writable, ..self }
+    }
+
+    /// Whether anybody may change it.
+    pub fn is_writable(&self) -> bool {
+        self.writable != Writable::Nobody
     }
 }
 
@@ -72,7 +85,7 @@ impl fmt::Display for VolumeName {
 
 impl Default for VolumeOptions {
     fn default() -> Self {
-        Self { follow_symlinks: true, serve_hidden: false, writable: false }
+        Self { follow_symlinks: true, serve_hidden: false }
     }
 }
 

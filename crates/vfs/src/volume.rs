@@ -5,10 +5,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use identity::Rights;
 use lane::fs::{File, FileKind, Stat};
 
 use crate::attributes::Attributes;
-use crate::cache::{Cache, Found, KeyRef, Node, Vantage, VolumeId};
+use crate::cache::{Cache, Found, KeyRef, Node, VolumeId};
+use crate::caller::Caller;
 use crate::counters::VfsCounters;
 use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
@@ -42,6 +44,8 @@ struct Inner {
     root: Root,
     /// Its directory's, for a writable volume.
     root_object: Option<Arc<Object>>,
+    /// Who asks where nobody is named, for a writable volume.
+    anonymous: Option<Caller>,
     cache: Cache,
 }
 
@@ -54,18 +58,20 @@ impl Volume {
     /// As the file system has them; [`Error::ReadOnly`] for a writable volume in a cache that does not
     /// [share](Cache::sharing).
     pub fn open(cache: &Cache, spec: &VolumeSpec) -> Result<Self, Error> {
-        if spec.options.writable && cache.joined().is_none() {
+        if spec.is_writable() && cache.joined().is_none() {
             return Err(Error::ReadOnly);
         }
-        let root = Root::open(&spec.path, spec.options)?;
-        let root_object = match cache.joined().filter(|_| spec.options.writable) {
+        let root =
+            Root::open(spec, cache.joined().is_some_and(|joined| joined.objects.options().privileged))?;
+        let root_object = match cache.joined().filter(|_| spec.is_writable()) {
             Some(joined) => Some(joined.objects.of(&root.stat()?)?),
             None => None,
         };
+        let anonymous = spec.is_writable().then(Caller::anonymous);
         let id = cache.new_volume();
         let (name, options, cache) = (spec.name.clone(), spec.options, cache.clone());
         let path = spec.path.as_path().into();
-        Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, root_object, cache }) })
+        Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, root_object, anonymous, cache }) })
     }
 
     /// Whether both are one opening of a directory: clones of each other.
@@ -88,11 +94,19 @@ impl Volume {
         self.inner.cache.counters()
     }
 
-    /// What `path` names: from the cache at the cost of one `fstat`, else by opening it.
+    /// What `path` names, as who has not said who he is may see it: from the cache at the cost of one `fstat`, else by opening it.
     ///
     /// # Errors
     /// Any but [`Error::Changed`] and [`Error::TooLarge`]; each is counted.
     pub async fn lookup(&self, path: RelPath<'_>) -> Result<Resolved, Error> {
+        if let Some(anonymous) = &self.inner.anonymous {
+            return self.lookup_as(anonymous, path, Rights::READ).await;
+        }
+        self.lookup_plain(path).await
+    }
+
+    /// On a volume where everybody may read what the server can.
+    pub(crate) async fn lookup_plain(&self, path: RelPath<'_>) -> Result<Resolved, Error> {
         if let Some(answer) = self.try_lookup(path) {
             return answer;
         }
@@ -102,6 +116,9 @@ impl Volume {
 
     /// As [`Volume::lookup`] if the answer is at hand: never waits. `None` means "ask `lookup`".
     pub fn try_lookup(&self, path: RelPath<'_>) -> Option<Result<Resolved, Error>> {
+        if let Some(anonymous) = &self.inner.anonymous {
+            return self.try_guarded(anonymous, path, Rights::READ).map(|answer| self.counted(answer));
+        }
         if path.is_hidden() && (!self.inner.options.serve_hidden || path.is_reserved()) {
             return Some(self.counted(Err(Error::Hidden)));
         }
@@ -121,7 +138,7 @@ impl Volume {
 
     /// Whether clients may change it, as far as their rights go.
     pub fn is_writable(&self) -> bool {
-        self.inner.options.writable
+        self.inner.root.is_writable()
     }
 
     /// The objects that it shares with other lanes; `None` for a volume that nothing is written to.
@@ -168,7 +185,7 @@ impl Volume {
 
     /// The answer from a node kept open, with attributes of this moment; `None` if the node is a thing of
     /// the past. A name that was replaced by a rename shows here at once: the old file has one link less.
-    fn refresh(&self, path: RelPath<'_>, node: &Node) -> Option<Resolved> {
+    pub(crate) fn refresh(&self, path: RelPath<'_>, node: &Node) -> Option<Resolved> {
         let attributes = match node {
             Node::File(file) => file.attributes(),
             Node::Directory(directory) => directory.attributes(),
@@ -187,13 +204,9 @@ impl Volume {
         self.counters().lookup_misses.increment();
         let (cache, key) = (&self.inner.cache, self.key(path));
         let vantage = cache.vantage_above(&self.inner.root, key).await;
-        let (opened, by_link) = self.open_or_shed(path).await;
-        // Nobody would tell of a change at the far end of a link.
-        let is_told = vantage.is_promised() && !by_link;
-        let is_kept = !self.is_writable() || is_told || path.is_root();
-        let file = match opened {
+        let file = match self.open_or_shed(path).await {
             Ok(file) => file,
-            Err(Error::NotFound) if is_kept => {
+            Err(Error::NotFound) => {
                 cache.keep_absent(key, vantage);
                 return Err(Error::NotFound);
             }
@@ -203,20 +216,17 @@ impl Volume {
             }
         };
         let stat = file.stat()?;
-        let node = self.same_or_new(key, file, &stat, is_told.then_some(&vantage))?;
-        match is_kept {
-            true => cache.keep_open(key, node.clone(), vantage),
-            false => drop(cache.forget(key)),
-        }
+        let node = self.same_or_new(key, file, &stat, None)?;
+        cache.keep_open(key, node.clone(), vantage);
         Ok(self.resolved(&node, stat.into()))
     }
 
     /// Out of descriptors, the files kept open for later go first; they close when the lane next turns to
     /// the kernel.
-    async fn open_or_shed(&self, path: RelPath<'_>) -> (Result<File, Error>, bool) {
+    pub(crate) async fn open_or_shed(&self, path: RelPath<'_>) -> Result<File, Error> {
         self.counters().opens.increment();
         match self.open_name(path).await {
-            (Err(Error::TooManyOpen), _) => {
+            Err(Error::TooManyOpen) => {
                 self.inner.cache.shed();
                 lane::time::sleep(SHED_PAUSE).await;
                 self.open_name(path).await
@@ -225,25 +235,22 @@ impl Volume {
         }
     }
 
-    /// Opens what the name leads to; says whether a symbolic link was on the way, where that makes a difference.
-    async fn open_name(&self, path: RelPath<'_>) -> (Result<File, Error>, bool) {
-        let root = &self.inner.root;
-        if self.is_writable() {
-            match root.open_real(path).await {
-                Err(Error::SymlinkRefused) if self.inner.options.follow_symlinks => {}
-                opened => return (opened, false),
-            }
+    /// On a writable volume no link is followed here: `lookup_as` goes to their far ends itself.
+    async fn open_name(&self, path: RelPath<'_>) -> Result<File, Error> {
+        match self.is_writable() {
+            true => self.inner.root.open_real(path).await,
+            false => self.inner.root.open_beneath(path).await,
         }
-        (root.open_beneath(path).await, self.is_writable())
     }
 
     /// The node already kept if the name still leads to the same file: its users and ours share it.
-    fn same_or_new(
+    /// `directory` is that of the name, where this is relied on.
+    pub(crate) fn same_or_new(
         &self,
         key: KeyRef<'_>,
         file: File,
         now: &Stat,
-        told: Option<&Vantage>,
+        directory: Option<&Arc<Object>>,
     ) -> Result<Node, Error> {
         let id = Attributes::from(*now).id;
         if let Some(kept) = self.inner.cache.peek(key) {
@@ -257,7 +264,7 @@ impl Volume {
             return Err(Error::NotServable);
         }
         let object = match self.objects() {
-            Some(objects) => Some(self.object(objects, key, now, told)?),
+            Some(objects) => Some(self.object(objects, key, now, directory)?),
             None => None,
         };
         if now.kind == FileKind::Directory {
@@ -274,16 +281,16 @@ impl Volume {
         objects: &Objects,
         key: KeyRef<'_>,
         now: &Stat,
-        told: Option<&Vantage>,
+        directory: Option<&Arc<Object>>,
     ) -> Result<Arc<Object>, Error> {
         let object = objects.of(now)?;
-        if let (Some(directory), Some(name)) = (told.and_then(Vantage::object), key.path.file_name()) {
+        if let (Some(directory), Some(name)) = (directory, key.path.file_name()) {
             object.set_place(ObjectPlace { directory: Arc::clone(directory), name: name.as_bytes().into() });
         }
         Ok(object)
     }
 
-    fn resolved(&self, node: &Node, attributes: Attributes) -> Resolved {
+    pub(crate) fn resolved(&self, node: &Node, attributes: Attributes) -> Resolved {
         match node {
             Node::File(file) => Resolved::File(Rc::clone(file), attributes),
             Node::Directory(node) => {

@@ -38,7 +38,7 @@ impl From<vfs::Error> for Refusal {
     fn from(error: vfs::Error) -> Self {
         use vfs::Error;
         match error {
-            Error::AccessDenied => Self::Forbidden,
+            Error::AccessDenied | Error::Denied(_) => Self::Forbidden,
             Error::Name(NameError::Nul | NameError::Dots | NameError::Slash) => Self::Path,
             Error::TooManyOpen | Error::Overloaded | Error::Busy => Self::Overloaded,
             // Refusals of changes, which this service does not make.

@@ -120,11 +120,12 @@ impl Inner {
             }
             What::Place => {
                 for watched in self.watches.of_object(&broken.object) {
+                    watched.retire();
                     self.watches.forget_subtree(watched.key());
                 }
             }
             // Attributes and content are asked of the kernel at every use.
-            What::Content => {}
+            What::Content | What::Attributes => {}
         }
     }
 }

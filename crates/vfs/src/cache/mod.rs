@@ -179,6 +179,23 @@ impl Cache {
         self.inner.watches.promised(key, object)
     }
 
+    /// The answer remembered for `key`, if it may still be believed, and where it was seen from.
+    pub(crate) fn find_seen(&self, key: KeyRef<'_>) -> Option<(Found, Vantage)> {
+        let inner = &*self.inner;
+        if let Some((node, vantage)) = inner.open.borrow().get(&key) {
+            let holds = vantage.holds_for_name(inner.options.ttl);
+            return holds.then(|| (Found::Open(node.clone()), vantage.clone()));
+        }
+        let absent = inner.absent.borrow();
+        let vantage = absent.get(&key)?;
+        vantage.holds_for_name(inner.options.ttl).then(|| (Found::Absent, vantage.clone()))
+    }
+
+    /// The directory `key` as the lane relies on it.
+    pub(crate) fn known(&self, key: KeyRef<'_>) -> Option<Rc<WatchedDir>> {
+        self.inner.watches.known(&key.to_key())
+    }
+
     /// The node remembered for `key`, if it may still be believed.
     pub(crate) fn find_open(&self, key: KeyRef<'_>) -> Option<Node> {
         match self.find(key)? {

@@ -7,7 +7,7 @@ use lane::time;
 
 use super::*;
 use crate::name::RelPath;
-use crate::spec::VolumeOptions;
+use crate::spec::{VolumeOptions, VolumeSpec};
 use crate::trouble::Place;
 
 #[test]
@@ -97,7 +97,8 @@ fn in_world<F: Future<Output = ()> + 'static>(test: impl FnOnce(Fs) -> F) {
 fn cache_and_root() -> (Cache, Root) {
     let options =
         CacheOptions { ttl: Duration::from_secs(3600), absent_names_max: 100, ..CacheOptions::default() };
-    (Cache::new(options), Root::open("/srv".as_ref(), VolumeOptions::default()).unwrap())
+    let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+    (Cache::new(options), Root::open(&spec, false).unwrap())
 }
 
 fn key(path: &[u8]) -> KeyRef<'_> {

@@ -7,18 +7,21 @@
 //! its upper directories watched too, because a rename there moves everything beneath. A directory reached
 //! through a symbolic link is never watched: nothing would tell of the link's far end being moved.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use identity::{Nearest, Principal, Rights, VolumePolicy};
 use lane::backend::Watch;
 use lane::fs::{Dir, unwatch};
 use lane::time;
 
 use super::joined::Joined;
 use super::key::{Key, KeyRef};
+use crate::access::Access;
+use crate::attributes::Attributes;
 use crate::counters::VfsCounters;
 use crate::object::{Object, Place};
 use crate::promise::Promise;
@@ -30,6 +33,8 @@ pub(crate) struct Watches {
     by_key: RefCell<HashMap<Key, Weak<WatchedDir>>>,
     /// The kernel knows one watch per directory; overlapping volumes know a directory by several paths.
     by_watch: RefCell<HashMap<Watch, Vec<Weak<WatchedDir>>>>,
+    /// On the way to being promised: changes concern them already.
+    arriving: RefCell<Vec<Weak<WatchedDir>>>,
     by_object: RefCell<HashMap<*const Object, Vec<Weak<WatchedDir>>>>,
     joined: Option<Rc<Joined>>,
     /// After the kernel refused a watch, no other is tried before this moment.
@@ -40,13 +45,15 @@ pub(crate) struct Watches {
 /// A directory that is watched, or promised, or both, under one of its paths.
 pub(crate) struct WatchedDir {
     watches: Weak<Watches>,
-    watch: Option<Watch>,
-    promise: Option<Rc<Promise>>,
+    watch: OnceCell<Watch>,
+    promise: OnceCell<Rc<Promise>>,
+    /// Rights, where there is a promise.
+    access: OnceCell<Access>,
     key: Key,
     current: Cell<bool>,
     changes: Cell<u64>,
     /// Keeps the way to the root watched.
-    _upper: Option<Rc<WatchedDir>>,
+    upper: Option<Rc<WatchedDir>>,
 }
 
 /// When and under whose watch something was learnt from the file system. Taken before the look, so that a
@@ -58,7 +65,12 @@ pub(crate) struct Vantage {
     changes: u64,
     /// A change was being made: what is seen is not to be kept.
     is_doubtful: bool,
+    /// What is changing so that there can be no promise before it is over.
+    hindrance: Option<Arc<Object>>,
 }
+
+/// Why a directory cannot be promised: what is changing, or nothing that could be waited for.
+type Hindrance = Option<Arc<Object>>;
 
 impl Watches {
     pub(super) fn new(limit: usize, joined: Option<Rc<Joined>>, counters: Arc<VfsCounters>) -> Rc<Self> {
@@ -66,6 +78,7 @@ impl Watches {
             limit,
             by_key: RefCell::default(),
             by_watch: RefCell::default(),
+            arriving: RefCell::default(),
             by_object: RefCell::default(),
             joined,
             refused_until: Cell::new(None),
@@ -76,8 +89,10 @@ impl Watches {
     /// Watches the directory `key` names and all above it, as far as they exist and limits allow, and
     /// returns the point of view for looking at what lies in it.
     pub(super) async fn vantage(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Vantage {
-        let watched = self.watch_down_to(root, key).await;
-        self.vantage_of(watched)
+        match self.watch_down_to(root, key).await {
+            Ok(watched) => self.vantage_of(Some(watched)),
+            Err(hindrance) => Vantage { hindrance, ..self.vantage_of(None) },
+        }
     }
 
     /// A point of view without a watch: what is seen from it is good for the time to live only.
@@ -106,7 +121,7 @@ impl Watches {
 
     /// Whether `key` is a watched directory itself.
     pub(super) fn contains(&self, key: &Key) -> bool {
-        self.by_key.borrow().contains_key(key)
+        self.by_key.borrow().contains_key(key) || !self.arriving.borrow().is_empty()
     }
 
     /// What lies at and beneath `top` is no longer where it was, or can no longer be reached.
@@ -118,6 +133,11 @@ impl Watches {
             }
             stays
         });
+        for arriving in self.arriving.borrow().iter().filter_map(Weak::upgrade) {
+            if arriving.key.is_within(top) {
+                arriving.current.set(false);
+            }
+        }
     }
 
     /// The kernel dropped a watch, or what it watches has moved away.
@@ -141,31 +161,37 @@ impl Watches {
                 watched.current.set(false);
             }
         }
+        self.arriving.borrow().iter().filter_map(Weak::upgrade).for_each(|one| one.current.set(false));
     }
 
     fn vantage_of(&self, watched: Option<Rc<WatchedDir>>) -> Vantage {
         let changes = watched.as_ref().map_or(0, |watched| watched.changes.get());
         let is_doubtful = watched.as_ref().is_some_and(|watched| watched.is_changing());
-        Vantage { at: time::now(), watched, changes, is_doubtful }
+        Vantage { at: time::now(), watched, changes, is_doubtful, hindrance: None }
     }
 
-    async fn watch_down_to(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Option<Rc<WatchedDir>> {
+    async fn watch_down_to(
+        self: &Rc<Self>,
+        root: &Root,
+        key: KeyRef<'_>,
+    ) -> Result<Rc<WatchedDir>, Hindrance> {
         if let Some(known) = self.known(&key.to_key()) {
-            return Some(known);
+            return Ok(known);
         }
         let mut upper = None;
         for path in key.path.prefixes() {
             let key = key.with_path(path).to_key();
-            let watched = match self.known(&key) {
-                Some(known) => known,
-                None => self.begin(root, key, upper).await?,
+            let watched = match (self.known(&key), root.is_writable()) {
+                (Some(known), _) => known,
+                (None, true) => self.begin_promised(root, key, upper).await?,
+                (None, false) => self.begin(root, key, upper).await.ok_or(None)?,
             };
             upper = Some(watched);
         }
-        upper
+        Ok(upper.expect("the root is a prefix of every path"))
     }
 
-    fn known(&self, key: &Key) -> Option<Rc<WatchedDir>> {
+    pub(super) fn known(&self, key: &Key) -> Option<Rc<WatchedDir>> {
         self.by_key.borrow().get(key)?.upgrade()
     }
 
@@ -175,61 +201,101 @@ impl Watches {
         key: Key,
         upper: Option<Rc<WatchedDir>>,
     ) -> Option<Rc<WatchedDir>> {
-        let joined = self.joined.as_ref().filter(|_| root.is_writable());
-        if joined.is_none() && self.is_refused() {
+        if self.is_refused() {
             return None;
         }
-        let above = self.vantage_of(upper.clone());
         let dir = root.open_real_directory(key.as_ref().path).await.ok()?;
         // Another task may have watched it while this one waited for the disk.
         if let Some(known) = self.known(&key) {
             return Some(known);
         }
         // A directory above that moved during the wait makes the path just opened doubtful.
-        if !above.is_current() {
+        if upper.as_ref().is_some_and(|upper| !upper.current.get()) {
             return None;
         }
-        let promise = match joined {
-            Some(joined) => Some(self.promise(joined, &dir, &key, &above)?),
-            None => None,
-        };
-        let watch = self.try_watch(&dir);
-        if promise.is_none() && watch.is_none() {
-            return None;
-        }
-        let watched = Rc::new(WatchedDir {
-            watches: Rc::downgrade(self),
-            watch,
-            promise,
-            key: key.clone(),
-            current: Cell::new(true),
-            changes: Cell::new(0),
-            _upper: upper,
-        });
-        self.by_key.borrow_mut().insert(key, Rc::downgrade(&watched));
-        if let Some(watch) = watch {
-            self.by_watch.borrow_mut().entry(watch).or_default().push(Rc::downgrade(&watched));
-        }
-        if let Some(object) = watched.object() {
-            let mut by_object = self.by_object.borrow_mut();
-            by_object.entry(Arc::as_ptr(object)).or_default().push(Rc::downgrade(&watched));
-        }
-        self.gauge();
+        let watched = self.unknown(&key, upper);
+        watched.watch.set(self.try_watch(&dir)?).expect("it is new");
+        self.enter(&watched);
         Some(watched)
     }
 
-    /// The lane's bit in the directory just opened. Those above had theirs before: a change of the name that led here
-    /// shows in them.
-    fn promise(&self, joined: &Joined, dir: &Dir, key: &Key, above: &Vantage) -> Option<Rc<Promise>> {
-        let object = joined.objects.of(&dir.stat().ok()?).ok()?;
-        let promise = joined.promises.hold(&object);
-        if above.watched.is_some() && !above.holds_for_all(Duration::MAX) {
-            return None;
+    /// As [`Watches::begin`], of a directory whose changes this server makes. What is learnt of it rests on promises: of
+    /// the directory above that this name leads to it, of itself that it stays there and what rights there are.
+    async fn begin_promised(
+        self: &Rc<Self>,
+        root: &Root,
+        key: Key,
+        upper: Option<Rc<WatchedDir>>,
+    ) -> Result<Rc<WatchedDir>, Hindrance> {
+        // From here on whoever changes the name, or one above, finds it.
+        let watched = self.unknown(&key, upper);
+        self.arriving.borrow_mut().push(Rc::downgrade(&watched));
+        let promised = self.promise(root, &watched).await;
+        self.arriving.borrow_mut().retain(|one| !std::ptr::eq(one.as_ptr(), Rc::as_ptr(&watched)));
+        promised?;
+        if !watched.is_whole() {
+            return Err(None);
         }
-        if let (Some(upper), Some(name)) = (above.object(), key.as_ref().path.file_name()) {
-            object.set_place(Place { directory: Arc::clone(upper), name: name.as_bytes().into() });
+        if let Some(known) = self.known(&key) {
+            return Ok(known);
         }
-        Some(promise)
+        self.enter(&watched);
+        Ok(watched)
+    }
+
+    async fn promise(&self, root: &Root, watched: &Rc<WatchedDir>) -> Result<(), Hindrance> {
+        let joined = self.joined.as_ref().expect("writable volumes are opened in caches that share");
+        let path = watched.key().path;
+        if let (Some(above), Some(name)) = (watched.upper_object(), path.file_name())
+            && above.is_changing_name(name.as_bytes())
+        {
+            return Err(Some(Arc::clone(above)));
+        }
+        let dir = root.open_real_directory(path).await.map_err(|_| None)?;
+        let stat = dir.stat().map_err(|_| None)?;
+        let object = joined.objects.of(&stat).map_err(|_| None)?;
+        watched.promise.set(joined.promises.hold(&object)).ok().expect("it is new");
+        self.by_object.borrow_mut().entry(Arc::as_ptr(&object)).or_default().push(Rc::downgrade(watched));
+        if object.is_moving() {
+            return Err(Some(object));
+        }
+        let list = root.access_list(&dir).await;
+        let above = watched.upper.as_ref().and_then(|upper| upper.access.get());
+        watched.access.set(Access::new(&stat, list.as_deref(), above)).ok().expect("it is new");
+        // Changed meanwhile, it may be of before or after: it is looked at anew.
+        if !watched.is_whole() {
+            return Err(None);
+        }
+        if let (Some(above), Some(name)) = (watched.upper_object(), path.file_name()) {
+            object.set_place(Place { directory: Arc::clone(above), name: name.as_bytes().into() });
+        }
+        if let Some(watch) = self.try_watch(&dir) {
+            watched.watch.set(watch).expect("it is new");
+        }
+        Ok(())
+    }
+
+    /// A directory of which nothing is known yet.
+    fn unknown(self: &Rc<Self>, key: &Key, upper: Option<Rc<WatchedDir>>) -> Rc<WatchedDir> {
+        Rc::new(WatchedDir {
+            watches: Rc::downgrade(self),
+            watch: OnceCell::new(),
+            promise: OnceCell::new(),
+            access: OnceCell::new(),
+            key: key.clone(),
+            current: Cell::new(true),
+            changes: Cell::new(0),
+            upper,
+        })
+    }
+
+    /// Puts a directory on the books.
+    fn enter(&self, watched: &Rc<WatchedDir>) {
+        self.by_key.borrow_mut().insert(watched.key.clone(), Rc::downgrade(watched));
+        if let Some(&watch) = watched.watch.get() {
+            self.by_watch.borrow_mut().entry(watch).or_default().push(Rc::downgrade(watched));
+        }
+        self.gauge();
     }
 
     fn try_watch(&self, dir: &Dir) -> Option<Watch> {
@@ -269,7 +335,7 @@ impl Watches {
             by_key.remove(&watched.key);
         }
         drop(by_key);
-        let Some(watch) = watched.watch else { return };
+        let Some(&watch) = watched.watch.get() else { return };
         let mut by_watch = self.by_watch.borrow_mut();
         let Some(sharers) = by_watch.get_mut(&watch) else { return };
         let before = sharers.len();
@@ -299,7 +365,48 @@ impl WatchedDir {
 
     /// The object whose promise it rests on.
     fn object(&self) -> Option<&Arc<Object>> {
-        self.promise.as_ref().map(|promise| promise.object())
+        self.promise.get().map(|promise| promise.object())
+    }
+
+    fn upper_object(&self) -> Option<&Arc<Object>> {
+        self.upper.as_ref()?.object()
+    }
+
+    /// Whether neither it nor anything above has moved.
+    fn is_whole(&self) -> bool {
+        self.current.get() && self.upper.as_ref().is_none_or(|upper| upper.current.get())
+    }
+
+    /// It is no longer where it was, or no longer what it was.
+    pub(super) fn retire(&self) {
+        self.current.set(false);
+    }
+
+    /// What somebody may do here: nothing where he may not pass through a directory above.
+    pub(crate) fn rights(&self, who: &Principal, policy: &VolumePolicy) -> Rights {
+        let Some(access) = self.access.get() else { return Rights::NONE };
+        if let Some(rights) = access.known(who) {
+            return rights;
+        }
+        let passes = |upper: &Rc<Self>| upper.rights(who, policy).contains(Rights::TRAVERSE);
+        let rights = match self.upper.as_ref().is_none_or(passes) {
+            true => access.own_rights(who, policy),
+            false => Rights::NONE,
+        };
+        access.keep(who, rights)
+    }
+
+    /// What somebody may do with something in it that is no directory.
+    pub(crate) fn rights_of(&self, who: &Principal, policy: &VolumePolicy, of: &Attributes) -> Rights {
+        match (self.access.get(), self.rights(who, policy).contains(Rights::TRAVERSE)) {
+            (Some(access), true) => access.rights_of(who, policy, of),
+            _ => Rights::NONE,
+        }
+    }
+
+    /// The access list that counts here.
+    pub(crate) fn nearest(&self) -> Nearest {
+        self.access.get().map_or(Nearest::Unreadable, |access| access.nearest().clone())
     }
 
     fn is_changing(&self) -> bool {
@@ -336,7 +443,7 @@ impl Vantage {
 
     /// Whether all changes are told, as against found out when the time to live is over.
     pub(crate) fn is_watched(&self) -> bool {
-        self.watched.as_ref().is_some_and(|watched| watched.watch.is_some())
+        self.watched.as_ref().is_some_and(|watched| watched.watch.get().is_some())
     }
 
     /// Whether it rests on promises: what is seen from it shows the changes that this server makes.
@@ -349,7 +456,18 @@ impl Vantage {
         self.watched.as_ref()?.object()
     }
 
-    fn is_current(&self) -> bool {
+    /// What is to be waited for before there can be a promise.
+    pub(crate) fn hindrance(&self) -> Option<&Arc<Object>> {
+        self.hindrance.as_ref()
+    }
+
+    /// The directory that it looks into.
+    pub(crate) fn watched(&self) -> Option<&Rc<WatchedDir>> {
+        self.watched.as_ref()
+    }
+
+    /// Whether that is still where it was.
+    pub(crate) fn is_current(&self) -> bool {
         self.watched.as_ref().is_none_or(|watched| watched.current.get())
     }
 }

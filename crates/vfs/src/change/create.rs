@@ -1,14 +1,17 @@
-//! Makes a file.
+//! Makes a file, or opens one for writing.
 
 use std::rc::Rc;
 
+use identity::Rights;
 use lane::fs::{CreateHow, FileKind, OpenHow, OpenKind};
 
+use super::Writer;
 use super::find::c_name;
+use super::here::{Here, Unmade};
 use super::way::to_the_end;
-use super::{Caller, Writer};
 use crate::attributes::Attributes;
 use crate::cache::Node;
+use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
@@ -35,52 +38,67 @@ pub struct Created {
 }
 
 impl Directory {
-    /// Makes the file `name` and opens it for writing; without `exclusive` also one that is there.
+    /// Makes the file `name` and opens it for writing; without `exclusive` also one that is there. Takes
+    /// [`Rights::INSERT`], or for a file that is there [`Rights::WRITE`].
     ///
     /// # Errors
     /// [`Error::Exists`] with `exclusive`; [`Error::IsADirectory`], [`Error::SymlinkRefused`]; [`Error::Reserved`],
-    /// [`Error::ReadOnly`], [`Error::Busy`]; those of the file system.
+    /// [`Error::ReadOnly`], [`Error::Denied`], [`Error::Busy`], [`Error::Stale`]; those of the file system.
     pub async fn create(&self, caller: &Caller, name: Name<'_>, how: How) -> Result<Created, Error> {
-        let created = self.create_uncounted(caller, name, how).await;
-        self.volume().counted(created)
+        self.attempts(async || self.try_create(caller, name, how).await).await
     }
 
-    async fn create_uncounted(&self, caller: &Caller, name: Name<'_>, how: How) -> Result<Created, Error> {
-        let object = self.settle(name).await?;
-        let names = async || {
-            let is_there = !how.exclusive && self.find(name).await?.is_some();
-            Ok((is_there, Vec::new()))
-        };
-        let (permits, is_there) = self.volume().permits(&[object], names).await?;
-        if is_there {
-            drop(permits);
-            return self.open_for_writing(name).await;
-        }
-        let way = self.volume().tell(caller, permits, vec![(object, What::name(name.as_bytes()))]).await;
-        let (directory, name) = (self.clone(), c_name(name));
-        to_the_end(async move {
-            way.rise();
-            let how = CreateHow { mode: how.mode, exclusive: true };
-            let file = directory.dir().create(&name, how).await.map_err(Error::of_change)?;
-            let stat = file.stat()?;
-            let name = Name::parse(name.as_bytes())?;
-            let file = Rc::new(directory.made_file(name, file, &stat)?);
-            way.end(directory.volume());
-            directory.keep(name, Node::File(Rc::clone(&file)));
-            let writer = Writer::new(directory.volume().clone(), file);
-            Ok(Created { writer, attributes: stat.into(), is_new: true })
+    /// Opens the file `name` for writing. Takes [`Rights::WRITE`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; else as [`Directory::create`].
+    pub async fn open_writer(&self, caller: &Caller, name: Name<'_>) -> Result<Writer, Error> {
+        self.attempts(async || {
+            let here = self.here_for(caller, name, Rights::NONE).await?;
+            Ok(here.open_to_write(caller, name).await?.writer)
         })
         .await
     }
 
-    async fn open_for_writing(&self, name: Name<'_>) -> Result<Created, Error> {
+    async fn try_create(&self, caller: &Caller, name: Name<'_>, how: How) -> Result<Created, Unmade> {
+        let at_first = if how.exclusive { Rights::INSERT } else { Rights::NONE };
+        let here = self.here_for(caller, name, at_first).await?;
+        let permits = here.permit().await?;
+        if !how.exclusive && here.find(name).await?.is_some() {
+            drop(permits);
+            return Ok(here.open_to_write(caller, name).await?);
+        }
+        here.require(caller, Rights::INSERT)?;
+        let way =
+            self.volume().tell(caller, permits, vec![(here.object()?, What::name(name.as_bytes()))]).await;
+        let name = c_name(name);
+        to_the_end(async move {
+            here.still()?;
+            way.rise();
+            let (directory, how) = (here.directory(), CreateHow { mode: how.mode, exclusive: true });
+            let file = directory.dir().create(&name, how).await.map_err(Error::of_change)?;
+            let stat = file.stat().map_err(Error::from)?;
+            let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
+            let file = Rc::new(directory.made_file(name, file, &stat)?);
+            way.end(here.volume());
+            here.keep(name, Node::File(Rc::clone(&file)));
+            let writer = Writer::new(here.volume().clone(), file);
+            Ok(Created { writer, attributes: stat.into(), is_new: true })
+        })
+        .await
+    }
+}
+
+impl Here {
+    async fn open_to_write(&self, caller: &Caller, name: Name<'_>) -> Result<Created, Error> {
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: true };
-        let file = self.dir().open(&c_name(name), how).await?;
+        let file = self.directory().dir().open(&c_name(name), how).await?;
         let stat = file.stat()?;
         if stat.kind != FileKind::File {
             return Err(Error::NotServable);
         }
-        let file = Rc::new(self.made_file(name, file, &stat)?);
+        self.require_of(caller, &stat.into(), Rights::WRITE)?;
+        let file = Rc::new(self.directory().made_file(name, file, &stat)?);
         let writer = Writer::new(self.volume().clone(), file);
         Ok(Created { writer, attributes: stat.into(), is_new: false })
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lane::fs::{FileKind, Stat};
 
-use crate::directory::Directory;
+use super::here::Here;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::Object;
@@ -17,13 +17,15 @@ pub(super) struct Found {
     pub(super) kind: FileKind,
 }
 
-impl Directory {
+impl Here {
     /// What `name` leads to, links not followed: as this lane knows it under its promise, else as the file system has it.
     pub(super) async fn find(&self, name: Name<'_>) -> Result<Option<Found>, Error> {
-        if let Some(found) = self.find_cached(name) {
-            return Ok(Some(found));
+        if let Some(node) = self.kept(name)
+            && let Some(object) = node.object()
+        {
+            return Ok(Some(Found { object: Arc::clone(object), kind: node.kind() }));
         }
-        match self.dir().stat_at(&c_name(name)).await {
+        match self.directory().dir().stat_at(&c_name(name)).await {
             Ok(stat) => self.found(&stat).map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::of_change(error)),
@@ -33,13 +35,6 @@ impl Directory {
     fn found(&self, stat: &Stat) -> Result<Found, Error> {
         let object = self.volume().objects().ok_or(Error::ReadOnly)?.of(stat)?;
         Ok(Found { object, kind: stat.kind })
-    }
-
-    fn find_cached(&self, name: Name<'_>) -> Option<Found> {
-        self.volume().cache().promised(self.volume().key(self.path()), self.object()?)?;
-        let path = self.path().join(name).ok()?;
-        let node = self.volume().cache().find_open(self.volume().key(path.as_path()))?;
-        Some(Found { object: Arc::clone(node.object()?), kind: node.kind() })
     }
 }
 

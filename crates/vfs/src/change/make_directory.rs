@@ -2,47 +2,53 @@
 
 use std::rc::Rc;
 
+use identity::Rights;
 use lane::fs::{OpenHow, OpenKind};
 
-use super::Caller;
 use super::find::c_name;
+use super::here::Unmade;
 use super::way::to_the_end;
 use crate::cache::Node;
+use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::promise::What;
 
 impl Directory {
-    /// Makes the directory `name`. The process's umask takes some of the permission bits `mode`.
+    /// Makes the directory `name`, with a copy of the access list that counts here. The process's umask takes some of the
+    /// permission bits `mode`. Takes [`Rights::INSERT`].
     ///
     /// # Errors
     /// [`Error::Exists`]; else as [`Directory::create`].
     pub async fn make_directory(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Self, Error> {
-        let made = self.make_directory_uncounted(caller, name, mode).await;
-        self.volume().counted(made)
+        self.attempts(async || self.try_make_directory(caller, name, mode).await).await
     }
 
-    async fn make_directory_uncounted(
-        &self,
-        caller: &Caller,
-        name: Name<'_>,
-        mode: u32,
-    ) -> Result<Self, Error> {
-        let object = self.settle(name).await?;
-        let (permits, ()) = self.volume().permits(&[object], async || Ok(((), Vec::new()))).await?;
-        let way = self.volume().tell(caller, permits, vec![(object, What::name(name.as_bytes()))]).await;
-        let (directory, name) = (self.clone(), c_name(name));
+    async fn try_make_directory(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Self, Unmade> {
+        let here = self.here_for(caller, name, Rights::INSERT).await?;
+        let permits = here.permit().await?;
+        let way =
+            self.volume().tell(caller, permits, vec![(here.object()?, What::name(name.as_bytes()))]).await;
+        let name = c_name(name);
         to_the_end(async move {
+            here.still()?;
             way.rise();
+            let directory = here.directory();
             directory.dir().mkdir(&name, mode).await.map_err(Error::of_change)?;
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
-            let made = directory.dir().open(&name, how).await?;
-            let name = Name::parse(name.as_bytes())?;
-            let made = Rc::new(directory.made_directory(name, made.into_dir()?)?);
-            way.end(directory.volume());
-            directory.keep(name, Node::Directory(Rc::clone(&made)));
-            Ok(Self::new(directory.volume().clone(), made))
+            let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);
+            let made = made.map_err(Error::from)?;
+            if let Err(error) = here.give_list(&made).await {
+                // Without its list it would let in whom it should not, or nobody.
+                let _ = directory.dir().rmdir(&name).await;
+                return Err(error.into());
+            }
+            let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
+            let made = Rc::new(directory.made_directory(name, made)?);
+            way.end(here.volume());
+            here.keep(name, Node::Directory(Rc::clone(&made)));
+            Ok(Self::new(here.volume().clone(), made))
         })
         .await
     }

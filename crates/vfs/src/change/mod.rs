@@ -1,16 +1,16 @@
-//! Changes of a writable volume: one file for each kind, and one way for all ([`way`]): permits of what is concerned, names
-//! confirmed under them, everybody who relies on it told, then the change itself, which runs to its end whatever becomes
-//! of who asked for it. docs/vfs.md draws it.
+//! Changes of a writable volume: one file for each kind, and one way for all ([`here`], [`way`]): permits of what is concerned,
+//! names confirmed under them, everybody who relies on it told, then the change itself, which runs to its end whatever
+//! becomes of who asked for it. docs/vfs.md draws it.
 
-pub use self::caller::Caller;
 pub use self::create::{Created, How};
 pub use self::rename::Over;
 pub use self::stage::{Expect, Published, Staged};
 pub use self::writer::Writer;
 
-mod caller;
+mod access;
 mod create;
 mod find;
+mod here;
 mod make_directory;
 mod remove;
 mod rename;

@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use identity::Rights;
 use lane::fs::{FileKind, RenameHow};
 
-use super::Caller;
 use super::find::{Found, c_name};
+use super::here::{Here, Unmade};
 use super::way::to_the_end;
+use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
@@ -29,7 +31,8 @@ struct Concerned {
 }
 
 impl Directory {
-    /// Gives what is `from` here the name `to` in `to_directory`, in one step. Two names of one file stay as they are.
+    /// Gives what is `from` here the name `to` in `to_directory`, in one step. Two names of one file stay as they are. Takes
+    /// [`Rights::DELETE`] here, [`Rights::INSERT`] there, and [`Rights::DELETE`] there too where something is replaced.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Exists`] with [`Over::Nothing`]; [`Error::NotEmpty`], [`Error::IsADirectory`],
@@ -43,37 +46,36 @@ impl Directory {
         to: Name<'_>,
         over: Over,
     ) -> Result<(), Error> {
-        let renamed = self.rename_uncounted(caller, from, to_directory, to, over).await;
-        self.volume().counted(renamed)
+        if !self.volume().is_same(to_directory.volume()) {
+            return self.volume().counted(Err(Error::CrossDevice));
+        }
+        self.attempts(async || self.try_rename(caller, from, to_directory, to, over).await).await
     }
 
-    async fn rename_uncounted(
+    async fn try_rename(
         &self,
         caller: &Caller,
         from: Name<'_>,
         to_directory: &Self,
         to: Name<'_>,
         over: Over,
-    ) -> Result<(), Error> {
-        if !self.volume().is_same(to_directory.volume()) {
-            return Err(Error::CrossDevice);
+    ) -> Result<(), Unmade> {
+        let here = self.here_for(caller, from, Rights::DELETE).await?;
+        let there = to_directory.here_for(caller, to, Rights::INSERT).await?;
+        let (permits, concerned) = permits_to_rename(&here, from, &there, to).await?;
+        if !concerned.is_due(&here, &there, over)? {
+            return Ok(());
         }
-        let (here, there) = (self.settle(from).await?, to_directory.settle(to).await?);
-        let (permits, concerned) = self.permits_to_rename(from, to_directory, to).await?;
         let Concerned { moved, replaced } = concerned;
-        if let Some(replaced) = &replaced {
-            if over == Over::Nothing {
-                return Err(Error::Exists);
-            }
-            if Arc::ptr_eq(&moved.object, &replaced.object) {
-                return Ok(());
-            }
+        if replaced.is_some() {
+            there.require(caller, Rights::DELETE)?;
         }
-        let what = told(here, from, there, to, &moved, replaced.as_ref());
+        let what = told(here.object()?, from, there.object()?, to, &moved, replaced.as_ref());
         let way = self.volume().tell(caller, permits, what).await;
-        let (here, there) = (self.clone(), to_directory.clone());
         let (from, to) = (c_name(from), c_name(to));
         to_the_end(async move {
+            here.still()?;
+            there.still()?;
             way.rise();
             if moved.kind == FileKind::Directory {
                 moved.object.rise();
@@ -82,29 +84,50 @@ impl Directory {
                 Over::Nothing => RenameHow::NoReplace,
                 Over::Anything => RenameHow::Replace,
             };
-            here.dir().rename(&from, there.dir(), &to, how).await.map_err(Error::of_change)?;
-            there.note_place(Some(&moved.object), Name::parse(to.as_bytes())?);
+            let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
+            here_dir.rename(&from, there_dir, &to, how).await.map_err(Error::of_change)?;
+            there
+                .directory()
+                .note_place(Some(&moved.object), Name::parse(to.as_bytes()).map_err(Error::from)?);
             way.end(here.volume());
             Ok(())
         })
         .await
     }
+}
 
-    async fn permits_to_rename(
-        &self,
-        from: Name<'_>,
-        to_directory: &Self,
-        to: Name<'_>,
-    ) -> Result<(Permits, Concerned), Error> {
-        let names = async || {
-            let moved = self.find(from).await?.ok_or(Error::NotFound)?;
-            let replaced = to_directory.find(to).await?;
-            let concerned = std::iter::once(&moved).chain(&replaced);
-            let objects = concerned.map(|found| Arc::clone(&found.object)).collect();
-            Ok((Concerned { moved, replaced }, objects))
-        };
-        self.volume().permits(&[self.changed()?, to_directory.changed()?], names).await
+impl Concerned {
+    /// Whether there is anything to be done: two names of one file stay.
+    fn is_due(&self, here: &Here, there: &Here, over: Over) -> Result<bool, Error> {
+        if self.moved.kind == FileKind::Directory && there.is_in(&self.moved.object) {
+            return Err(Error::IntoItself);
+        }
+        let Some(replaced) = &self.replaced else { return Ok(true) };
+        if over == Over::Nothing {
+            return Err(Error::Exists);
+        }
+        // What holds the directory that the name comes from holds something.
+        if replaced.kind == FileKind::Directory && here.is_in(&replaced.object) {
+            return Err(Error::NotEmpty);
+        }
+        Ok(!Arc::ptr_eq(&self.moved.object, &replaced.object))
     }
+}
+
+async fn permits_to_rename(
+    here: &Here,
+    from: Name<'_>,
+    there: &Here,
+    to: Name<'_>,
+) -> Result<(Permits, Concerned), Error> {
+    let names = async || {
+        let moved = here.find(from).await?.ok_or(Error::NotFound)?;
+        let replaced = there.find(to).await?;
+        let concerned = std::iter::once(&moved).chain(&replaced);
+        let objects = concerned.map(|found| Arc::clone(&found.object)).collect();
+        Ok((Concerned { moved, replaced }, objects))
+    };
+    here.volume().permits(&[here.object()?, there.object()?], names).await
 }
 
 /// Who has to know: the directories' names, what moves, what goes.

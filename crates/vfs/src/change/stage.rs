@@ -1,16 +1,19 @@
 //! Files that come into being whole: written aside, then given their name in one step.
 
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::rc::Rc;
 
+use identity::Rights;
 use lane::buffer::Buf;
 use lane::fs::{CreateHow, RenameHow, SyncOf};
 
-use super::Caller;
 use super::find::c_name;
+use super::here::{Here, Unmade};
 use super::way::to_the_end;
 use crate::attributes::Attributes;
 use crate::cache::Node;
+use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -20,7 +23,7 @@ use crate::promise::What;
 /// A file that has no name yet that a client could see. Dropped, it is gone.
 pub struct Staged {
     file: Rc<OpenFile>,
-    aside: Aside,
+    aside: Rc<Aside>,
 }
 
 /// What a name must lead to for a staged file to take it. Judged when nobody else can change it any more.
@@ -48,30 +51,33 @@ pub struct Published {
 /// The name that a staged file has meanwhile. Dropped, it is taken away.
 struct Aside {
     directory: Directory,
-    /// `None` once it is another's.
-    name: Option<CString>,
+    /// `None` once it has another.
+    name: RefCell<Option<CString>>,
 }
 
 impl Directory {
     /// Begins a file that [`Staged::publish`] gives its name in this directory. The process's umask takes some of the
-    /// permission bits `mode`.
+    /// permission bits `mode`. Takes [`Rights::INSERT`].
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; those of the file system.
-    pub async fn stage(&self, mode: u32) -> Result<Staged, Error> {
-        let staged = self.stage_uncounted(mode).await;
-        self.volume().counted(staged)
+    /// As [`Directory::create`].
+    pub async fn stage(&self, caller: &Caller, mode: u32) -> Result<Staged, Error> {
+        self.attempts(async || {
+            let here = self.here().await?;
+            here.require(caller, Rights::INSERT)?;
+            Ok(self.try_stage(mode).await?)
+        })
+        .await
     }
 
-    async fn stage_uncounted(&self, mode: u32) -> Result<Staged, Error> {
-        self.changed()?;
+    async fn try_stage(&self, mode: u32) -> Result<Staged, Error> {
         for _ in 0..ASIDE_TRIES_MAX {
             let name = self.volume().cache().name_aside();
             // Made to its end: nobody else would know that it is there.
             let (directory, how) = (self.clone(), CreateHow { mode, exclusive: true });
             let made = to_the_end(async move {
                 let file = directory.dir().create(&name, how).await?;
-                Ok::<_, std::io::Error>((file, Aside { directory, name: Some(name) }))
+                Ok::<_, std::io::Error>((file, Aside { directory, name: RefCell::new(Some(name)) }))
             });
             let (file, aside) = match made.await {
                 Ok(made) => made,
@@ -80,8 +86,8 @@ impl Directory {
                 Err(error) => return Err(Error::of_change(error)),
             };
             let stat = file.stat()?;
-            let file = Rc::new(self.made_file(aside.name(), file, &stat)?);
-            return Ok(Staged { file, aside });
+            let file = Rc::new(self.made_file(Name::parse(aside.name().as_bytes())?, file, &stat)?);
+            return Ok(Staged { file, aside: Rc::new(aside) });
         }
         Err(Error::Busy)
     }
@@ -119,7 +125,8 @@ impl Staged {
         self.file.attributes()
     }
 
-    /// Gives it the name `name` in one step, in place of the file that has it.
+    /// Gives it the name `name` in one step, in place of the file that has it. Takes [`Rights::INSERT`], and
+    /// [`Rights::DELETE`] where something is replaced.
     ///
     /// # Errors
     /// [`Error::Unexpected`] where the name does not lead to what is expected; [`Error::IsADirectory`]; else as
@@ -130,40 +137,42 @@ impl Staged {
         name: Name<'_>,
         expect: Expect<'_>,
     ) -> Result<Published, Error> {
-        let volume = self.aside.directory.volume().clone();
-        volume.counted(self.publish_uncounted(caller, name, expect).await)
+        let directory = &self.aside.directory;
+        directory.attempts(async || self.try_publish(caller, name, expect).await).await
     }
 
-    async fn publish_uncounted(
-        self,
+    async fn try_publish(
+        &self,
         caller: &Caller,
         name: Name<'_>,
         expect: Expect<'_>,
-    ) -> Result<Published, Error> {
-        let directory = self.aside.directory.clone();
-        let object = directory.settle(name).await?;
-        let (permits, found) = directory.permits_of(name).await?;
-        if !expect.allows(&directory, name, found.is_some()).await? {
-            return Err(Error::Unexpected);
+    ) -> Result<Published, Unmade> {
+        let here = self.aside.directory.here_for(caller, name, Rights::INSERT).await?;
+        let (permits, found) = here.permits_of(name).await?;
+        if found.is_some() {
+            here.require(caller, Rights::DELETE)?;
         }
-        let mut what = vec![(object, What::name(name.as_bytes()))];
+        if !expect.allows(&here, name, found.is_some()).await? {
+            return Err(Error::Unexpected.into());
+        }
+        let mut what = vec![(here.object()?, What::name(name.as_bytes()))];
         what.extend(found.iter().map(|found| (&found.object, What::Place)));
-        let way = directory.volume().tell(caller, permits, what).await;
+        let way = here.volume().tell(caller, permits, what).await;
         let (name, is_new) = (c_name(name), found.is_none());
-        let Self { file, mut aside } = self;
+        let (file, aside) = (Rc::clone(&self.file), Rc::clone(&self.aside));
         to_the_end(async move {
-            let directory = aside.directory.clone();
+            here.still()?;
             way.rise();
             // Only what makes files behind the server's back can have come in between.
             let how = if is_new { RenameHow::NoReplace } else { RenameHow::Replace };
-            let from = aside.name.as_ref().expect("it has its name until it is published");
-            directory.dir().rename(from, directory.dir(), &name, how).await.map_err(Error::of_change)?;
+            let (dir, from) = (here.directory().dir(), aside.name());
+            dir.rename(&from, dir, &name, how).await.map_err(Error::of_change)?;
             aside.is_given();
             let attributes = file.attributes()?;
-            let name = Name::parse(name.as_bytes())?;
-            directory.note_place(file.object(), name);
-            way.end(directory.volume());
-            directory.keep(name, Node::File(Rc::clone(&file)));
+            let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
+            here.directory().note_place(file.object(), name);
+            way.end(here.volume());
+            here.keep(name, Node::File(Rc::clone(&file)));
             Ok(Published { file, attributes, is_new })
         })
         .await
@@ -175,12 +184,12 @@ impl Staged {
 }
 
 impl Expect<'_> {
-    async fn allows(self, directory: &Directory, name: Name<'_>, is_there: bool) -> Result<bool, Error> {
+    async fn allows(self, here: &Here, name: Name<'_>, is_there: bool) -> Result<bool, Error> {
         match self {
             Self::Anything => Ok(true),
             Self::Absent => Ok(!is_there),
             Self::Like(_) if is_there => {
-                let stat = directory.dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
+                let stat = here.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
                 Ok(self.likes(Some(&stat.into())))
             }
             Self::Like(_) => Ok(self.likes(None)),
@@ -194,13 +203,12 @@ impl Expect<'_> {
 
 impl Aside {
     /// The file has another name now.
-    fn is_given(&mut self) {
-        self.name = None;
+    fn is_given(&self) {
+        self.name.take();
     }
 
-    fn name(&self) -> Name<'_> {
-        let name = self.name.as_ref().expect("it has its name until it is published");
-        Name::parse(name.as_bytes()).expect("names aside are names")
+    fn name(&self) -> CString {
+        self.name.borrow().clone().expect("it has its name until it is published")
     }
 }
 

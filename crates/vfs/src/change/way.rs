@@ -1,4 +1,4 @@
-//! The way of every change.
+//! The way of every change, from permits to their end.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -6,22 +6,27 @@ use std::task::{Context, Poll};
 
 use lane::Task;
 
-use super::Caller;
 use super::find::Found;
-use crate::directory::Directory;
+use super::here::Here;
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::{Object, Permits};
 use crate::promise::{Broken, What};
 use crate::volume::Volume;
 
-/// The right to make one change, and all that it concerns.
+/// The right to make one change, everybody who relied on what it concerns having been told.
 pub(super) struct Way {
-    permits: Permits,
     broken: Vec<Broken>,
+    permits: Permits,
 }
 
 impl Volume {
+    /// Changes that may wait for one object.
+    pub(super) fn waiting_max(&self) -> Result<usize, Error> {
+        Ok(self.objects().ok_or(Error::ReadOnly)?.options().waiting_max)
+    }
+
     /// Waits for the permits of `first`, then has `names` look what else is concerned, whose permits it adds: without waiting
     /// where they are free, else by giving all back and beginning again with all of them in order.
     ///
@@ -32,7 +37,7 @@ impl Volume {
         first: &[&Arc<Object>],
         names: impl AsyncFn() -> Result<(T, Vec<Arc<Object>>), Error>,
     ) -> Result<(Permits, T), Error> {
-        let waiting_max = self.objects().ok_or(Error::ReadOnly)?.options().waiting_max;
+        let waiting_max = self.waiting_max()?;
         let first = || first.iter().map(|&object| Arc::clone(object));
         let mut wanted: Vec<_> = first().collect();
         for _ in 0..ATTEMPTS_MAX {
@@ -58,11 +63,13 @@ impl Volume {
         let spared = caller.holder;
         let broken = what.into_iter().map(|(object, what)| {
             debug_assert!(permits.has(object), "what changes is under a permit");
+            // Before the bits are read: a lane that sets its bit too late to be asked sees it.
+            object.set_changing(Some(what.clone()));
             Broken { object: Arc::clone(object), what, spared }
         });
-        let broken: Vec<_> = broken.collect();
-        self.cache().break_everywhere(&broken).await;
-        Way { permits, broken }
+        let way = Way { broken: broken.collect(), permits };
+        self.cache().break_everywhere(&way.broken).await;
+        way
     }
 }
 
@@ -70,7 +77,7 @@ impl Way {
     /// Objects whose content or names change get their next version.
     pub(super) fn rise(&self) {
         for broken in &self.broken {
-            if !matches!(broken.what, What::Place) {
+            if !matches!(broken.what, What::Place | What::Attributes) {
                 broken.object.rise();
             }
         }
@@ -80,27 +87,18 @@ impl Way {
     /// as the next change has to ask this lane first.
     pub(super) fn end(self, volume: &Volume) {
         volume.counters().changes.increment();
-        drop(self.permits);
+        drop(self);
     }
 }
 
-impl Directory {
-    /// The object whose permit a change of this directory's names needs.
-    pub(super) fn changed(&self) -> Result<&Arc<Object>, Error> {
-        self.object().ok_or(Error::ReadOnly)
+impl Drop for Way {
+    fn drop(&mut self) {
+        debug_assert!(self.broken.iter().all(|broken| self.permits.has(&broken.object)));
+        self.broken.iter().for_each(|broken| broken.object.set_changing(None));
     }
+}
 
-    /// Its object, if `name` is one that clients may change. From here on this lane relies on the directory, so that it may
-    /// keep what it makes there.
-    pub(super) async fn settle(&self, name: Name<'_>) -> Result<&Arc<Object>, Error> {
-        if name.is_reserved() {
-            return Err(Error::Reserved);
-        }
-        let (volume, object) = (self.volume(), self.changed()?);
-        volume.cache().vantage(volume.root(), volume.key(self.path())).await;
-        Ok(object)
-    }
-
+impl Here {
     /// As [`Volume::permits`], of this directory and of what `name` in it leads to.
     pub(super) async fn permits_of(&self, name: Name<'_>) -> Result<(Permits, Option<Found>), Error> {
         let names = async || {
@@ -108,7 +106,12 @@ impl Directory {
             let concerned = found.iter().map(|found| Arc::clone(&found.object)).collect();
             Ok((found, concerned))
         };
-        self.volume().permits(&[self.changed()?], names).await
+        self.volume().permits(&[self.object()?], names).await
+    }
+
+    /// As [`Volume::permits`], of this directory alone.
+    pub(super) async fn permit(&self) -> Result<Permits, Error> {
+        Ok(self.volume().permits(&[self.object()?], async || Ok(((), Vec::new()))).await?.0)
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use lane::buffer::Buf;
 
+use super::Writer;
 use super::way::{Way, to_the_end};
-use super::{Caller, Writer};
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::object::Object;

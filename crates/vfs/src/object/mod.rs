@@ -1,7 +1,7 @@
 //! What several lanes may use at once: one live [`Object`] for each file and directory of a writable volume that is in use,
 //! process-wide. docs/vfs.md shows who holds what.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, Weak};
 
 pub use self::identity::Identity;
@@ -12,6 +12,8 @@ pub use self::version::{MemoryVersions, Version, Versions};
 pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::Line;
 pub(crate) use self::place::{Place, path_beneath};
+
+use crate::promise::What;
 
 mod identity;
 mod lanes;
@@ -30,9 +32,15 @@ pub struct Object {
     promises: LaneBits,
     /// Who changes it, and who waits to.
     line: Line,
-    /// Where it was last found.
-    place: Mutex<Option<Place>>,
+    /// Where it was last found, and what of it changes now.
+    side: Mutex<Side>,
     table: Weak<table::Shared>,
+}
+
+#[derive(Default)]
+struct Side {
+    place: Option<Place>,
+    changing: Option<Box<What>>,
 }
 
 impl Object {
@@ -62,13 +70,36 @@ impl Object {
 
     /// The directory it was last found in, and its name there; `None` for a volume's own directory.
     pub(crate) fn place(&self) -> Option<Place> {
-        self.lock_place().clone()
+        self.lock_side().place.clone()
     }
 
     pub(crate) fn set_place(&self, place: Place) {
-        let before = self.lock_place().replace(place);
+        let before = self.lock_side().place.replace(place);
         // Outside of the lock: it may be the last that holds the directories above.
         drop(before);
+    }
+
+    /// Notes what is about to change, under its permit and before the bits are read; `None` when it is over.
+    pub(crate) fn set_changing(&self, what: Option<What>) {
+        let what = what.map(Box::new);
+        let before = std::mem::replace(&mut self.lock_side().changing, what);
+        drop(before);
+        fence(Ordering::SeqCst);
+    }
+
+    /// Whether it loses its place or its rights, for a lane that has set its bit.
+    pub(crate) fn is_moving(&self) -> bool {
+        fence(Ordering::SeqCst);
+        matches!(self.lock_side().changing.as_deref(), Some(What::Place))
+    }
+
+    /// Whether what the name leads to changes, for a lane that has set its bit.
+    pub(crate) fn is_changing_name(&self, name: &[u8]) -> bool {
+        fence(Ordering::SeqCst);
+        match self.lock_side().changing.as_deref() {
+            Some(What::Names(names)) => names.iter().any(|changing| **changing == *name),
+            _ => false,
+        }
     }
 
     /// A change of its content or names is about to be made, under its permit.
@@ -81,8 +112,8 @@ impl Object {
         next
     }
 
-    fn lock_place(&self) -> std::sync::MutexGuard<'_, Option<Place>> {
-        self.place.lock().expect("nobody panics while holding it")
+    fn lock_side(&self) -> std::sync::MutexGuard<'_, Side> {
+        self.side.lock().expect("nobody panics while holding it")
     }
 }
 

@@ -28,6 +28,8 @@ pub struct ObjectsOptions {
     pub waiting_max: usize,
     /// Lanes that take part; at most 256.
     pub lanes_max: usize,
+    /// The process may read, change and give away every file: it keeps to mode bits on its clients' behalf.
+    pub privileged: bool,
 }
 
 pub(crate) struct Shared {
@@ -129,7 +131,7 @@ impl Shared {
             version: AtomicU64::new(self.versions.load(identity).into()),
             promises: LaneBits::default(),
             line: Line::default(),
-            place: Mutex::default(),
+            side: Mutex::default(),
             table: Arc::downgrade(self),
         }))
     }
@@ -142,7 +144,7 @@ impl Shared {
 
 impl Default for ObjectsOptions {
     fn default() -> Self {
-        Self { objects_max: 1 << 20, waiting_max: 1024, lanes_max: LaneBits::LANES_MAX }
+        Self { objects_max: 1 << 20, waiting_max: 1024, lanes_max: LaneBits::LANES_MAX, privileged: false }
     }
 }
 

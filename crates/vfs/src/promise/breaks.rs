@@ -20,9 +20,11 @@ pub struct Broken {
 pub enum What {
     /// Names in a directory: what they lead to, if anything. All that was looked up beneath them goes too.
     Names(Arc<[Box<[u8]>]>),
-    /// Content, length or attributes.
+    /// Content or length.
     Content,
-    /// It loses a name, perhaps its last, or moves.
+    /// Attributes alone.
+    Attributes,
+    /// It loses a name, perhaps its last, or moves; or what counts as access list there becomes another.
     Place,
 }
 

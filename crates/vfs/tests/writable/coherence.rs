@@ -149,7 +149,7 @@ fn clients_of_every_lane_are_told_before_the_change_and_he_who_makes_it_is_named
             volume.cache().add_breaker(&service);
             time::sleep(Duration::from_millis(5)).await;
             if lane == 0 {
-                let caller = vfs::Caller { holder: Some(Holder(7)) };
+                let caller = nobody().sparing(Holder(7));
                 root.create(&caller, name("page"), How { exclusive: true, mode: 0o644 }).await.unwrap();
                 assert_eq!(told.borrow().len(), 2, "the change waits until all are told");
             }

@@ -4,12 +4,14 @@
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use identity::Writable;
 use lane::backend::sim::{Config, Host, Remains, World};
 use vfs::{
     Cache, CacheOptions, Caller, Directory, Error, MemoryVersions, Name, Objects, ObjectsOptions, RelPath,
     Resolved, Volume, VolumeOptions, VolumeSpec,
 };
 
+mod access;
 mod changes;
 mod coherence;
 mod history;
@@ -22,6 +24,7 @@ struct Process {
     host: Host,
     objects: Objects,
     lanes: Vec<usize>,
+    writable: Writable,
 }
 
 impl Process {
@@ -31,7 +34,7 @@ impl Process {
         let options = ObjectsOptions { lanes_max: lanes, ..Default::default() };
         let objects = Objects::new(options, Arc::new(MemoryVersions::new(1000, UNIX_EPOCH)));
         let lanes = std::iter::once(0).chain((1..lanes).map(|_| host.add_lane())).collect();
-        Self { host, objects, lanes }
+        Self { host, objects, lanes, writable: Writable::anyone() }
     }
 
     /// Opens the volume on the current lane.
@@ -39,9 +42,9 @@ impl Process {
         // Nothing but promises keeps these caches honest.
         let day = std::time::Duration::from_secs(86_400);
         let cache = CacheOptions { ttl: day, listing_ttl: day, watches_max: 0, ..Default::default() };
-        let options = VolumeOptions { writable: true, serve_hidden: true, ..Default::default() };
+        let options = VolumeOptions { serve_hidden: true, ..Default::default() };
         let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
-        Volume::open(&Cache::sharing(cache, &self.objects), &spec).unwrap()
+        Volume::open(&Cache::sharing(cache, &self.objects), &spec.writable_by(self.writable.clone())).unwrap()
     }
 }
 
@@ -93,7 +96,7 @@ async fn directory(volume: &Volume, at: &str) -> Directory {
 }
 
 fn nobody() -> Caller {
-    Caller::default()
+    Caller::anonymous()
 }
 
 /// The inode that a name leads to.

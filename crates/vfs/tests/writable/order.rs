@@ -106,9 +106,9 @@ fn done(result: Result<(), Error>) -> Came {
 
 /// By the rules of the tree, as against for want of something.
 fn refused(error: &Error) -> Came {
-    use Error::{Exists, IntoItself, IsADirectory, NotADirectory, NotEmpty, NotFound};
+    use Error::{Exists, IntoItself, IsADirectory, NotADirectory, NotEmpty, NotFound, Stale};
     assert!(
-        matches!(error, Exists | IntoItself | IsADirectory | NotADirectory | NotEmpty | NotFound),
+        matches!(error, Exists | IntoItself | IsADirectory | NotADirectory | NotEmpty | NotFound | Stale),
         "{error}: {error:?}"
     );
     Came::Refused

@@ -15,7 +15,7 @@ fn a_staged_file_is_not_there_until_it_is_whole_and_then_in_place_of_the_old_one
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
         let root = root(&volume).await;
         for (text_now, is_new) in [("first", true), ("second", false)] {
-            let staged = root.stage(0o644).await.unwrap();
+            let staged = root.stage(&nobody(), 0o644).await.unwrap();
             staged.write_at(0, buf(text_now).await).await.0.unwrap();
             let before = root.object().unwrap().version();
             if is_new {
@@ -36,7 +36,7 @@ fn a_staged_file_is_not_there_until_it_is_whole_and_then_in_place_of_the_old_one
 #[test]
 fn a_staged_file_that_is_dropped_leaves_nothing() {
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
-        let staged = root(&volume).await.stage(0o644).await.unwrap();
+        let staged = root(&volume).await.stage(&nobody(), 0o644).await.unwrap();
         staged.write_at(0, buf("x").await).await.0.unwrap();
         drop(staged);
         time::sleep(Duration::from_millis(10)).await;
@@ -48,7 +48,7 @@ fn a_staged_file_that_is_dropped_leaves_nothing() {
 fn a_name_left_by_an_earlier_life_is_passed_over() {
     on_lanes(1, Config::clean(), 1, |_, process, volume| async move {
         process.host.fs().write("/srv/.linerate-0-0", "left").unwrap();
-        let staged = root(&volume).await.stage(0o644).await.unwrap();
+        let staged = root(&volume).await.stage(&nobody(), 0o644).await.unwrap();
         staged.publish(&nobody(), name("page"), Expect::Absent).await.unwrap();
         assert_eq!(process.host.fs().read("/srv/.linerate-0-0").unwrap(), b"left");
     });
@@ -59,7 +59,7 @@ fn what_is_expected_is_judged_when_nobody_can_change_it_any_more() {
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
         let root = root(&volume).await;
         let publish = async |expect: Expect<'_>| {
-            let staged = root.stage(0o644).await.unwrap();
+            let staged = root.stage(&nobody(), 0o644).await.unwrap();
             staged.publish(&nobody(), name("page"), expect).await
         };
         assert!(matches!(publish(Expect::Like(&|found| found.is_some())).await, Err(Error::Unexpected)));
@@ -70,7 +70,7 @@ fn what_is_expected_is_judged_when_nobody_can_change_it_any_more() {
         let same = |found: Option<&vfs::Attributes>| found.is_some_and(|found| found.id == first.file.id());
         assert!(!publish(Expect::Like(&same)).await.unwrap().is_new);
         root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
-        let staged = root.stage(0o644).await.unwrap();
+        let staged = root.stage(&nobody(), 0o644).await.unwrap();
         let refused = staged.publish(&nobody(), name("d"), Expect::Anything).await;
         assert!(matches!(refused, Err(Error::IsADirectory)), "{refused:?}");
         time::sleep(Duration::from_millis(10)).await;
@@ -108,7 +108,7 @@ fn a_file_that_appears_behind_the_servers_back_is_not_replaced_unawares() {
 }
 
 async fn publish(root: &Directory, expect: Expect<'_>) -> Result<Published, Error> {
-    root.stage(0o644).await.unwrap().publish(&nobody(), name("page"), expect).await
+    root.stage(&nobody(), 0o644).await.unwrap().publish(&nobody(), name("page"), expect).await
 }
 
 /// Waits for both, at once.

@@ -1,0 +1,80 @@
+//! What somebody may do in a directory, as a lane keeps it with its promise of that directory: the list that counts there,
+//! and what came of it for those who asked lately. It goes with the promise, and that goes before a list, the mode or
+//! the place of this directory or one above it changes.
+
+use std::cell::RefCell;
+
+use identity::{Id, Kind, Nearest, Object, Owner, Principal, Rights, VolumePolicy, decide};
+use lane::fs::{FileKind, Stat};
+use smallvec::SmallVec;
+
+use crate::attributes::Attributes;
+
+/// Of one directory.
+pub(crate) struct Access {
+    nearest: Nearest,
+    directory: Object,
+    known: RefCell<SmallVec<[Known; 1]>>,
+}
+
+/// What came of it for somebody.
+#[derive(Clone, Copy)]
+struct Known {
+    who: (Id, u64, bool),
+    rights: Rights,
+}
+
+impl Access {
+    /// Of a directory whose own list is `own`, beneath one for which `above` counts.
+    pub(crate) fn new(stat: &Stat, own: Option<&[u8]>, above: Option<&Self>) -> Self {
+        let none = Nearest::None;
+        let nearest = Nearest::of(own, above.map_or(&none, |above| &above.nearest));
+        Self { nearest, directory: object(&Attributes::from(*stat)), known: RefCell::default() }
+    }
+
+    /// The list that counts.
+    pub(crate) fn nearest(&self) -> &Nearest {
+        &self.nearest
+    }
+
+    /// Rights over the directory and what is in it, nothing said of those above.
+    pub(crate) fn own_rights(&self, who: &Principal, policy: &VolumePolicy) -> Rights {
+        decide(who, &self.directory, &self.nearest, policy)
+    }
+
+    /// Rights over something in it that is no directory.
+    pub(crate) fn rights_of(&self, who: &Principal, policy: &VolumePolicy, of: &Attributes) -> Rights {
+        decide(who, &object(of), &self.nearest, policy)
+    }
+
+    pub(crate) fn known(&self, who: &Principal) -> Option<Rights> {
+        let who = key(who);
+        self.known.borrow().iter().find(|known| known.who == who).map(|known| known.rights)
+    }
+
+    /// Keeps what came of it for the next time; for the last few who asked.
+    pub(crate) fn keep(&self, who: &Principal, rights: Rights) -> Rights {
+        let mut known = self.known.borrow_mut();
+        if known.len() == KNOWN_MAX {
+            known.remove(0);
+        }
+        known.push(Known { who: key(who), rights });
+        rights
+    }
+}
+
+fn key(who: &Principal) -> (Id, u64, bool) {
+    (who.id(), who.generation(), who.is_local_administrator())
+}
+
+fn object(attributes: &Attributes) -> Object {
+    let kind = match attributes.kind {
+        FileKind::Directory => Kind::Directory,
+        FileKind::Symlink => Kind::Symlink,
+        FileKind::File | FileKind::Other => Kind::File,
+    };
+    let owner = Owner { uid: Some(attributes.uid), recorded: None };
+    Object { kind, mode: attributes.mode, gid: attributes.gid, owner }
+}
+
+const KNOWN_MAX: usize = 8;

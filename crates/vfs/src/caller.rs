@@ -1,0 +1,32 @@
+//! On whose behalf something is asked for.
+
+use identity::{Accounts, Principal};
+
+use crate::promise::Holder;
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// Whose rights count.
+    pub principal: Principal,
+    /// Whose promises and grants are spared by what he changes: he knows what he does.
+    pub holder: Option<Holder>,
+}
+
+impl Caller {
+    /// Somebody who holds nothing.
+    pub fn new(principal: Principal) -> Self {
+        Self { principal, holder: None }
+    }
+
+    /// Somebody who has not said who he is.
+    pub fn anonymous() -> Self {
+        Self::new(Accounts::none().anonymous())
+    }
+
+    /// The same, with what he holds spared.
+    #[must_use]
+    pub fn sparing(self, holder: Holder) -> Self {
+        Self { holder: Some(holder), ..self }
+    }
+}

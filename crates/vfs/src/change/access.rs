@@ -1,0 +1,85 @@
+//! Access lists: read, replaced, and given to new directories.
+
+use std::ffi::CString;
+
+use identity::{Acl, Nearest, Rights};
+use lane::fs::{Dir, XattrHow};
+
+use super::here::{Here, Unmade};
+use super::way::to_the_end;
+use crate::attributes::Attributes;
+use crate::caller::Caller;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::promise::What;
+
+impl Directory {
+    /// The access list that counts in this directory: its own, or that of the nearest one above. Takes
+    /// [`Rights::LOOKUP`].
+    ///
+    /// # Errors
+    /// [`Error::Denied`], [`Error::ReadOnly`], [`Error::Stale`].
+    pub async fn access_list(&self, caller: &Caller) -> Result<Nearest, Error> {
+        self.attempts(async || {
+            let here = self.here().await?;
+            here.require(caller, Rights::LOOKUP)?;
+            Ok(here.nearest())
+        })
+        .await
+    }
+
+    /// Gives the directory this access list, or with `None` that of the nearest one above. Takes [`Rights::ADMINISTER`].
+    /// Rights that anybody has because of the old one are gone when this is done.
+    ///
+    /// # Errors
+    /// As [`Directory::create`].
+    pub async fn set_access_list(&self, caller: &Caller, acl: Option<&Acl>) -> Result<(), Error> {
+        self.attempts(async || self.try_set_access_list(caller, acl).await).await
+    }
+
+    async fn try_set_access_list(&self, caller: &Caller, acl: Option<&Acl>) -> Result<(), Unmade> {
+        let here = self.here().await?;
+        here.require(caller, Rights::ADMINISTER)?;
+        let permits = here.permit().await?;
+        here.still()?;
+        let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Place)]).await;
+        let (directory, value) = (self.clone(), acl.map(Acl::encode));
+        to_the_end(async move {
+            let name = directory.volume().root().acl_attribute();
+            let file = directory.dir().as_file();
+            let set = match value {
+                Some(value) => file.set_xattr(&name, value, XattrHow::Any).await,
+                None => file.remove_xattr(&name).await.or_else(is_none_already),
+            };
+            set.map_err(Error::of_write)?;
+            way.end(directory.volume());
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl Here {
+    /// Whether the caller has these rights over something in the directory that is no directory.
+    pub(super) fn require_of(&self, caller: &Caller, of: &Attributes, need: Rights) -> Result<(), Error> {
+        let rights = self.watched().zip(self.volume().root().policy());
+        let rights =
+            rights.map_or(Rights::NONE, |(watched, policy)| watched.rights_of(&caller.principal, policy, of));
+        if rights.contains(need) { Ok(()) } else { Err(Error::Denied(need.without(rights))) }
+    }
+
+    /// Gives a directory just made here the list that counts here, as AFS does.
+    pub(super) async fn give_list(&self, made: &Dir) -> Result<(), Error> {
+        let Some(list) = self.nearest().for_new_directory() else { return Ok(()) };
+        let name: CString = self.volume().root().acl_attribute();
+        made.as_file().set_xattr(&name, list, XattrHow::Any).await.map_err(Error::of_write)
+    }
+
+    fn nearest(&self) -> Nearest {
+        self.watched().map_or(Nearest::Unreadable, |watched| watched.nearest())
+    }
+}
+
+fn is_none_already(error: std::io::Error) -> std::io::Result<()> {
+    if error.raw_os_error() == Some(libc::ENODATA) { Ok(()) } else { Err(error) }
+}

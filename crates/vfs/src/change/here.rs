@@ -1,0 +1,154 @@
+//! Where a directory is, who may change it there, and attempts until it stays there for as long as a change takes.
+
+use std::sync::Arc;
+
+use identity::Rights;
+
+use crate::cache::{Node, Vantage, WatchedDir};
+use crate::caller::Caller;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::name::{Name, RelPathBuf};
+use crate::object::{Object, path_beneath};
+use crate::volume::Volume;
+
+/// A directory as this lane relies on it: its place, and rights there.
+pub(super) struct Here {
+    directory: Directory,
+    path: RelPathBuf,
+    vantage: Vantage,
+}
+
+/// What became of one attempt at a change.
+pub(super) enum Unmade {
+    /// Something moved meanwhile.
+    Again,
+    Refused(Error),
+}
+
+impl Directory {
+    /// Its object; a directory of a volume that nothing is written to has none.
+    pub(super) fn changed(&self) -> Result<&Arc<Object>, Error> {
+        self.object().ok_or(Error::ReadOnly)
+    }
+
+    /// Finds where the directory is now. From here on the lane relies on it, so that it may keep what it makes there.
+    pub(super) async fn here(&self) -> Result<Here, Unmade> {
+        let (volume, object) = (self.volume(), self.changed()?);
+        let path = volume.path_of(object).ok_or(Error::Stale)?;
+        let vantage = volume.cache().vantage(volume.root(), volume.key(path.as_path())).await;
+        if vantage.object().is_some_and(|found| Arc::ptr_eq(found, object)) {
+            return Ok(Here { directory: self.clone(), path, vantage });
+        }
+        if self.attributes()?.nlink == 0 { Err(Error::Stale.into()) } else { Err(Unmade::Again) }
+    }
+
+    /// As [`Directory::here`], for a caller who wants to change the name `name` and needs these rights to.
+    pub(super) async fn here_for(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        need: Rights,
+    ) -> Result<Here, Unmade> {
+        if name.is_reserved() {
+            return Err(Error::Reserved.into());
+        }
+        let here = self.here().await?;
+        here.require(caller, need)?;
+        Ok(here)
+    }
+
+    /// Makes attempts until one comes to something, and counts what it comes to.
+    pub(super) async fn attempts<T>(&self, attempt: impl AsyncFn() -> Result<T, Unmade>) -> Result<T, Error> {
+        let volume = self.volume();
+        for _ in 0..ATTEMPTS_MAX {
+            match attempt().await {
+                Ok(made) => return Ok(made),
+                Err(Unmade::Refused(error)) => return volume.counted(Err(error)),
+                Err(Unmade::Again) => {
+                    volume.counters().changes_anew.increment();
+                    volume.counted(self.settled().await)?;
+                }
+            }
+        }
+        volume.counted(Err(Error::Busy))
+    }
+
+    /// Waits until nobody moves this directory or one above it, holding nothing.
+    async fn settled(&self) -> Result<(), Error> {
+        let mut next = self.object().cloned();
+        while let Some(object) = next {
+            if object.is_changing() {
+                self.volume().wait_for(&object).await?;
+            }
+            next = object.place().map(|place| place.directory);
+        }
+        Ok(())
+    }
+}
+
+impl Here {
+    pub(super) fn directory(&self) -> &Directory {
+        &self.directory
+    }
+
+    pub(super) fn object(&self) -> Result<&Arc<Object>, Error> {
+        self.directory.changed()
+    }
+
+    pub(super) fn volume(&self) -> &Volume {
+        self.directory.volume()
+    }
+
+    /// Whether the place and the rights are as they were.
+    pub(super) fn still(&self) -> Result<(), Unmade> {
+        if self.vantage.is_current() { Ok(()) } else { Err(Unmade::Again) }
+    }
+
+    /// Whether the caller has these rights over the directory.
+    pub(super) fn require(&self, caller: &Caller, need: Rights) -> Result<(), Error> {
+        let rights = self.rights(caller);
+        if rights.contains(need) { Ok(()) } else { Err(Error::Denied(need.without(rights))) }
+    }
+
+    /// What the caller may do here.
+    fn rights(&self, caller: &Caller) -> Rights {
+        let policy = self.volume().root().policy();
+        let watched = self.watched().zip(policy);
+        watched.map_or(Rights::NONE, |(watched, policy)| watched.rights(&caller.principal, policy))
+    }
+
+    pub(super) fn watched(&self) -> Option<&WatchedDir> {
+        self.vantage.watched().map(|watched| &**watched)
+    }
+
+    /// What the lane has kept of a name.
+    pub(super) fn kept(&self, name: Name<'_>) -> Option<Node> {
+        let path = self.path.as_path().join(name).ok()?;
+        self.still().ok()?;
+        self.volume().cache().find_open(self.volume().key(path.as_path()))
+    }
+
+    /// Keeps what has a name now, just when the permit of the directory is given back: who takes it next asks this lane
+    /// first.
+    pub(super) fn keep(&self, name: Name<'_>, node: Node) {
+        let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
+        let vantage = self.directory.object().and_then(|object| cache.promised(here, object));
+        if let (Some(vantage), Ok(path)) = (vantage, self.path.as_path().join(name)) {
+            cache.keep_open(self.volume().key(path.as_path()), node, vantage);
+        }
+    }
+
+    /// Whether `upper` is this directory or lies above it.
+    pub(super) fn is_in(&self, upper: &Arc<Object>) -> bool {
+        self.directory.object().is_some_and(|object| path_beneath(upper, object).is_some())
+    }
+}
+
+impl From<Error> for Unmade {
+    fn from(error: Error) -> Self {
+        Self::Refused(error)
+    }
+}
+
+const ATTEMPTS_MAX: u32 = 64;

@@ -1,0 +1,244 @@
+//! Look-ups on writable volumes: by whom, and with what right. What is found rests on promises of every directory on its
+//! way, so a symbolic link is followed here, name by name, to the real place of what it leads to: there its rights are.
+
+use std::collections::VecDeque;
+use std::ffi::CString;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use identity::Rights;
+
+use crate::attributes::Attributes;
+use crate::cache::{Found, Node, Vantage, WatchedDir};
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::name::{Name, NameError, RelPath, RelPathBuf};
+use crate::object::{Object, Permits};
+use crate::volume::{Resolved, Volume};
+
+impl Volume {
+    /// What `path` names, if the caller may pass through every directory on the way and has the rights `need` there:
+    /// of a file over the file, of a directory over it, [`Rights::READ`] meaning its names ([`Rights::LOOKUP`]).
+    ///
+    /// # Errors
+    /// [`Error::Denied`]; else as [`Volume::lookup`].
+    pub async fn lookup_as(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        need: Rights,
+    ) -> Result<Resolved, Error> {
+        if !self.is_writable() {
+            return self.lookup_plain(path).await;
+        }
+        if let Some(answer) = self.try_guarded(caller, path, need) {
+            return self.counted(answer);
+        }
+        // Apart, as those who read volumes that nobody writes to should not carry its memory.
+        let found = Box::pin(self.lookup_guarded(caller, path, need)).await;
+        self.counted(self.told(path, "a name cannot be opened", found))
+    }
+
+    async fn lookup_guarded(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        need: Rights,
+    ) -> Result<Resolved, Error> {
+        let mut real: RelPathBuf = path.into();
+        let mut links = 0;
+        for _ in 0..ATTEMPTS_MAX {
+            if let Some(answer) = self.try_guarded(caller, real.as_path(), need) {
+                return answer;
+            }
+            match self.open_guarded(caller, real.as_path(), need).await {
+                Ok(Seen::Resolved(resolved)) => return Ok(resolved),
+                Ok(Seen::Moving(Some(object))) => self.wait_for(&object).await?,
+                Ok(Seen::Moving(None)) => {}
+                Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
+                    real = self.real_path(caller, real.as_path(), &mut links).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// The answer if it is at hand: never waits.
+    pub(crate) fn try_guarded(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        need: Rights,
+    ) -> Option<Result<Resolved, Error>> {
+        if path.is_hidden() && (!self.options().serve_hidden || path.is_reserved()) {
+            return Some(Err(Error::Hidden));
+        }
+        let key = self.key(path);
+        let (found, vantage) = self.cache().find_seen(key)?;
+        if let Err(denied) = self.may_pass(caller, &vantage, path)? {
+            return Some(Err(denied));
+        }
+        let Found::Open(node) = found else {
+            self.counters().lookup_absent_hits.increment();
+            return Some(Err(Error::NotFound));
+        };
+        let resolved = self.refresh(path, &node)?;
+        let directory = match node {
+            Node::File(_) => vantage.watched().map(Rc::clone)?,
+            Node::Directory(_) => self.cache().known(key)?,
+        };
+        let allowed = self.allowed(caller, &directory, resolved.attributes(), need);
+        self.counters().lookup_hits.increment();
+        Some(allowed.map(|()| resolved))
+    }
+
+    async fn open_guarded(&self, caller: &Caller, path: RelPath<'_>, need: Rights) -> Result<Seen, Error> {
+        self.counters().lookup_misses.increment();
+        let (cache, key) = (self.cache(), self.key(path));
+        let vantage = cache.vantage_above(self.root(), key).await;
+        match self.may_pass(caller, &vantage, path) {
+            Some(passed) => passed?,
+            // The way cannot be relied on: it ends before, leads through a link, or is just changing.
+            None => {
+                let hindrance = vantage.hindrance().cloned();
+                return self.root().open_real(path).await.map(|_| Seen::Moving(hindrance));
+            }
+        }
+        let file = match self.open_or_shed(path).await {
+            Ok(file) => file,
+            Err(Error::NotFound) => {
+                cache.keep_absent(key, vantage);
+                return Err(Error::NotFound);
+            }
+            Err(error) => {
+                cache.forget(key);
+                return Err(error);
+            }
+        };
+        let stat = file.stat()?;
+        let node = self.same_or_new(key, file, &stat, vantage.object())?;
+        // A directory's rights are its own.
+        let inside = match &node {
+            Node::File(_) => None,
+            Node::Directory(_) => Some(cache.vantage(self.root(), key).await),
+        };
+        let at = inside.as_ref().unwrap_or(&vantage);
+        let is_it = inside.is_none()
+            || at.object().zip(node.object()).is_some_and(|(at, node)| Arc::ptr_eq(at, node));
+        let directory = at.watched().filter(|_| is_it && vantage.is_current() && at.is_current());
+        let Some(directory) = directory.cloned() else { return Ok(Seen::Moving(at.hindrance().cloned())) };
+        cache.keep_open(key, node.clone(), vantage);
+        self.allowed(caller, &directory, &stat.into(), need)?;
+        Ok(Seen::Resolved(self.resolved(&node, stat.into())))
+    }
+
+    /// Waits until a change that is under way is over.
+    pub(crate) async fn wait_for(&self, object: &Arc<Object>) -> Result<(), Error> {
+        let waiting_max = self.objects().ok_or(Error::ReadOnly)?.options().waiting_max;
+        drop(Permits::take(vec![Arc::clone(object)], waiting_max).await?);
+        Ok(())
+    }
+
+    /// Whether the caller may go where the vantage looks from; `None` where that rests on no promise.
+    fn may_pass(&self, caller: &Caller, vantage: &Vantage, path: RelPath<'_>) -> Option<Result<(), Error>> {
+        if path.is_root() {
+            return Some(Ok(()));
+        }
+        let directory = vantage.watched().filter(|_| vantage.is_promised())?;
+        let policy = self.root().policy()?;
+        Some(has(directory.rights(&caller.principal, policy), Rights::TRAVERSE))
+    }
+
+    /// Whether the caller has the rights that it takes, over a file in `directory` or over that itself.
+    fn allowed(
+        &self,
+        caller: &Caller,
+        directory: &WatchedDir,
+        of: &Attributes,
+        need: Rights,
+    ) -> Result<(), Error> {
+        let Some(policy) = self.root().policy() else { return Ok(()) };
+        if !of.is_directory() {
+            return has(directory.rights_of(&caller.principal, policy, of), need);
+        }
+        let names = if need.contains(Rights::READ) { Rights::LOOKUP } else { Rights::NONE };
+        has(directory.rights(&caller.principal, policy), need.without(Rights::READ) | names)
+    }
+
+    /// Where `path` really leads, the first link on its way put in place, and those behind it that show by then.
+    async fn real_path(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        links: &mut u32,
+    ) -> Result<RelPathBuf, Error> {
+        let mut left: VecDeque<Box<[u8]>> = path.components().map(|name| name.as_bytes().into()).collect();
+        let mut real = RelPathBuf::root();
+        while let Some(next) = left.pop_front() {
+            if *next == *b".." {
+                if !real.pop() {
+                    return Err(Error::Escapes);
+                }
+                continue;
+            }
+            real.push(Name::parse(&next).map_err(of_link)?)?;
+            let Some(target) = self.read_link(caller, real.as_path()).await? else { continue };
+            *links += 1;
+            if *links > LINKS_MAX {
+                return Err(Error::SymlinkRefused);
+            }
+            real.pop();
+            let relative = match target.strip_prefix(b"/") {
+                None => &target[..],
+                Some(_) => {
+                    real = RelPathBuf::root();
+                    self.root().beneath(&target).ok_or(Error::Escapes)?
+                }
+            };
+            let names = relative.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+            names.rev().for_each(|name| left.push_front(name.into()));
+        }
+        Ok(real)
+    }
+
+    /// Where a link points; `None` for what is none, or is not there.
+    async fn read_link(&self, caller: &Caller, path: RelPath<'_>) -> Result<Option<Vec<u8>>, Error> {
+        let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
+        if let Some(passed) = self.may_pass(caller, &vantage, path) {
+            passed?;
+        }
+        let name = CString::new(path.as_bytes()).expect("a RelPath holds no zero byte");
+        match self.root().read_link(&name).await {
+            Ok(target) => Ok(Some(target)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EINVAL | libc::ENOENT | libc::ENOTDIR) => Ok(None),
+                _ => Err(error.into()),
+            },
+        }
+    }
+}
+
+/// What came of one look.
+enum Seen {
+    Resolved(Resolved),
+    /// Something moves or changes: to be waited for, if it is known.
+    Moving(Option<Arc<Object>>),
+}
+
+/// What a link says that is no name.
+fn of_link(error: NameError) -> Error {
+    match error {
+        NameError::NameTooLong | NameError::PathTooLong => Error::NameTooLong,
+        _ => Error::NotFound,
+    }
+}
+
+fn has(rights: Rights, need: Rights) -> Result<(), Error> {
+    if rights.contains(need) { Ok(()) } else { Err(Error::Denied(need.without(rights))) }
+}
+
+/// Attempts while names on the way change; a link that is followed is one.
+const ATTEMPTS_MAX: u32 = 64;
+/// As many as the kernel follows (path_resolution(7)).
+const LINKS_MAX: u32 = 40;

@@ -1,0 +1,248 @@
+//! Who may do what, where; and that nobody may for longer than the change that forbids it takes.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use identity::{Accounts, Acl, Nearest, Rights, Side, Writable};
+use lane::backend::sim::{Config, World, seeds};
+use lane::time;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use vfs::{Caller, Error, Expect, How, Over, Resolved, Volume};
+
+use super::{Process, directory, name, nobody, on_lanes, path, root};
+
+const NEW: How = How { exclusive: true, mode: 0o644 };
+
+#[test]
+fn each_change_takes_its_right_and_no_other() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let root = root(&volume).await;
+        let home = root.make_directory(&nobody(), name("home"), 0o755).await.unwrap();
+        home.create(&nobody(), name("a"), NEW).await.unwrap();
+        for (rights, allowed) in [
+            (Rights::INSERT, "create stage make"),
+            (Rights::DELETE, "remove"),
+            (Rights::WRITE, "open"),
+            (Rights::INSERT | Rights::DELETE, "create stage make remove rename replace"),
+            (Rights::READ | Rights::LOCK, ""),
+        ] {
+            let caller = alice();
+            home.set_access_list(&operator(), Some(&list(&[("alice", rights | Rights::LOOKUP)])))
+                .await
+                .unwrap();
+            let mut may = Vec::new();
+            let mut note = |what, result: Result<(), Error>| match result {
+                Ok(()) => may.push(what),
+                Err(Error::Denied(_)) => {}
+                Err(other) => panic!("{what}: {other}"),
+            };
+            note("create", home.create(&caller, name("new"), NEW).await.map(drop));
+            note("stage", home.stage(&caller, 0o644).await.map(drop));
+            note("make", home.make_directory(&caller, name("d"), 0o755).await.map(drop));
+            note("open", home.open_writer(&caller, name("a")).await.map(drop));
+            let _ = home.remove(&operator(), name("new")).await;
+            let _ = home.remove_directory(&operator(), name("d")).await;
+            home.create(&operator(), name("gone"), NEW).await.unwrap();
+            note("remove", home.remove(&caller, name("gone")).await);
+            let _ = home.remove(&operator(), name("gone")).await;
+            note("rename", home.rename(&caller, name("a"), &home, name("b"), Over::Nothing).await);
+            let _ = home.rename(&operator(), name("b"), &home, name("a"), Over::Nothing).await;
+            let staged = home.stage(&operator(), 0o644).await.unwrap();
+            note("replace", staged.publish(&caller, name("a"), Expect::Anything).await.map(drop));
+            assert_eq!(may.join(" "), allowed, "{rights:?}");
+        }
+    });
+}
+
+#[test]
+fn a_list_counts_beneath_until_another_does_and_a_new_directory_begins_with_it() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let root = root(&volume).await;
+        let upper = root.make_directory(&nobody(), name("upper"), 0o755).await.unwrap();
+        let inner = upper.make_directory(&nobody(), name("inner"), 0o755).await.unwrap();
+        inner.create(&nobody(), name("a"), NEW).await.unwrap();
+        assert!(read(&volume, &nobody(), "upper/inner/a").await.is_ok());
+
+        let closed = list(&[("alice", Rights::READER)]);
+        upper.set_access_list(&operator(), Some(&closed)).await.unwrap();
+        let refused = read(&volume, &nobody(), "upper/inner/a").await;
+        assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
+        assert!(read(&volume, &alice(), "upper/inner/a").await.is_ok());
+        // Nor is told what is there and what is not.
+        assert!(matches!(read(&volume, &nobody(), "upper/inner/none").await, Err(Error::Denied(_))));
+        assert!(matches!(read(&volume, &alice(), "upper/inner/none").await, Err(Error::NotFound)));
+
+        inner.set_access_list(&operator(), Some(&list(&[("system:anyuser", Rights::READER)]))).await.unwrap();
+        // A way through what is closed leads nowhere.
+        assert!(matches!(read(&volume, &nobody(), "upper/inner/a").await, Err(Error::Denied(_))));
+
+        let made = upper.make_directory(&operator(), name("made"), 0o755).await.unwrap();
+        upper.set_access_list(&operator(), None).await.unwrap();
+        assert!(read(&volume, &nobody(), "upper/inner/a").await.is_ok());
+        assert_eq!(made.access_list(&alice()).await.unwrap(), Nearest::List(Arc::new(closed)));
+        assert!(matches!(read(&volume, &nobody(), "upper/made").await, Err(Error::Denied(_))));
+        assert!(matches!(made.set_access_list(&alice(), None).await, Err(Error::Denied(_))));
+    });
+}
+
+#[test]
+fn what_moves_has_the_rights_of_where_it_is() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let root = root(&volume).await;
+        let closed = root.make_directory(&nobody(), name("closed"), 0o755).await.unwrap();
+        let open = root.make_directory(&nobody(), name("open"), 0o755).await.unwrap();
+        let inner = open.make_directory(&nobody(), name("inner"), 0o755).await.unwrap();
+        inner.create(&nobody(), name("a"), NEW).await.unwrap();
+        closed.set_access_list(&operator(), Some(&list(&[("alice", Rights::ALL)]))).await.unwrap();
+        assert!(read(&volume, &nobody(), "open/inner/a").await.is_ok());
+        open.rename(&operator(), name("inner"), &closed, name("inner"), Over::Nothing).await.unwrap();
+        assert!(matches!(read(&volume, &nobody(), "closed/inner/a").await, Err(Error::Denied(_))));
+        // Held open from before, too.
+        assert!(matches!(inner.create(&nobody(), name("b"), NEW).await, Err(Error::Denied(_))));
+        inner.create(&alice(), name("b"), NEW).await.unwrap();
+    });
+}
+
+#[test]
+fn a_link_gives_no_rights_to_where_it_leads() {
+    on_lanes(1, Config::clean(), 1, |_, process, volume| async move {
+        let root = root(&volume).await;
+        let closed = root.make_directory(&nobody(), name("closed"), 0o755).await.unwrap();
+        closed.create(&nobody(), name("a"), NEW).await.unwrap();
+        root.create(&nobody(), name("b"), NEW).await.unwrap();
+        let fs = process.host.fs();
+        for (target, link) in [
+            ("closed/a", "file"),
+            ("closed", "way"),
+            ("/srv/closed/../closed/a", "absolute"),
+            ("file", "chain"),
+            ("b", "open"),
+            ("../etc", "out"),
+            ("round", "round"),
+        ] {
+            fs.symlink(target, &format!("/srv/{link}")).unwrap();
+        }
+        for at in ["file", "way/a", "absolute", "chain", "open"] {
+            assert!(read(&volume, &nobody(), at).await.is_ok(), "{at}");
+        }
+        closed.set_access_list(&operator(), Some(&list(&[("alice", Rights::READER)]))).await.unwrap();
+        for at in ["file", "way/a", "absolute", "chain"] {
+            let refused = read(&volume, &nobody(), at).await;
+            assert!(matches!(refused, Err(Error::Denied(_))), "{at}: {refused:?}");
+            assert!(read(&volume, &alice(), at).await.is_ok(), "{at}");
+        }
+        assert!(read(&volume, &nobody(), "open").await.is_ok());
+        assert!(matches!(read(&volume, &nobody(), "out").await, Err(Error::Escapes)));
+        assert!(matches!(read(&volume, &nobody(), "round").await, Err(Error::SymlinkRefused)));
+        // What a link leads to is seen to change.
+        root.remove(&nobody(), name("b")).await.unwrap();
+        assert!(matches!(read(&volume, &nobody(), "open").await, Err(Error::NotFound)));
+    });
+}
+
+#[test]
+fn rights_are_gone_on_every_lane_before_the_change_that_takes_them_is_answered() {
+    seeds(200, |seed| {
+        let is_closed: Rc<Cell<bool>> = Rc::default();
+        on_lanes(seed, Config::rough(), 3, move |lane, _, volume| {
+            let is_closed = Rc::clone(&is_closed);
+            async move {
+                let mut rng = SmallRng::seed_from_u64(seed * 3 + lane as u64);
+                let root = root(&volume).await;
+                if lane == 0 {
+                    let d = root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
+                    d.make_directory(&nobody(), name("e"), 0o755).await.unwrap();
+                    for step in 0..10 {
+                        time::sleep(Duration::from_micros(rng.random_range(0..3000))).await;
+                        let closed = list(&[("alice", Rights::READER)]);
+                        let closes = step % 2 == 0;
+                        if !closes {
+                            is_closed.set(false);
+                        }
+                        d.set_access_list(&operator(), closes.then_some(&closed)).await.unwrap();
+                        is_closed.set(closes);
+                    }
+                    return;
+                }
+                for step in 0..30 {
+                    time::sleep(Duration::from_micros(rng.random_range(0..1000))).await;
+                    let was_closed = is_closed.get();
+                    let result = match volume.lookup_as(&operator(), path("d/e"), Rights::READ).await {
+                        Ok(Resolved::Directory(e, _)) => {
+                            let file = format!("{lane}-{step}");
+                            e.create(&nobody(), name(&file), NEW).await.map(drop)
+                        }
+                        other => other.map(drop),
+                    };
+                    match result {
+                        Ok(()) => {
+                            assert!(!was_closed || !is_closed.get(), "allowed though closed all the time")
+                        }
+                        Err(Error::Denied(_)) | Err(Error::NotFound) => {}
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn a_damaged_list_lets_in_nobody_but_who_can_mend_it() {
+    let world = World::new(1, Config::clean());
+    let process = Process::new(&world, 1);
+    let opening = process.clone();
+    world.block_on(&process.host, async move {
+        let volume = opening.volume();
+        let root = root(&volume).await;
+        let d = root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
+        let raw = lane::fs::Dir::open_root("/srv/d".as_ref()).unwrap();
+        let attribute = identity::ATTRIBUTE_UNPRIVILEGED.to_owned();
+        raw.as_file().set_xattr(&attribute, b"?".to_vec(), lane::fs::XattrHow::Any).await.unwrap();
+        assert!(matches!(read(&volume, &nobody(), "d").await, Err(Error::Denied(_))));
+        d.set_access_list(&operator(), None).await.unwrap();
+        assert!(read(&volume, &nobody(), "d").await.is_ok());
+    });
+}
+
+#[test]
+fn only_whom_the_volume_names_may_change_it() {
+    let world = World::new(1, Config::clean());
+    let mut process = Process::new(&world, 1);
+    process.writable = Writable::to(["alice".parse().unwrap()]).unwrap();
+    let opening = process.clone();
+    world.block_on(&process.host, async move {
+        let volume = opening.volume();
+        let root = directory(&volume, "").await;
+        assert!(matches!(root.create(&nobody(), name("a"), NEW).await, Err(Error::Denied(_))));
+        root.create(&alice(), name("a"), NEW).await.unwrap();
+        assert!(read(&volume, &nobody(), "a").await.is_ok());
+    });
+}
+
+async fn read(volume: &Volume, who: &Caller, at: &str) -> Result<Resolved, Error> {
+    volume.lookup_as(who, path(at), Rights::READ).await
+}
+
+fn accounts() -> Arc<Accounts> {
+    Accounts::parse("version = 1\n[user.alice]\nid = 1000\n").unwrap()
+}
+
+fn alice() -> Caller {
+    Caller::new(accounts().user("alice").unwrap())
+}
+
+fn operator() -> Caller {
+    Caller::new(accounts().local_administrator())
+}
+
+fn list(given: &[(&str, Rights)]) -> Acl {
+    let mut acl = Acl::new();
+    for (who, rights) in given {
+        acl.set(Side::Given, who.parse().unwrap(), *rights).unwrap();
+    }
+    acl
+}
