@@ -1,6 +1,8 @@
 //! The simulated backend, driven through the lane's own types: what holds on io_uring holds here, faults strike
 //! as told, and a seed repeats a run to the last event.
 
+mod crash;
+mod disk;
 mod faults;
 mod fs;
 mod handover;

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs as sys;
 
 use super::Call;
-use crate::backend::sim::{Access, AtFile};
+use crate::backend::sim::AtFile;
 use crate::backend::{Fd, FileKind};
 
 /// Copies up to `len` bytes of `from` to `to`.
@@ -43,13 +43,13 @@ impl Call for CopyRange {
     }
 
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<u64> {
-        let (to, access) = at.second()?;
-        if [at.inode, to].iter().any(|inode| inode.stat().kind == FileKind::Directory) {
+        let to = at.second()?;
+        if [at.inode, &to.inode].iter().any(|inode| inode.stat().kind == FileKind::Directory) {
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
         }
-        if access != Access::Write {
+        if !to.is_writable() {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
-        at.disk.copy_range((at.inode, self.offset), (to, self.to_offset), self.len, at.engine)
+        at.disk.copy_range((at.inode, self.offset), (&to.inode, self.to_offset), self.len, at.engine)
     }
 }

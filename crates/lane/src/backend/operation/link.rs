@@ -45,7 +45,7 @@ impl Call for Link {
     }
 
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
-        let dir = at.second()?.0;
+        let dir = &at.second()?.inode;
         at.disk.link_at(at.inode, dir, self.name.as_bytes(), at.engine)
     }
 }

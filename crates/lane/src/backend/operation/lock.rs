@@ -31,7 +31,7 @@ impl Call for Lock {
     }
 
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
-        at.lock(self.file, self.offset, self.len, self.kind)
+        at.lock(self.offset, self.len, self.kind)
     }
 }
 
@@ -64,7 +64,7 @@ impl Call for FindLock {
     }
 
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Option<HeldLock>> {
-        at.find_lock(self.file, self.offset, self.len, self.kind)
+        at.find_lock(self.offset, self.len, self.kind)
     }
 }
 

@@ -7,7 +7,7 @@ use rustix::fs as sys;
 
 use super::Call;
 use crate::backend::Fd;
-use crate::backend::sim::{Access, AtFile};
+use crate::backend::sim::AtFile;
 
 /// Makes the content of `to` that of `from`.
 #[derive(Clone)]
@@ -33,10 +33,10 @@ impl Call for Reflink {
     }
 
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
-        let (to, access) = at.second()?;
-        if access != Access::Write {
+        let to = at.second()?;
+        if !to.is_writable() {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
-        at.disk.reflink(at.inode, to, at.engine)
+        at.disk.reflink(at.inode, &to.inode, at.engine)
     }
 }

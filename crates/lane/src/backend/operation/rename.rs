@@ -65,7 +65,7 @@ impl Call for Rename {
     }
 
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
-        let to_dir = at.second()?.0;
+        let to_dir = &at.second()?.inode;
         let (from, to) = (self.from.as_bytes(), self.to.as_bytes());
         at.disk.rename_at((at.inode, from), (to_dir, to), self.how, at.engine)
     }

@@ -39,7 +39,7 @@ impl Operation for Sync {
 
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
         let at = step.file()?;
-        Poll::Ready(at.disk.sync(at.inode, at.engine))
+        Poll::Ready(at.disk.sync(at.file, self.data_only, at.engine))
     }
 
     fn finish(self, result: io::Result<()>) -> io::Result<()> {

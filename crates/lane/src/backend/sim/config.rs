@@ -128,8 +128,38 @@ pub struct FsConfig {
     /// Rate of syncs that fail with `EIO`: what was written since the last one is torn on the disk, and no later sync
     /// writes it again.
     pub sync_error: f64,
-    /// Rate of opens, look-ups and listings that fail with `EIO`.
+    /// Rate of opens, look-ups, listings and readings of attributes that fail with `EIO`.
     pub name_error: f64,
+    /// Rate of changes of names, sizes and attributes that fail with `EIO`.
+    pub change_error: f64,
+    /// Rate of opens by handle that fail with `ESTALE`.
+    pub stale_handle: f64,
+    /// Rate of syncs of a file that make its name safe too, as they do on ext4 and xfs, and POSIX does not promise.
+    pub sync_names: f64,
+    /// In which order changes of names and attributes come to the disk.
+    pub journal: JournalKind,
+    /// Nothing can be changed: `EROFS`.
+    pub read_only: bool,
+    /// The server is root: permission bits do not bind it, files are given to other owners, and have `trusted.` attributes.
+    pub privileged: bool,
+    /// The server may open by handle (CAP_DAC_READ_SEARCH); else `EPERM`.
+    pub open_by_handle: bool,
+    /// Files have handles; else `EOPNOTSUPP`, as on overlayfs.
+    pub handles: bool,
+    /// Files can share their content (FICLONE), as on xfs and btrfs; else `EOPNOTSUPP`.
+    pub reflinks: bool,
+    /// Room of the file system; beyond it `ENOSPC`. Blocks have 4 KiB, holes none, files that were reflinked share theirs.
+    pub capacity_bytes: u64,
+    /// Inodes of the file system; beyond them `ENOSPC`.
+    pub capacity_inodes: u64,
+    /// As `capacity_bytes`, of all files, as they have one owner: beyond it `EDQUOT`.
+    pub quota_bytes: u64,
+    /// As `capacity_inodes`: beyond it `EDQUOT`.
+    pub quota_inodes: u64,
+    /// Names of one file, and directories in one; beyond it `EMLINK`.
+    pub links_max: u32,
+    /// Bytes of all extended attributes of one inode, 16 of each being its own; beyond it `ENOSPC`.
+    pub xattr_bytes_max: usize,
     /// How long an operation takes.
     pub delay: Range<Duration>,
     /// Rate of operations that take [`FsConfig::slow_delay`].
@@ -138,6 +168,16 @@ pub struct FsConfig {
     pub slow_delay: Duration,
     /// Steps of the clock that stamps files: changes within one step share a time.
     pub timestamp_step: Duration,
+}
+
+/// In which order changes of names, sizes and attributes come to the disk, unless they are synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JournalKind {
+    /// As they were made, each whole: ext4, xfs, btrfs. What makes one safe makes those before it safe.
+    Ordered,
+    /// In any order, each name and each inode on its own: all that POSIX promises. A rename may leave both names, or
+    /// neither, as on ext2.
+    Unordered,
 }
 
 /// The helper threads of one host, which do what lanes [offload](crate::offload).
@@ -299,6 +339,21 @@ impl Default for FsConfig {
             write_error: 0.0,
             sync_error: 0.0,
             name_error: 0.0,
+            change_error: 0.0,
+            stale_handle: 0.0,
+            sync_names: 0.5,
+            journal: JournalKind::Ordered,
+            read_only: false,
+            privileged: false,
+            open_by_handle: true,
+            handles: true,
+            reflinks: true,
+            capacity_bytes: 1 << 40,
+            capacity_inodes: 1 << 24,
+            quota_bytes: u64::MAX,
+            quota_inodes: u64::MAX,
+            links_max: 65_000,
+            xattr_bytes_max: 4096,
             delay: Duration::from_micros(20)..Duration::from_millis(2),
             slow: 0.0,
             slow_delay: Duration::from_secs(2),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::config::{Config, HelperConfig, MeshConfig};
 use super::engine::{Engine, Event};
-use super::fs::{Disk, Inode};
+use super::fs::{Disk, Inode, OpenFile};
 use super::helpers::Helpers;
 use super::net::{HostId, Network, SocketId};
 use super::ops::Ops;
@@ -37,6 +37,8 @@ pub(crate) struct Process {
     descriptors: Vec<Option<Descriptor>>,
     open: usize,
     pub(super) descriptors_max: usize,
+    /// Files opened so far: each open has a number of its own.
+    opened: u64,
     pub(super) helpers: Helpers,
     /// Streams that were dropped between two of its lanes.
     pub(super) dropped: Dropped,
@@ -51,7 +53,7 @@ pub(super) enum Closed {
 /// What a descriptor number names.
 pub(super) enum Descriptor {
     Socket(SocketId),
-    File(Rc<Inode>, Access),
+    File(Rc<OpenFile>),
 }
 
 /// What a file was opened for.
@@ -155,14 +157,14 @@ impl State {
     pub(super) fn socket(&self, host: HostId, fd: Fd) -> io::Result<SocketId> {
         match self.hosts[host.0].descriptor(fd) {
             Some(&Descriptor::Socket(socket)) => Ok(socket),
-            Some(Descriptor::File(..)) => Err(io::Error::from_raw_os_error(libc::ENOTSOCK)),
+            Some(Descriptor::File(_)) => Err(io::Error::from_raw_os_error(libc::ENOTSOCK)),
             None => Err(io::Error::from_raw_os_error(libc::EBADF)),
         }
     }
 
     pub(super) fn inode(&self, host: HostId, fd: Fd) -> io::Result<Rc<Inode>> {
         match self.hosts[host.0].descriptor(fd) {
-            Some(Descriptor::File(inode, _)) => Ok(Rc::clone(inode)),
+            Some(Descriptor::File(file)) => Ok(Rc::clone(&file.inode)),
             Some(Descriptor::Socket(_)) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             None => Err(io::Error::from_raw_os_error(libc::EBADF)),
         }
@@ -175,10 +177,8 @@ impl State {
                 self.net.close(socket, &mut self.engine);
                 Some(Closed::Socket)
             }
-            Descriptor::File(inode, _) => {
-                inode.unlock(lock_owner(fd), &(0..u64::MAX));
-                drop(inode);
-                self.disks[host.0].sweep(&mut self.engine);
+            Descriptor::File(file) => {
+                self.disks[host.0].closed(file, &mut self.engine);
                 Some(Closed::File)
             }
         }
@@ -199,6 +199,7 @@ impl Process {
         Self {
             descriptors: Vec::new(),
             open: 0,
+            opened: 0,
             descriptors_max,
             helpers: Helpers::new(helpers),
             dropped: Dropped::default(),
@@ -219,7 +220,8 @@ impl Process {
     }
 
     pub(crate) fn add_file(&mut self, inode: Rc<Inode>, access: Access) -> io::Result<Fd> {
-        self.add(Descriptor::File(inode, access))
+        self.opened += 1;
+        self.add(Descriptor::File(OpenFile::new(inode, access, self.opened)))
     }
 
     pub(super) fn remove(&mut self, fd: Fd) -> Option<Descriptor> {
@@ -231,13 +233,14 @@ impl Process {
     pub(super) fn clear(&mut self) {
         // What is on its way between lanes of a process that is gone names nothing any more.
         self.dropped = Dropped::default();
-        for (index, descriptor) in self.descriptors.drain(..).enumerate() {
-            if let Some(Descriptor::File(inode, _)) = descriptor {
-                let fd = Fd(FIRST_FD + i32::try_from(index).expect("limited far below"));
-                inode.unlock(lock_owner(fd), &(0..u64::MAX));
-            }
-        }
+        self.descriptors.clear();
         self.open = 0;
+    }
+
+    /// Every descriptor that is open.
+    pub(super) fn numbers(&self) -> Vec<Fd> {
+        let open = self.descriptors.iter().enumerate().filter(|(_, descriptor)| descriptor.is_some());
+        open.map(|(index, _)| Fd(FIRST_FD + i32::try_from(index).expect("limited far below"))).collect()
     }
 
     /// The lowest free number, as a kernel gives it: code that keeps a number too long meets another's.
@@ -259,11 +262,6 @@ impl Process {
 /// When worlds begin: 2026-01-01 00:00:00 UTC.
 pub(super) fn wall_clock(now: Duration) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600) + now
-}
-
-/// Whose the locks are that are set by this descriptor.
-pub(super) fn lock_owner(fd: Fd) -> u64 {
-    u64::from(fd.0.cast_unsigned())
 }
 
 /// 0 to 2 are taken in every process.

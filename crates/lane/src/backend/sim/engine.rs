@@ -8,6 +8,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use super::fs::Cut;
 use super::net::{HostId, NetEvent};
 use super::ops::OpKey;
 use crate::helper::queue::Client;
@@ -47,6 +48,7 @@ pub(crate) struct Engine {
     print_trace: bool,
     woken: Vec<Waker>,
     bells: Vec<Bell>,
+    cuts: Vec<(HostId, Cut)>,
     rounds_at_this_moment: u32,
 }
 
@@ -62,6 +64,7 @@ impl Engine {
             print_trace: std::env::var_os("LANE_SIM_TRACE").is_some(),
             woken: Vec::new(),
             bells: Vec::new(),
+            cuts: Vec::new(),
             rounds_at_this_moment: 0,
         }
     }
@@ -165,6 +168,15 @@ impl Engine {
 
     pub(super) fn take_bells(&mut self) -> Vec<Bell> {
         std::mem::take(&mut self.bells)
+    }
+
+    /// Ends a host, or its process, once the world has nothing under way.
+    pub(super) fn cut(&mut self, host: HostId, cut: Cut) {
+        self.cuts.push((host, cut));
+    }
+
+    pub(super) fn take_cuts(&mut self) -> Vec<(HostId, Cut)> {
+        std::mem::take(&mut self.cuts)
     }
 
     /// Adds to the trace: what happened, and the numbers that tell it from its like.

@@ -89,8 +89,8 @@ impl Host {
         self.inner.core.with(|state| state.hosts[self.id.0].open())
     }
 
-    /// The power goes, at once and without a packet: tasks end, sockets vanish, writes not synced are torn.
-    /// Peers find silence until the host is back, and resets after that.
+    /// The power goes, at once and without a packet: tasks end, sockets vanish, and of files there is what was synced and
+    /// some of the rest (see [`JournalKind`](super::JournalKind)). Peers find silence until the host is back, and resets after that.
     ///
     /// # Panics
     /// When called from a task of this host: it would have to outlive itself.
@@ -98,7 +98,16 @@ impl Host {
         self.inner.lose_power(self.id);
     }
 
-    /// The power is back: the host has as many lanes as before, and no tasks. Start its server again.
+    /// The process is killed (`kill -9`): its tasks end where they are and run nothing more, its descriptors are closed and
+    /// its locks gone; of operations under way some are done yet. All that it wrote stays. [`Host::restart`] starts it again.
+    ///
+    /// # Panics
+    /// When called from a task of this host: it would have to outlive itself.
+    pub fn kill(&self) {
+        self.inner.kill(self.id);
+    }
+
+    /// The power is back, or the process that was killed is started again: the host has as many lanes as before, and no tasks. Start its server again.
     pub fn restart(&self) {
         self.inner.restart(self.id);
     }

@@ -51,9 +51,10 @@ pub(crate) use self::net::Unreleased;
 pub(crate) use self::ops::{AtFile, Step};
 
 pub use self::config::{
-    Config, FsConfig, HelperConfig, LinkConfig, MeshConfig, NetConfig, ReceiveConfig, TcpConfig, UdpConfig,
+    Config, FsConfig, HelperConfig, JournalKind, LinkConfig, MeshConfig, NetConfig, ReceiveConfig, TcpConfig,
+    UdpConfig,
 };
-pub use self::fs::{Fs, Writer};
+pub use self::fs::{ForeignLock, Found, FoundKind, Fs, Writer};
 pub use self::host::Host;
 pub use self::net::{KernelTls, Net, NetStats, RecordLayer, Steered};
 pub use self::seeds::seeds;

@@ -7,9 +7,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::core::{Access, Descriptor, Process, State, lock_owner};
+use super::core::{Descriptor, Process, State};
 use super::engine::{Engine, Event};
-use super::fs::{Disk, Inode};
+use super::fs::{Disk, Inode, OpenFile};
 use super::net::{HostId, Network, SocketId, Unreleased};
 use crate::backend::operation::{Keeper, Op, Opened, Outcome};
 use crate::backend::{Fd, HeldLock, LockKind, OpId, StreamName};
@@ -46,7 +46,7 @@ enum Stage {
 #[derive(Clone)]
 enum Target {
     Socket(SocketId),
-    Inode(Rc<Inode>, Access),
+    File(Rc<OpenFile>),
     /// Nothing: the outcome is this error.
     Invalid(i32),
 }
@@ -80,46 +80,35 @@ pub(crate) struct AtFile<'a> {
     pub(crate) disk: &'a mut Disk,
     pub(crate) engine: &'a mut Engine,
     pub(crate) process: &'a mut Process,
+    pub(crate) file: &'a Rc<OpenFile>,
     pub(crate) inode: &'a Rc<Inode>,
-    access: Access,
     second: Option<&'a Target>,
 }
 
 impl<'a> AtFile<'a> {
     /// `EBADF` where the file was opened for reading only.
     pub(crate) fn check_writable(&self) -> io::Result<()> {
-        if self.access == Access::Write { Ok(()) } else { Err(errno(libc::EBADF)) }
+        if self.file.is_writable() { Ok(()) } else { Err(errno(libc::EBADF)) }
     }
 
     /// `EINVAL` where the file was opened for reading only.
     pub(crate) fn check_resizable(&self) -> io::Result<()> {
-        if self.access == Access::Write { Ok(()) } else { Err(errno(libc::EINVAL)) }
+        if self.file.is_writable() { Ok(()) } else { Err(errno(libc::EINVAL)) }
     }
 
-    /// Locks a range for this descriptor, or gives up what it has there (`fcntl(2)`, `F_OFD_SETLK`).
-    pub(crate) fn lock(&self, fd: Fd, offset: u64, len: u64, kind: Option<LockKind>) -> io::Result<()> {
+    /// Locks a range for this description, or gives up what it has there (`fcntl(2)`, `F_OFD_SETLK`).
+    pub(crate) fn lock(&self, offset: u64, len: u64, kind: Option<LockKind>) -> io::Result<()> {
         let range = lock_range(offset, len)?;
         match kind {
-            None => self.inode.unlock(lock_owner(fd), &range),
-            Some(kind) => {
-                if kind == LockKind::Exclusive {
-                    self.check_writable()?;
-                }
-                self.inode.lock(lock_owner(fd), range, kind)?;
-            }
+            None => self.file.unlock(&range),
+            Some(kind) => self.file.lock(range, kind)?,
         }
         Ok(())
     }
 
     /// A lock in the way of another (`fcntl(2)`, `F_OFD_GETLK`).
-    pub(crate) fn find_lock(
-        &self,
-        fd: Fd,
-        offset: u64,
-        len: u64,
-        kind: LockKind,
-    ) -> io::Result<Option<HeldLock>> {
-        let found = self.inode.lock_in_the_way(lock_owner(fd), &lock_range(offset, len)?, kind);
+    pub(crate) fn find_lock(&self, offset: u64, len: u64, kind: LockKind) -> io::Result<Option<HeldLock>> {
+        let found = self.file.lock_in_the_way(&lock_range(offset, len)?, kind);
         Ok(found.map(|(range, kind)| {
             let len = if range.end == LOCK_END { 0 } else { range.end - range.start };
             HeldLock { kind, offset: range.start, len }
@@ -127,9 +116,9 @@ impl<'a> AtFile<'a> {
     }
 
     /// What the operation's second descriptor names.
-    pub(crate) fn second(&self) -> io::Result<(&'a Rc<Inode>, Access)> {
+    pub(crate) fn second(&self) -> io::Result<&'a Rc<OpenFile>> {
         match self.second {
-            Some(Target::Inode(inode, access)) => Ok((inode, *access)),
+            Some(Target::File(file)) => Ok(file),
             Some(Target::Invalid(number)) => Err(errno(*number)),
             Some(Target::Socket(_)) | None => Err(errno(libc::EINVAL)),
         }
@@ -142,7 +131,7 @@ impl Step<'_> {
         let State { net, engine, .. } = &mut *self.state;
         match &self.targets.first {
             &Target::Socket(socket) => Ok(AtSocket { net, engine, socket, key: self.key }),
-            Target::Inode(..) => Err(errno(libc::EINVAL)),
+            Target::File(_) => Err(errno(libc::EINVAL)),
             Target::Invalid(number) => Err(errno(*number)),
         }
     }
@@ -152,9 +141,10 @@ impl Step<'_> {
         let State { disks, engine, hosts, .. } = &mut *self.state;
         let (disk, process) = (&mut disks[self.host.0], &mut hosts[self.host.0]);
         match &self.targets.first {
-            &Target::Inode(ref inode, access) => {
+            Target::File(file) => {
+                let inode = &file.inode;
                 engine.note("file operation", &[self.host.0 as u64, inode.ino()]);
-                Ok(AtFile { disk, engine, process, inode, access, second: self.targets.second.as_ref() })
+                Ok(AtFile { disk, engine, process, file, inode, second: self.targets.second.as_ref() })
             }
             Target::Socket(_) => Err(errno(libc::ENOTSOCK)),
             &Target::Invalid(number) => Err(errno(number)),
@@ -195,10 +185,14 @@ impl Ops {
         }
     }
 
+    /// What a host has under way.
+    pub(super) fn keys(&self, host: HostId) -> Vec<OpKey> {
+        self.pending.iter().filter(|(_, pending)| pending.host == host).map(|(&key, _)| key).collect()
+    }
+
     /// Drops the operations of a host that lost power.
     pub(super) fn lose_power(&mut self, host: HostId) -> Vec<Outcome> {
-        let lost: Vec<_> = self.pending.iter().filter(|(_, p)| p.host == host).map(|(&key, _)| key).collect();
-        let stages = lost.into_iter().filter_map(|key| self.pending.remove(&key)).map(|p| p.stage);
+        let stages = self.keys(host).into_iter().filter_map(|key| self.pending.remove(&key)).map(|p| p.stage);
         stages
             .filter_map(|stage| match stage {
                 Stage::Done(outcome) => Some(outcome),
@@ -231,7 +225,7 @@ impl State {
     pub(super) fn submit(&mut self, host: HostId, op: Op) -> OpId {
         let first = self.target(host, op.descriptor());
         let second = op.second().map(|fd| self.target(host, fd));
-        let is_file_work = matches!(first, Target::Inode(..));
+        let is_file_work = matches!(first, Target::File(_));
         let key = self.ops.insert(host, op, Targets { first, second });
         let delay = match is_file_work {
             true => self.disks[host.0].delay(&mut self.engine),
@@ -274,11 +268,7 @@ impl State {
                         return;
                     }
                 }
-                if let Target::Inode(..) = targets.first {
-                    // The descriptors may have been closed meanwhile, and this have been the last hold.
-                    drop(targets);
-                    self.disks[host.0].sweep(&mut self.engine);
-                }
+                self.let_go(host, targets);
             }
             other => pending.stage = other,
         }
@@ -299,9 +289,17 @@ impl State {
     fn end(&mut self, key: OpKey) {
         let Some(pending) = self.ops.pending.remove(&key) else { return };
         if let Stage::Working(op, targets) = pending.stage {
-            drop(targets);
-            self.disks[pending.host.0].sweep(&mut self.engine);
+            self.let_go(pending.host, targets);
             self.abandon(pending.host, op.refuse(errno(libc::ECANCELED)));
+        }
+    }
+
+    /// An operation is over. Its descriptors may have been closed meanwhile, and this have been the last hold.
+    fn let_go(&mut self, host: HostId, targets: Targets) {
+        for target in [Some(targets.first), targets.second].into_iter().flatten() {
+            if let Target::File(file) = target {
+                self.disks[host.0].closed(file, &mut self.engine);
+            }
         }
     }
 
@@ -331,7 +329,7 @@ impl State {
     fn target(&self, host: HostId, fd: Fd) -> Target {
         match self.hosts[host.0].descriptor(fd) {
             Some(Descriptor::Socket(socket)) => Target::Socket(*socket),
-            Some(Descriptor::File(inode, access)) => Target::Inode(Rc::clone(inode), *access),
+            Some(Descriptor::File(file)) => Target::File(Rc::clone(file)),
             None => Target::Invalid(libc::EBADF),
         }
     }

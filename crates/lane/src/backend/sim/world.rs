@@ -12,7 +12,7 @@ use rand::Rng;
 use super::backend::SimBackend;
 use super::config::Config;
 use super::core::{Core, Process, State};
-use super::fs::Disk;
+use super::fs::{Cut, Disk};
 use super::host::Host;
 use super::net::{HostId, Net};
 use super::seeds;
@@ -180,19 +180,56 @@ impl Inner {
     }
 
     pub(super) fn lose_power(&self, host: HostId) {
-        let lanes = self.hosts.borrow()[host.0].lanes.clone();
-        self.core.with(|state| {
+        let outcomes = self.core.with(|state| {
             state.engine.note("power lost", &[host.0 as u64]);
             state.net.lose_power(host);
+            // What holds a file lets go of it before the file system is what the disk has left.
+            let outcomes = state.ops.lose_power(host);
             state.hosts[host.0].clear();
             state.disks[host.0].lose_power(&mut state.engine);
+            outcomes
         });
-        let outcomes = self.core.with(|state| state.ops.lose_power(host));
         drop(outcomes);
+        self.end_tasks(host);
+    }
+
+    /// The process ends at once. Of what it had asked the kernel for, some is done yet.
+    pub(super) fn kill(&self, host: HostId) {
+        let outcomes = self.core.with(|state| {
+            state.engine.note("killed", &[host.0 as u64]);
+            for op in state.ops.keys(host) {
+                if state.engine.rng.random_bool(0.5) {
+                    state.step(op);
+                }
+            }
+            let outcomes = state.ops.lose_power(host);
+            for fd in state.hosts[host.0].numbers() {
+                state.close(host, fd);
+            }
+            state.hosts[host.0].clear();
+            state.disks[host.0].forget_process();
+            outcomes
+        });
+        drop(outcomes);
+        self.end_tasks(host);
+    }
+
+    fn end_tasks(&self, host: HostId) {
+        let lanes = self.hosts.borrow()[host.0].lanes.clone();
         for lane in lanes {
             let running = context::try_with(|current| Rc::ptr_eq(current, &lane)).unwrap_or(false);
-            assert!(!running, "a task cannot cut the power of its own host");
+            assert!(!running, "a task cannot end its own host");
             cancel(&lane);
+        }
+    }
+
+    /// Ends the hosts that were to end after so many changes of their files.
+    fn make_cuts(&self) {
+        for (host, cut) in self.core.with(|state| state.engine.take_cuts()) {
+            match cut {
+                Cut::Power => self.lose_power(host),
+                Cut::Process => self.kill(host),
+            }
         }
     }
 
@@ -214,7 +251,7 @@ impl Inner {
         let id = HostId(self.hosts.borrow().len());
         self.core.with(|state| {
             state.hosts.push(Process::new(self.config.descriptors_max, &self.config.helpers));
-            state.disks.push(Disk::new(id.0, self.config.fs.clone()));
+            state.disks.push(Disk::new(id, self.config.fs.clone()));
             state.net.add_address(id, ip);
         });
         let mesh = Mesh::new(LANES_MAX, OUTSIDERS_MAX);
@@ -255,6 +292,7 @@ impl Inner {
             }
             state.dispatch_due()
         });
+        self.make_cuts();
         self.check_time_passes();
         ran > 0
     }
@@ -277,6 +315,7 @@ impl Inner {
             state.engine.advance_to(next.max(now));
             state.dispatch_due();
         });
+        self.make_cuts();
         lanes.iter().for_each(|lane| lane.fire_timers());
         true
     }

@@ -1,26 +1,27 @@
-//! What a server sets of a file beside its content: owner, mode, times and extended attributes.
+//! Modes, owners, times and extended attributes.
 
 use std::io;
 use std::rc::Rc;
 
-use super::names::look_up;
-use super::{Disk, Inode, Node, READ, WRITE, errno};
-use crate::backend::file::{SetTime, SystemStat, XattrHow};
+use super::inode::{Attributes, Inode, OWNER};
+use super::journal::{Change, Record};
+use super::{Disk, READ, WRITE, errno};
+use crate::backend::file::{FileKind, SetTime, Timestamp, XattrHow};
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
-    /// What has this name, a link itself.
-    pub(crate) fn child(&self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<Rc<Inode>> {
-        self.may_fail(self.config.name_error, engine)?;
-        look_up(dir, name)?.get().ok_or_else(|| errno(libc::ENOENT))
-    }
-
+    /// Sets permission bits (fchmod(2)).
     pub(crate) fn chmod(&mut self, inode: &Rc<Inode>, mode: u32, engine: &mut Engine) -> io::Result<()> {
-        inode.mode.set(mode & 0o7777);
-        self.changed(inode, engine);
+        self.begin(self.config.change_error, engine)?;
+        self.check_owner(inode)?;
+        self.set_attributes(inode, |attributes| attributes.mode = mode & 0o7777, engine);
         Ok(())
     }
 
+    /// Sets the owner (fchown(2)).
+    ///
+    /// # Errors
+    /// `EPERM` for another owner than it has, where the server is not privileged.
     pub(crate) fn chown(
         &mut self,
         inode: &Rc<Inode>,
@@ -28,48 +29,66 @@ impl Disk {
         gid: Option<u32>,
         engine: &mut Engine,
     ) -> io::Result<()> {
-        inode.uid.set(uid.unwrap_or(inode.uid.get()));
-        inode.gid.set(gid.unwrap_or(inode.gid.get()));
-        if inode.content().is_ok() {
-            let mode = inode.mode.get();
-            // A set-group-id bit without the group's execution is none.
-            let group = if mode & 0o010 == 0 { 0 } else { 0o2000 };
-            inode.mode.set(mode & !(0o4000 | group));
+        self.begin(self.config.change_error, engine)?;
+        let now = inode.attributes.get();
+        let (uid, gid) = (uid.unwrap_or(now.uid), gid.unwrap_or(now.gid));
+        if !self.is_privileged() && (now.uid != OWNER || uid != now.uid || ![now.gid, OWNER].contains(&gid)) {
+            return Err(errno(libc::EPERM));
         }
-        self.changed(inode, engine);
+        let is_file = inode.kind() == FileKind::File;
+        let change = |attributes: &mut Attributes| {
+            (attributes.uid, attributes.gid) = (uid, gid);
+            if is_file {
+                // A set-group-id bit without the group's execution is none.
+                let group = if attributes.mode & 0o010 == 0 { 0 } else { 0o2000 };
+                attributes.mode &= !(0o4000 | group);
+            }
+        };
+        self.set_attributes(inode, change, engine);
         Ok(())
     }
 
+    /// Sets the times of the last reading, which nothing here keeps, and of the last change (futimens(3)).
     pub(crate) fn utimens(
         &mut self,
         inode: &Rc<Inode>,
-        _accessed: SetTime,
+        accessed: SetTime,
         modified: SetTime,
         engine: &mut Engine,
     ) -> io::Result<()> {
-        match modified {
-            SetTime::Keep => {}
-            SetTime::Now => inode.mtime.set(self.stamp(engine)),
-            SetTime::At(time) if time.nanos < 1_000_000_000 => inode.mtime.set(time),
-            SetTime::At(_) => return Err(errno(libc::EINVAL)),
+        if (accessed, modified) == (SetTime::Keep, SetTime::Keep) {
+            return Ok(());
         }
-        self.changed(inode, engine);
+        self.begin(self.config.change_error, engine)?;
+        self.check_owner(inode)?;
+        let mtime = match modified {
+            SetTime::Now => self.stamp(engine),
+            SetTime::At(time) if time.nanos >= 1_000_000_000 => return Err(errno(libc::EINVAL)),
+            SetTime::At(time) => time,
+            SetTime::Keep => inode.attributes.get().mtime,
+        };
+        self.set_attributes(inode, |attributes| attributes.mtime = mtime, engine);
         Ok(())
     }
 
+    /// The value of an extended attribute (fgetxattr(2)); `ENODATA` where there is none.
     pub(crate) fn xattr_get(&self, inode: &Inode, name: &[u8], engine: &mut Engine) -> io::Result<Vec<u8>> {
         self.may_fail(self.config.name_error, engine)?;
-        check_name(name)?;
-        check_kind(inode, libc::ENODATA)?;
-        inode.check_access(READ)?;
+        self.check_xattr(inode, name, READ)?;
         inode.xattrs.borrow().get(name).cloned().ok_or_else(|| errno(libc::ENODATA))
     }
 
+    /// The names of all extended attributes (flistxattr(2)).
     pub(crate) fn xattr_list(&self, inode: &Inode, engine: &mut Engine) -> io::Result<Vec<Vec<u8>>> {
         self.may_fail(self.config.name_error, engine)?;
-        Ok(inode.xattrs.borrow().keys().cloned().collect())
+        let may_see = |name: &Vec<u8>| self.is_privileged() || !name.starts_with(b"trusted.");
+        Ok(inode.xattrs.borrow().keys().filter(|name| may_see(name)).cloned().collect())
     }
 
+    /// Sets an extended attribute (fsetxattr(2)).
+    ///
+    /// # Errors
+    /// `ENOSPC` where an inode has no room for as much, `E2BIG` where nothing has.
     pub(crate) fn xattr_set(
         &mut self,
         inode: &Rc<Inode>,
@@ -78,75 +97,119 @@ impl Disk {
         how: XattrHow,
         engine: &mut Engine,
     ) -> io::Result<()> {
-        self.may_fail(self.config.name_error, engine)?;
         if name.is_empty() || name.len() > XATTR_NAME_MAX {
             return Err(errno(libc::ERANGE));
         }
-        if value.len() > XATTR_BYTES_MAX {
+        if value.len() > XATTR_VALUE_MAX {
             return Err(errno(libc::E2BIG));
         }
-        check_name(name)?;
-        check_kind(inode, libc::EPERM)?;
-        inode.check_access(WRITE)?;
-        let is_there = inode.xattrs.borrow().contains_key(name);
+        self.begin(self.config.change_error, engine)?;
+        self.check_xattr(inode, name, WRITE)?;
+        let xattrs = inode.xattrs.borrow();
         match how {
-            XattrHow::Create if is_there => return Err(errno(libc::EEXIST)),
-            XattrHow::Replace if !is_there => return Err(errno(libc::ENODATA)),
+            XattrHow::Create if xattrs.contains_key(name) => return Err(errno(libc::EEXIST)),
+            XattrHow::Replace if !xattrs.contains_key(name) => return Err(errno(libc::ENODATA)),
             _ => {}
         }
+        let others = xattrs.iter().filter(|(other, _)| *other != name);
+        let held: usize = others.map(|(name, value)| XATTR_OVERHEAD + name.len() + value.len()).sum();
+        if held + XATTR_OVERHEAD + name.len() + value.len() > self.config.xattr_bytes_max {
+            return Err(errno(libc::ENOSPC));
+        }
+        drop(xattrs);
         inode.xattrs.borrow_mut().insert(name.to_vec(), value.to_vec());
-        self.changed(inode, engine);
+        self.xattr_changed(inode, name, Some(value.to_vec()), engine);
         Ok(())
     }
 
+    /// Takes an extended attribute away (fremovexattr(2)); `ENODATA` where there is none.
     pub(crate) fn xattr_remove(
         &mut self,
         inode: &Rc<Inode>,
         name: &[u8],
         engine: &mut Engine,
     ) -> io::Result<()> {
-        self.may_fail(self.config.name_error, engine)?;
-        check_name(name)?;
-        check_kind(inode, libc::EPERM)?;
-        inode.check_access(WRITE)?;
-        inode.xattrs.borrow_mut().remove(name).ok_or_else(|| errno(libc::ENODATA))?;
-        self.changed(inode, engine);
+        self.begin(self.config.change_error, engine)?;
+        self.check_xattr(inode, name, WRITE)?;
+        if inode.xattrs.borrow_mut().remove(name).is_none() {
+            return Err(errno(libc::ENODATA));
+        }
+        self.xattr_changed(inode, name, None, engine);
         Ok(())
     }
 
-    /// The room there is.
-    pub(crate) fn statfs(&self) -> SystemStat {
-        let (blocks, files) = (1 << 24, 1 << 20);
-        SystemStat { block_bytes: 4096, blocks, blocks_free: blocks, files, files_free: files, name_max: 255 }
-    }
-
-    /// Attributes have changed: watchers of all its names learn.
-    fn changed(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
-        inode.ctime.set(self.stamp(engine));
+    fn xattr_changed(&mut self, inode: &Rc<Inode>, name: &[u8], to: Option<Vec<u8>>, engine: &mut Engine) {
+        let mut record = vec![Change::Xattr { of: Rc::clone(&inode.stored), name: name.to_vec(), to }];
+        inode.changed(self.stamp(engine), &mut record);
+        self.journal.push(record);
         self.notify_names(inode, engine);
     }
+
+    /// Changes attributes, and the time of that.
+    fn set_attributes(
+        &mut self,
+        inode: &Rc<Inode>,
+        change: impl FnOnce(&mut Attributes),
+        engine: &mut Engine,
+    ) {
+        let mut attributes = inode.attributes.get();
+        change(&mut attributes);
+        attributes.ctime = self.stamp(engine);
+        let mut record = Record::new();
+        inode.set(attributes, &mut record);
+        self.journal.push(record);
+        self.notify_names(inode, engine);
+    }
+
+    fn check_owner(&self, inode: &Inode) -> io::Result<()> {
+        let may = self.is_privileged() || inode.attributes.get().uid == OWNER;
+        if may { Ok(()) } else { Err(errno(libc::EPERM)) }
+    }
+
+    /// Which names the kernel lets be used on what (xattr(7)).
+    fn check_xattr(&self, inode: &Inode, name: &[u8], bits: u32) -> io::Result<()> {
+        let changes = bits == WRITE;
+        if name.is_empty() || name.len() > XATTR_NAME_MAX {
+            return Err(errno(libc::ERANGE));
+        }
+        let Some(dot) = name.iter().position(|&byte| byte == b'.') else {
+            return Err(errno(libc::EOPNOTSUPP));
+        };
+        match &name[..=dot] {
+            b"trusted." if !self.is_privileged() => {
+                return Err(errno(if changes { libc::EPERM } else { libc::ENODATA }));
+            }
+            b"user." if !matches!(inode.kind(), FileKind::File | FileKind::Directory) => {
+                return Err(errno(if changes { libc::EPERM } else { libc::ENODATA }));
+            }
+            b"user." => self.check_access(inode, bits)?,
+            b"trusted." => {}
+            _ => return Err(errno(libc::EOPNOTSUPP)),
+        }
+        if dot + 1 == name.len() { Err(errno(libc::EINVAL)) } else { Ok(()) }
+    }
 }
 
-/// A name that users may set.
-fn check_name(name: &[u8]) -> io::Result<()> {
-    if name.is_empty() || name.len() > XATTR_NAME_MAX {
-        return Err(errno(libc::ERANGE));
+impl Inode {
+    /// Its content has changed: both times move.
+    pub(super) fn modified(&self, stamp: Timestamp, record: &mut Record) {
+        self.set(Attributes { mtime: stamp, ctime: stamp, ..self.attributes.get() }, record);
     }
-    match name.strip_prefix(b"user.") {
-        Some(b"") => Err(errno(libc::EINVAL)),
-        Some(_) => Ok(()),
-        None => Err(errno(libc::EOPNOTSUPP)),
+
+    /// Something else of it has changed.
+    pub(super) fn changed(&self, stamp: Timestamp, record: &mut Record) {
+        self.set(Attributes { ctime: stamp, ..self.attributes.get() }, record);
+    }
+
+    fn set(&self, to: Attributes, record: &mut Record) {
+        if self.attributes.replace(to) != to {
+            record.push(Change::Attributes { of: Rc::clone(&self.stored), to });
+        }
     }
 }
 
-/// Links and special files have none.
-fn check_kind(inode: &Inode, number: i32) -> io::Result<()> {
-    match inode.node {
-        Node::File(_) | Node::Directory(_) => Ok(()),
-        Node::Symlink(_) | Node::Special => Err(errno(number)),
-    }
-}
-
-/// Linux's limits: XATTR_NAME_MAX, XATTR_SIZE_MAX.
+/// Linux's limits, bytes.
 const XATTR_NAME_MAX: usize = 255;
-const XATTR_BYTES_MAX: usize = 65_536;
+const XATTR_VALUE_MAX: usize = 65_536;
+/// What each costs beside its bytes, as in ext4.
+const XATTR_OVERHEAD: usize = 16;

@@ -1,28 +1,55 @@
-//! What a server does to the content of files beside writing: its length, room, holes, and copies on the disk.
+//! What a server changes of a file's bytes, and how it makes them safe. What is written shows at once; what of it a loss
+//! of power leaves is the affair of [`super::content`].
 
-use std::io;
+use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::rc::Rc;
 
-use super::write::SIZE_MAX;
-use super::{Disk, Inode, errno};
+use super::journal::{Change, Record};
+use super::pages::PAGE;
+use super::{Disk, Inode, OpenFile, errno};
 use crate::backend::file::{Allocate, SeekTo};
+use crate::backend::sim::config::JournalKind;
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
-    /// Sets the length (`ftruncate(2)`). Watchers of all its names learn.
-    pub(crate) fn truncate(&mut self, inode: &Rc<Inode>, len: u64, engine: &mut Engine) -> io::Result<()> {
-        if i64::try_from(len).is_err() {
-            return Err(errno(libc::EINVAL));
+    /// Writes at `offset`; takes less than given at random, and where room ends. Watchers of all its names learn.
+    pub(crate) fn write(
+        &mut self,
+        inode: &Rc<Inode>,
+        offset: u64,
+        parts: &[IoSlice<'_>],
+        engine: &mut Engine,
+    ) -> io::Result<usize> {
+        let content = inode.content()?;
+        self.begin(0.0, engine)?;
+        if engine.chance(self.config.write_error) {
+            return Err(errno(if engine.chance(0.5) { libc::EIO } else { libc::ENOSPC }));
         }
+        let bytes = parts.iter().map(|part| &**part).collect::<Vec<_>>().concat();
+        let range = range_of(offset, bytes.len() as u64)?;
+        let n = engine.cut_short(bytes.len(), self.config.short_write);
+        let n = self.room_for(&content.borrow(), range.start..range.start + n)?;
+        if n > 0 {
+            content.borrow_mut().write(range.start, &bytes[..n]);
+            self.written(inode, Record::new(), engine);
+        }
+        Ok(n)
+    }
+
+    /// Sets the size (ftruncate(2)).
+    pub(crate) fn truncate(&mut self, inode: &Rc<Inode>, len: u64, engine: &mut Engine) -> io::Result<()> {
         // A descriptor of a directory is never one to write to.
         let content = inode.content().map_err(|_| errno(libc::EINVAL))?;
-        let len = in_memory(len)?;
-        content.borrow_mut().resize(len);
-        self.content_changed(inode, engine);
+        let len = signed(len)?;
+        self.begin(self.config.change_error, engine)?;
+        let len = range_of(0, len)?.end;
+        let resized = self.resize(inode, content.borrow_mut().resize(len));
+        self.written(inode, resized, engine);
         Ok(())
     }
 
-    /// Takes room, or gives it back (`fallocate(2)`).
+    /// Takes or gives back room (fallocate(2)).
     pub(crate) fn allocate(
         &mut self,
         inode: &Rc<Inode>,
@@ -31,27 +58,32 @@ impl Disk {
         len: u64,
         engine: &mut Engine,
     ) -> io::Result<()> {
-        let end = offset.saturating_add(len);
-        if i64::try_from(end).is_err() {
-            return Err(errno(libc::EFBIG));
+        let content = inode.content()?;
+        self.begin(self.config.change_error, engine)?;
+        let range = range_of(offset, len)?;
+        if how != Allocate::Punch {
+            self.room_for_all(&content.borrow(), range.clone())?;
         }
-        let mut content = inode.content()?.borrow_mut();
-        let size = content.bytes().len();
-        if how != Allocate::Punch || offset < size as u64 {
-            let (start, end) = (in_memory(offset)?, in_memory(end)?);
-            if matches!(how, Allocate::Punch | Allocate::Zero) && start < size {
-                content.write_at(start, &vec![0; end.min(size) - start]);
-            }
-            if matches!(how, Allocate::Extend | Allocate::Zero) && end > size {
-                content.resize(end);
-            }
+        let (mut content, mut record) = (content.borrow_mut(), Record::new());
+        if matches!(how, Allocate::Punch | Allocate::Zero) {
+            content.punch(range.clone());
+        }
+        if how != Allocate::Punch {
+            content.allocate(range.clone());
+        }
+        if matches!(how, Allocate::Extend | Allocate::Zero) && range.end > content.len() {
+            let event = content.grow(range.end);
+            record = self.resize(inode, event);
         }
         drop(content);
-        self.content_changed(inode, engine);
+        self.written(inode, record, engine);
         Ok(())
     }
 
-    /// Copies within the disk (`copy_file_range(2)`); less than asked for at random.
+    /// Copies up to `len` bytes from one file to another, or within one (copy_file_range(2)). Says how many.
+    ///
+    /// # Errors
+    /// `EINVAL` where the ranges overlap in one file.
     pub(crate) fn copy_range(
         &mut self,
         (from, from_offset): (&Rc<Inode>, u64),
@@ -59,78 +91,169 @@ impl Disk {
         len: u64,
         engine: &mut Engine,
     ) -> io::Result<u64> {
-        let bytes = {
-            let content = from.content()?.borrow();
-            let start = usize::try_from(from_offset).unwrap_or(usize::MAX).min(content.bytes().len());
-            let rest = &content.bytes()[start..];
-            rest[..rest.len().min(usize::try_from(len).unwrap_or(usize::MAX))].to_vec()
-        };
-        let is_overlap = from_offset.abs_diff(to_offset) < bytes.len() as u64;
-        if Rc::ptr_eq(from, to) && is_overlap {
+        let content = from.content()?.borrow();
+        to.content()?;
+        let len = len.min((content.len() as u64).saturating_sub(from_offset));
+        let overlaps = from_offset < to_offset.saturating_add(len) && to_offset < from_offset + len;
+        if Rc::ptr_eq(from, to) && overlaps {
             return Err(errno(libc::EINVAL));
         }
-        if bytes.is_empty() {
-            to.content()?;
+        if len == 0 {
             return Ok(0);
         }
-        self.write(to, to_offset, &[io::IoSlice::new(&bytes)], engine).map(|n| n as u64)
+        self.may_fail(self.config.read_error, engine)?;
+        let source = range_of(from_offset, len.min(COPY_MAX))?;
+        let mut bytes = vec![0; source.len()];
+        content.read(source.start, &mut bytes);
+        drop(content);
+        self.write(to, to_offset, &[IoSlice::new(&bytes)], engine).map(|n| n as u64)
     }
 
-    /// Gives a file the content of another (`ioctl_ficlone(2)`).
+    /// Gives one file the content of another, which they share until either changes it (ioctl FICLONE).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the file system has no such thing.
     pub(crate) fn reflink(
         &mut self,
         from: &Rc<Inode>,
         to: &Rc<Inode>,
         engine: &mut Engine,
     ) -> io::Result<()> {
-        let bytes = from.content()?.borrow().bytes().to_vec();
-        if !Rc::ptr_eq(from, to) {
-            let mut content = to.content()?.borrow_mut();
-            content.resize(bytes.len());
-            content.write_at(0, &bytes);
+        let (source, target) = (from.content()?, to.content()?);
+        self.begin(self.config.change_error, engine)?;
+        if !self.config.reflinks {
+            return Err(errno(libc::EOPNOTSUPP));
         }
-        self.content_changed(to, engine);
+        if Rc::ptr_eq(from, to) {
+            return Ok(());
+        }
+        let event = target.borrow_mut().reflink(&source.borrow());
+        let record = self.resize(to, event);
+        self.written(to, record, engine);
         Ok(())
     }
 
-    /// The next data or hole (`lseek(2)`). All of a file is data here.
+    /// Where data or a hole is next (lseek(2)).
+    ///
+    /// # Errors
+    /// `ENXIO` where there is none before the end of the file.
     pub(crate) fn seek(&self, inode: &Inode, offset: u64, to: SeekTo) -> io::Result<u64> {
-        let size = inode.content().map_err(|_| errno(libc::EINVAL))?.borrow().bytes().len() as u64;
-        match to {
-            _ if offset >= size => Err(errno(libc::ENXIO)),
-            SeekTo::Data => Ok(offset),
-            SeekTo::Hole => Ok(size),
-        }
+        let content = inode.content().map_err(|_| errno(libc::EINVAL))?.borrow();
+        let offset = usize::try_from(offset).map_err(|_| errno(libc::ENXIO))?;
+        content.seek(offset, to).map(|at| at as u64).ok_or_else(|| errno(libc::ENXIO))
     }
 
-    /// Writes a range back, which makes nothing safe (`sync_file_range(2)`).
+    /// Makes safe what an open file is: a file's content, size and attributes, a directory's names. Whether the file's own
+    /// name is safe then, as on journalled file systems, is a matter of chance, as POSIX does not promise it.
+    ///
+    /// # Errors
+    /// `EIO` when the disk refuses, to every description that was open then: what was written since the last sync is torn
+    /// and not written again.
+    pub(crate) fn sync(&mut self, file: &OpenFile, data_only: bool, engine: &mut Engine) -> io::Result<()> {
+        if self.config.read_only {
+            return Ok(());
+        }
+        self.begin(0.0, engine)?;
+        let inode = &file.inode;
+        let refused = engine.chance(self.config.sync_error);
+        match inode.content() {
+            Ok(content) if refused => {
+                // Its sizes first, as a sector cannot be refused that is no more.
+                self.journal.commit_to(&inode.stored);
+                content.borrow_mut().fail_sync(engine);
+                inode.fail();
+            }
+            Ok(content) => {
+                content.borrow_mut().sync();
+                self.sync_inode(inode, data_only, engine);
+            }
+            Err(_) if refused => return Err(errno(libc::EIO)),
+            Err(_) => self.sync_inode(inode, data_only, engine),
+        }
+        file.check_failures()
+    }
+
+    /// Makes safe all there is (syncfs(2)).
+    pub(crate) fn sync_all(&mut self, engine: &mut Engine) -> io::Result<()> {
+        if self.config.read_only {
+            return Ok(());
+        }
+        self.begin(self.config.sync_error, engine)?;
+        self.journal.commit_all();
+        let files: Vec<_> = self.by_number.values().filter_map(std::rc::Weak::upgrade).collect();
+        for content in files.iter().filter_map(|inode| inode.content().ok()) {
+            content.borrow_mut().sync();
+        }
+        Ok(())
+    }
+
+    /// Writes a range back, which makes nothing safe (sync_file_range(2)).
     pub(crate) fn sync_range(&mut self, inode: &Rc<Inode>, engine: &mut Engine) -> io::Result<()> {
         inode.content()?;
         self.may_fail(self.config.sync_error, engine)
     }
 
-    /// Makes all safe (`syncfs(2)`).
-    pub(crate) fn sync_all(&mut self, engine: &mut Engine) -> io::Result<()> {
-        let mut beneath = vec![Rc::clone(&self.root)];
-        let mut failed = Ok(());
-        while let Some(inode) = beneath.pop() {
-            if let Ok(entries) = inode.directory() {
-                beneath.extend(entries.borrow().values().cloned());
+    fn sync_inode(&mut self, inode: &Rc<Inode>, data_only: bool, engine: &mut Engine) {
+        let is_directory = inode.is_directory();
+        let ordered = self.config.journal == JournalKind::Ordered;
+        let with_names = engine.chance(self.config.sync_names);
+        match (ordered, is_directory || with_names) {
+            (true, true) => self.journal.commit_to(&inode.stored),
+            (false, true) if !is_directory => {
+                self.journal.settle(&inode.stored);
+                self.journal.settle_name(&inode.stored);
             }
-            failed = failed.and(self.sync(&inode, engine));
+            // What reading the content back needs is its size, and that is with the content.
+            _ if data_only && !is_directory => {}
+            _ => self.journal.settle(&inode.stored),
         }
-        failed
     }
 
-    fn content_changed(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
-        let stamp = self.stamp(engine);
-        inode.mtime.set(stamp);
-        inode.ctime.set(stamp);
+    /// A change of a file's bytes has been made: its times move, its watchers learn, the journal gets what is its.
+    pub(super) fn written(&mut self, inode: &Rc<Inode>, mut record: Record, engine: &mut Engine) {
+        inode.modified(self.stamp(engine), &mut record);
+        if !record.is_empty() {
+            self.journal.push(record);
+        }
         self.notify_names(inode, engine);
+        let Ok(content) = inode.content() else { return };
+        if content.borrow().is_overdue() {
+            self.journal.commit_all();
+            content.borrow_mut().sync();
+        }
+    }
+
+    /// What the journal says of a size that was set.
+    pub(super) fn resize(&self, inode: &Rc<Inode>, event: u64) -> Record {
+        vec![Change::Resize { of: Rc::clone(&inode.stored), event }]
+    }
+
+    /// Watchers of every directory that it has a name in learn of a change.
+    pub(super) fn notify_names(&mut self, inode: &Inode, engine: &mut Engine) {
+        for (dir, name) in &*inode.names.borrow() {
+            if let Some(dir) = dir.upgrade() {
+                self.watches.entry_changed(&dir, name, engine);
+            }
+        }
     }
 }
 
-/// A file of a world lies in memory.
-fn in_memory(len: u64) -> io::Result<usize> {
-    usize::try_from(len).ok().filter(|&len| len <= SIZE_MAX).ok_or_else(|| errno(libc::EFBIG))
+/// What the kernel takes for a number of bytes: `EINVAL` where it would be negative.
+fn signed(n: u64) -> io::Result<u64> {
+    i64::try_from(n).map(|_| n).map_err(|_| errno(libc::EINVAL))
 }
+
+/// A range of a file.
+///
+/// # Errors
+/// `EFBIG` where no file reaches.
+fn range_of(offset: u64, len: u64) -> io::Result<Range<usize>> {
+    let end = offset.checked_add(len).filter(|&end| end <= SIZE_MAX).ok_or_else(|| errno(libc::EFBIG))?;
+    let place = |at| usize::try_from(at).map_err(|_| errno(libc::EFBIG));
+    Ok(place(offset)?..place(end)?)
+}
+
+/// As ext4 has it with blocks of 4 KiB.
+const SIZE_MAX: u64 = (1 << 44) - PAGE as u64;
+/// What one copy moves at most.
+const COPY_MAX: u64 = 1 << 20;

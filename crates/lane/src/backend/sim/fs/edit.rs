@@ -1,16 +1,15 @@
-//! Changes of a tree, as other programs of the host make them while a server serves it. Names are as safe as
-//! on a journalled disk: only the bytes of files can be torn.
+//! Changes of a tree by path, as other programs of the host make them while a server serves it.
 
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
 use super::content::Content;
-use super::names::check_change;
+use super::inode::{Inode, Node};
+use super::journal::Record;
 use super::resolve::{Rules, resolve, split_last};
-use super::{Disk, Inode, Node, errno};
-use crate::backend::RenameHow;
-use crate::backend::file::Timestamp;
+use super::{Disk, errno};
+use crate::backend::file::RenameHow;
 use crate::backend::sim::engine::Engine;
 
 /// A name in a directory.
@@ -26,15 +25,14 @@ impl Disk {
         if matches!(name, b"" | b"." | b"..") || name.contains(&0) {
             return Err(errno(libc::EINVAL));
         }
-        let rules = Rules { follow: true, keep_last: false, absolute: true };
-        let parent = resolve(&self.root, parent, rules)?;
+        let parent = resolve(&self.root, parent, BY_TEST)?;
         parent.directory()?;
         Ok(Place { parent, name: name.to_vec() })
     }
 
     /// What `path` names; a link at its end is followed when `follow`.
     pub(super) fn find(&self, path: &[u8], follow: bool) -> io::Result<Rc<Inode>> {
-        resolve(&self.root, path, Rules { follow: true, keep_last: !follow, absolute: true })
+        resolve(&self.root, path, Rules { keep_last: !follow, ..BY_TEST })
     }
 
     /// Makes `path` and every directory above it.
@@ -44,205 +42,110 @@ impl Disk {
             done.extend_from_slice(component);
             match self.find(&done, true) {
                 Ok(inode) => drop(inode.directory()?),
-                Err(_) => self.make_directory(&done, engine)?,
+                Err(_) => {
+                    let place = self.place(&done)?;
+                    self.mkdir_at(&place.parent, &place.name, 0o755, engine)?;
+                }
             }
             done.push(b'/');
         }
         Ok(())
     }
 
-    /// Puts a file, link or special file at `path`; `EEXIST` when something has the name.
-    pub(super) fn create(&mut self, path: &[u8], node: Node, engine: &mut Engine) -> io::Result<Rc<Inode>> {
-        let place = self.place(path)?;
+    /// Puts a link or special file at `path`, and makes the directories above it; `EEXIST` when something has the name.
+    pub(super) fn make(&mut self, path: &[u8], node: Node, engine: &mut Engine) -> io::Result<()> {
+        let place = self.place_in_made(path, engine)?;
         if place.get().is_some() {
             return Err(errno(libc::EEXIST));
         }
-        let inode = self.new_inode(node, engine);
-        self.put(&place, Rc::clone(&inode), engine);
-        Ok(inode)
+        let mode = if matches!(node, Node::Symlink(_)) { 0o777 } else { 0o644 };
+        self.add(&place.parent, &place.name, node, mode, engine).map(drop)
+    }
+
+    /// The file at `path`, made with the directories above it if it is not there.
+    pub(super) fn file_at(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<Rc<Inode>> {
+        if let Ok(found) = self.find(path, true) {
+            found.content()?;
+            return Ok(found);
+        }
+        let place = self.place_in_made(path, engine)?;
+        self.create_at(&place.parent, &place.name, 0o644, true, engine)
     }
 
     /// Puts a new file at `path` in one step, in place of what had the name: write aside and rename.
-    pub(super) fn replace(&mut self, path: &[u8], bytes: Vec<u8>, engine: &mut Engine) -> io::Result<()> {
-        let place = self.place(path)?;
-        if let Some(before) = place.get() {
-            before.content()?;
-            before.unlink(self.stamp(engine));
-        }
-        let file = self.new_inode(Node::File(RefCell::new(Content::synced(bytes))), engine);
-        self.put(&place, file, engine);
-        Ok(())
-    }
-
-    /// Changes the bytes of the file at `path` in place.
-    pub(super) fn modify<R>(
+    pub(super) fn replace(
         &mut self,
         path: &[u8],
-        engine: &mut Engine,
-        change: impl FnOnce(&mut Content) -> R,
-    ) -> io::Result<R> {
-        let inode = self.find(path, true)?;
-        let result = change(&mut inode.content()?.borrow_mut());
-        let stamp = self.stamp(engine);
-        inode.mtime.set(stamp);
-        inode.ctime.set(stamp);
-        self.notify(path, engine);
-        Ok(result)
-    }
-
-    /// Changes attributes of what `path` names.
-    pub(super) fn set_attributes(
-        &mut self,
-        path: &[u8],
-        mode: Option<u32>,
-        mtime: Option<Timestamp>,
+        bytes: &[u8],
+        synced: bool,
         engine: &mut Engine,
     ) -> io::Result<()> {
-        let inode = self.find(path, false)?;
-        if let Some(mode) = mode {
-            inode.mode.set(mode & 0o7777);
+        let place = self.place(path)?;
+        let before = place.get();
+        if let Some(before) = &before {
+            before.content()?;
         }
-        if let Some(mtime) = mtime {
-            inode.mtime.set(mtime);
+        let mut content = Content::empty(&self.space);
+        match synced {
+            true => content.replace(bytes),
+            false => content.write(0, bytes),
         }
-        inode.ctime.set(self.stamp(engine));
-        self.notify(path, engine);
+        let file = self.new_inode(Node::File(RefCell::new(content)), 0o644, engine)?;
+        let (stamp, mut record) = (self.stamp(engine), Record::new());
+        file.nlink.set(1);
+        if let Some(before) = before {
+            self.drop_link(&before, &place.parent, &place.name, stamp, &mut record);
+        }
+        file.put_at(&place.parent, &place.name, &mut record);
+        self.entry_changed(&place.parent, &place.name, stamp, &mut record, engine);
+        self.journal.push(record);
         Ok(())
     }
 
     /// Takes a name away, with all beneath it.
     pub(super) fn remove(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<()> {
         let place = self.place(path)?;
-        self.drop_name(&place, engine)
+        let found = place.get().ok_or_else(|| errno(libc::ENOENT))?;
+        self.empty(&found, engine);
+        drop(found);
+        self.take(&place.parent, &place.name, engine);
+        Ok(())
     }
 
-    /// Moves a name, over a file that has the new one.
-    pub(super) fn rename(&mut self, from: &[u8], to: &[u8], engine: &mut Engine) -> io::Result<()> {
-        let (from, to) = (self.place(from)?, self.place(to)?);
-        self.move_name(&from, &to, RenameHow::Replace, engine)
-    }
-
-    /// Moves a name to another place.
-    pub(super) fn move_name(
+    /// Moves a name.
+    pub(super) fn rename_path(
         &mut self,
-        from: &Place,
-        to: &Place,
+        from: &[u8],
+        to: &[u8],
         how: RenameHow,
         engine: &mut Engine,
     ) -> io::Result<()> {
-        let moved = from.get().ok_or_else(|| errno(libc::ENOENT))?;
-        let before = to.get();
-        match (&before, how) {
-            (Some(_), RenameHow::NoReplace) => return Err(errno(libc::EEXIST)),
-            (None, RenameHow::Exchange) => return Err(errno(libc::ENOENT)),
-            _ => {}
-        }
-        if contains(&moved, &to.parent) {
-            return Err(errno(libc::EINVAL));
-        }
-        if let Some(before) = &before {
-            if contains(before, &from.parent) {
-                let exchange = how == RenameHow::Exchange;
-                return Err(errno(if exchange { libc::EINVAL } else { libc::ENOTEMPTY }));
-            }
-            if Rc::ptr_eq(before, &moved) {
-                return Ok(());
-            }
-        }
-        check_change(&from.parent)?;
-        check_change(&to.parent)?;
-        if let (Some(before), RenameHow::Replace) = (&before, how) {
-            match (&before.node, &moved.node) {
-                (Node::Directory(entries), Node::Directory(_)) if entries.borrow().is_empty() => {}
-                (Node::Directory(_), Node::Directory(_)) => return Err(errno(libc::ENOTEMPTY)),
-                (Node::Directory(_), _) => return Err(errno(libc::EISDIR)),
-                (_, Node::Directory(_)) => return Err(errno(libc::ENOTDIR)),
-                _ => {}
-            }
-        }
-        from.take()?;
-        self.touch(from, engine);
-        self.relocated(&moved, engine);
-        if let Some(before) = before {
-            to.take()?;
-            if how == RenameHow::Exchange {
-                self.relocated(&before, engine);
-                self.put(from, before, engine);
-            } else {
-                self.forget_tree(before, engine);
-                self.sweep(engine);
-            }
-        }
-        self.put(to, moved, engine);
-        Ok(())
-    }
-
-    /// Takes the name of a file, or of an empty directory, away.
-    pub(super) fn drop_name(&mut self, place: &Place, engine: &mut Engine) -> io::Result<()> {
-        self.forget_tree(place.take()?, engine);
-        self.sweep(engine);
-        self.touch(place, engine);
-        Ok(())
-    }
-
-    /// Something is about to have its name elsewhere.
-    fn relocated(&mut self, inode: &Inode, engine: &mut Engine) {
-        inode.ctime.set(self.stamp(engine));
-        self.watches.gone(inode.ino(), engine);
+        let (from, to) = (self.place(from)?, self.place(to)?);
+        self.rename_at((&from.parent, &from.name), (&to.parent, &to.name), how, engine)
     }
 
     /// Gives the file at `from` one more name.
-    pub(super) fn link(&mut self, from: &[u8], to: &[u8], engine: &mut Engine) -> io::Result<()> {
+    pub(super) fn link_path(&mut self, from: &[u8], to: &[u8], engine: &mut Engine) -> io::Result<()> {
         let inode = self.find(from, false)?;
-        inode.content()?;
         let place = self.place(to)?;
-        if place.get().is_some() {
-            return Err(errno(libc::EEXIST));
-        }
-        inode.nlink.set(inode.nlink.get() + 1);
-        inode.ctime.set(self.stamp(engine));
-        self.put(&place, inode, engine);
-        Ok(())
+        self.link_at(&inode, &place.parent, &place.name, engine)
     }
 
-    fn make_directory(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<()> {
-        self.create(path, Node::Directory(RefCell::default()), engine).map(drop)
+    fn place_in_made(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<Place> {
+        self.make_directories(split_last(path).0, engine)?;
+        self.place(path)
     }
 
-    pub(super) fn put(&mut self, place: &Place, inode: Rc<Inode>, engine: &mut Engine) {
-        if inode.directory().is_ok() {
-            place.parent.nlink.set(place.parent.nlink.get() + 1);
-        }
-        let entries = place.parent.directory().expect("places are in directories");
-        entries.borrow_mut().insert(place.name.clone(), inode);
-        self.touch(place, engine);
-    }
-
-    /// A directory's entry has changed: its time moves and its watchers learn.
-    fn touch(&mut self, place: &Place, engine: &mut Engine) {
-        let stamp = self.stamp(engine);
-        place.parent.mtime.set(stamp);
-        place.parent.ctime.set(stamp);
-        self.watches.entry_changed(&place.parent, &place.name, engine);
-    }
-
-    /// What a name stands for has changed, not the name.
-    fn notify(&mut self, path: &[u8], engine: &mut Engine) {
-        if let Ok(place) = self.place(path) {
-            self.watches.entry_changed(&place.parent, &place.name, engine);
-        }
-    }
-
-    fn forget_tree(&mut self, inode: Rc<Inode>, engine: &mut Engine) {
-        inode.unlink(self.stamp(engine));
-        if let Node::Directory(entries) = &inode.node {
-            // Emptied, as it must be before it can go: who holds it open sees no entries.
-            let entries = std::mem::take(&mut *entries.borrow_mut());
-            for (name, entry) in entries {
-                self.forget_tree(entry, engine);
-                self.watches.entry_changed(&inode, &name, engine);
+    /// Empties a directory, as it must be before it can go: who holds it open sees no entries.
+    fn empty(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
+        let Ok(entries) = inode.directory() else { return };
+        let names: Vec<_> = entries.borrow().keys().cloned().collect();
+        for name in names {
+            let entry = entries.borrow().get(&name).cloned();
+            if let Some(entry) = entry {
+                self.empty(&entry, engine);
             }
-            self.removed.push((inode.ino(), Rc::downgrade(&inode)));
+            self.take(inode, &name, engine);
         }
     }
 }
@@ -251,30 +154,7 @@ impl Place {
     pub(super) fn get(&self) -> Option<Rc<Inode>> {
         self.parent.directory().ok()?.borrow().get(&self.name).cloned()
     }
-
-    fn take(&self) -> io::Result<Rc<Inode>> {
-        let entries = self.parent.directory()?;
-        let taken = entries.borrow_mut().remove(&self.name).ok_or_else(|| errno(libc::ENOENT))?;
-        if taken.directory().is_ok() {
-            self.parent.nlink.set(self.parent.nlink.get() - 1);
-        }
-        Ok(taken)
-    }
 }
 
-impl Inode {
-    fn unlink(&self, stamp: Timestamp) {
-        let left = if self.directory().is_ok() { 0 } else { self.nlink.get().saturating_sub(1) };
-        self.nlink.set(left);
-        self.ctime.set(stamp);
-    }
-}
-
-/// Whether `inner` is `outer` or lies beneath it.
-fn contains(outer: &Rc<Inode>, inner: &Rc<Inode>) -> bool {
-    Rc::ptr_eq(outer, inner)
-        || match &outer.node {
-            Node::Directory(entries) => entries.borrow().values().any(|entry| contains(entry, inner)),
-            _ => false,
-        }
-}
+/// From the world's root, whatever the permission bits say.
+const BY_TEST: Rules = Rules { follow: true, keep_last: false, absolute: true, privileged: true };

@@ -1,24 +1,30 @@
-//! What a test may do to a host's files while the world runs.
+//! What a test may do to a host's files while the world runs, and see of them.
 
-use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::rc::Rc;
 
 use super::content::Content;
-use super::{Disk, Node};
-use crate::backend::file::{Stat, Timestamp};
+use super::inode::{Inode, Node};
+use super::journal::Record;
+use super::locks::ForeignLock;
+use super::tree::Found;
+use super::{Cut, Disk, OpenFile};
+use crate::backend::file::{Allocate, LockKind, RenameHow, SetTime, Stat, SystemStat, Timestamp, XattrHow};
 use crate::backend::sim::config::FsConfig;
-use crate::backend::sim::core::Core;
+use crate::backend::sim::core::{Access, Core};
 use crate::backend::sim::engine::Engine;
 use crate::backend::sim::net::HostId;
 
 /// A handle on the files of one host. Clones act on the same files; futures may hold one. Paths are absolute.
-/// Every change is synced unless said otherwise, takes no time, and fails as the system call would.
+/// Changes take no time, no configured fault strikes them and no permission is asked; they fail as the system call would
+/// otherwise. Every change is synced unless said otherwise, and with it all changes of names and attributes before it.
 #[derive(Clone)]
 pub struct Fs {
     core: Rc<Core>,
     host: HostId,
+    synced: bool,
 }
 
 /// Writes to one file without syncing: what is not synced when the host loses power is torn.
@@ -30,7 +36,13 @@ pub struct Writer {
 
 impl Fs {
     pub(in crate::backend::sim) fn new(core: Rc<Core>, host: HostId) -> Self {
-        Self { core, host }
+        Self { core, host, synced: true }
+    }
+
+    /// The same files, whose changes are not synced: a loss of power leaves what it will of those since the last
+    /// [`Fs::sync`].
+    pub fn unsynced(&self) -> Self {
+        Self { synced: false, ..self.clone() }
     }
 
     /// Makes a directory and all above it.
@@ -41,36 +53,64 @@ impl Fs {
     /// Writes a file in place, as truncating and writing do; makes it, and the directories above it, if it
     /// is not there.
     pub fn write(&self, path: &str, bytes: impl Into<Vec<u8>>) -> io::Result<()> {
-        let (path, bytes) = (path.as_bytes(), bytes.into());
+        let bytes = bytes.into();
         self.act(|disk, engine| {
-            make_parents(disk, path, engine)?;
-            match disk.find(path, true) {
-                Ok(_) => disk.modify(path, engine, |content| *content = Content::synced(bytes)),
-                Err(_) => disk.create(path, file(bytes), engine).map(drop),
-            }
+            let file = disk.file_at(path.as_bytes(), engine)?;
+            let mut content = file.content()?.borrow_mut();
+            let record = match self.synced {
+                true => {
+                    content.replace(&bytes);
+                    Record::new()
+                }
+                false => {
+                    let resized = disk.resize(&file, content.resize(0));
+                    content.write(0, &bytes);
+                    resized
+                }
+            };
+            drop(content);
+            disk.written(&file, record, engine);
+            Ok(())
         })
     }
 
     /// Puts a new file in place of what has the name, as writing aside and renaming do. Who has the old one
     /// open keeps it.
     pub fn replace(&self, path: &str, bytes: impl Into<Vec<u8>>) -> io::Result<()> {
-        self.act(|disk, engine| disk.replace(path.as_bytes(), bytes.into(), engine))
+        let bytes = bytes.into();
+        self.act(|disk, engine| disk.replace(path.as_bytes(), &bytes, self.synced, engine))
     }
 
     /// Adds to the end of a file.
     pub fn append(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
-        self.modify(path, |content| {
-            let end = content.bytes().len();
-            content.write_at(end, bytes);
-            content.sync();
+        self.modify(path.as_bytes(), |content| {
+            let end = content.len();
+            content.write(end, bytes);
         })
+    }
+
+    /// Writes into a file.
+    pub fn write_at(&self, path: &str, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        self.modify(path.as_bytes(), |content| content.write(offset, bytes))
     }
 
     /// Sets a file's length.
     pub fn truncate(&self, path: &str, len: usize) -> io::Result<()> {
-        self.modify(path, |content| {
-            content.resize(len);
-            content.sync();
+        self.act_on(path, true, |disk, inode, engine| disk.truncate(inode, len as u64, engine))
+    }
+
+    /// Takes or gives back room for a range of a file.
+    pub fn allocate(&self, path: &str, how: Allocate, range: Range<u64>) -> io::Result<()> {
+        let len = range.end.saturating_sub(range.start);
+        self.act_on(path, true, |disk, inode, engine| disk.allocate(inode, how, range.start, len, engine))
+    }
+
+    /// Gives the file at `to` the content of the one at `from`, which they share until either changes.
+    pub fn reflink(&self, from: &str, to: &str) -> io::Result<()> {
+        self.act(|disk, engine| {
+            let (from, to) = (disk.find(from.as_bytes(), true)?, disk.file_at(to.as_bytes(), engine)?);
+            disk.reflink(&from, &to, engine)?;
+            self.settle(&to)
         })
     }
 
@@ -79,34 +119,57 @@ impl Fs {
         self.act(|disk, engine| disk.remove(path.as_bytes(), engine))
     }
 
-    /// Moves a name.
+    /// Moves a name, over what has the new one.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        self.act(|disk, engine| disk.rename(from.as_bytes(), to.as_bytes(), engine))
+        self.rename_with(from, to, RenameHow::Replace)
+    }
+
+    /// Moves a name.
+    pub fn rename_with(&self, from: &str, to: &str, how: RenameHow) -> io::Result<()> {
+        self.act(|disk, engine| disk.rename_path(from.as_bytes(), to.as_bytes(), how, engine))
     }
 
     /// Makes a symbolic link at `path`.
     pub fn symlink(&self, target: &str, path: &str) -> io::Result<()> {
-        self.create(path, Node::Symlink(target.into()))
+        self.act(|disk, engine| disk.make(path.as_bytes(), Node::Symlink(target.into()), engine))
     }
 
     /// Gives a file one more name.
     pub fn hard_link(&self, from: &str, to: &str) -> io::Result<()> {
-        self.act(|disk, engine| disk.link(from.as_bytes(), to.as_bytes(), engine))
+        self.act(|disk, engine| disk.link_path(from.as_bytes(), to.as_bytes(), engine))
     }
 
     /// Makes a pipe: something that must never be opened.
     pub fn pipe(&self, path: &str) -> io::Result<()> {
-        self.create(path, Node::Special)
+        self.act(|disk, engine| disk.make(path.as_bytes(), Node::Special, engine))
     }
 
     /// Sets permission bits.
     pub fn set_mode(&self, path: &str, mode: u32) -> io::Result<()> {
-        self.act(|disk, engine| disk.set_attributes(path.as_bytes(), Some(mode), None, engine))
+        self.act_on(path, false, |disk, inode, engine| disk.chmod(inode, mode, engine))
+    }
+
+    /// Sets owner and group.
+    pub fn set_owner(&self, path: &str, uid: u32, gid: u32) -> io::Result<()> {
+        self.act_on(path, false, |disk, inode, engine| disk.chown(inode, Some(uid), Some(gid), engine))
     }
 
     /// Sets the time of the last change of the content.
     pub fn set_mtime(&self, path: &str, mtime: Timestamp) -> io::Result<()> {
-        self.act(|disk, engine| disk.set_attributes(path.as_bytes(), None, Some(mtime), engine))
+        let mtime = SetTime::At(mtime);
+        self.act_on(path, false, |disk, inode, engine| disk.utimens(inode, SetTime::Keep, mtime, engine))
+    }
+
+    /// Sets an extended attribute.
+    pub fn set_xattr(&self, path: &str, name: &str, value: &[u8]) -> io::Result<()> {
+        self.act_on(path, false, |disk, inode, engine| {
+            disk.xattr_set(inode, name.as_bytes(), value, XattrHow::Any, engine)
+        })
+    }
+
+    /// Takes an extended attribute away.
+    pub fn remove_xattr(&self, path: &str, name: &str) -> io::Result<()> {
+        self.act_on(path, false, |disk, inode, engine| disk.xattr_remove(inode, name.as_bytes(), engine))
     }
 
     /// Puts a range of a file out of the page cache.
@@ -117,6 +180,20 @@ impl Fs {
         })
     }
 
+    /// Makes safe what `path` names: a file's content and attributes, a directory's names (fsync(2)). Whether a file's name
+    /// is safe with it, the dice say.
+    pub fn sync(&self, path: &str) -> io::Result<()> {
+        self.only_act(|disk, engine| {
+            let inode = disk.find(path.as_bytes(), true)?;
+            disk.sync(&OpenFile::new(inode, Access::Read, NOBODY), false, engine)
+        })
+    }
+
+    /// Makes safe all there is (syncfs(2)).
+    pub fn sync_all(&self) -> io::Result<()> {
+        self.only_act(Disk::sync_all)
+    }
+
     /// How often a send of file pages has kept a lane waiting for the disk.
     pub fn blocked_sends(&self) -> u64 {
         self.core.with(|state| state.disks[self.host.0].blocked.get())
@@ -124,24 +201,45 @@ impl Fs {
 
     /// The bytes of a file as readers see them.
     pub fn read(&self, path: &str) -> io::Result<Vec<u8>> {
-        self.act(|disk, _| Ok(disk.find(path.as_bytes(), true)?.content()?.borrow().bytes().to_vec()))
+        self.only_act(|disk, _| Ok(disk.find(path.as_bytes(), true)?.content()?.borrow().to_vec()))
     }
 
     /// Attributes of what `path` names, not following a link at its end.
     pub fn stat(&self, path: &str) -> io::Result<Stat> {
-        self.act(|disk, _| Ok(disk.find(path.as_bytes(), false)?.stat()))
+        self.only_act(|disk, _| Ok(disk.find(path.as_bytes(), false)?.stat()))
+    }
+
+    /// How full the file system is.
+    pub fn system(&self) -> SystemStat {
+        self.core.with(|state| state.disks[self.host.0].statfs())
+    }
+
+    /// All there is by path, but for the root, as processes see it.
+    pub fn tree(&self) -> BTreeMap<String, Found> {
+        self.core.with(|state| state.disks[self.host.0].tree())
+    }
+
+    /// All that is safe, by path: what a loss of power now leaves if nothing more has come to the disk.
+    pub fn tree_on_disk(&self) -> BTreeMap<String, Found> {
+        self.core.with(|state| state.disks[self.host.0].tree_on_disk())
     }
 
     /// A writer whose writes are not synced. Makes the file, and the directories above it, if it is not there.
     pub fn writer(&self, path: &str) -> io::Result<Writer> {
-        self.act(|disk, engine| {
-            make_parents(disk, path.as_bytes(), engine)?;
-            if disk.find(path.as_bytes(), true).is_err() {
-                disk.create(path.as_bytes(), file(Vec::new()), engine)?;
-            }
-            Ok(())
-        })?;
-        Ok(Writer { fs: self.clone(), path: path.into() })
+        self.act(|disk, engine| disk.file_at(path.as_bytes(), engine).map(drop))?;
+        Ok(Writer { fs: self.unsynced(), path: path.into() })
+    }
+
+    /// Locks a range of a file as another process of the host does, until what this gives is dropped.
+    ///
+    /// # Errors
+    /// `EAGAIN` while the server has a lock that it cannot share.
+    pub fn lock(&self, path: &str, range: Range<u64>, kind: LockKind) -> io::Result<ForeignLock> {
+        self.only_act(|disk, _| {
+            let inode = disk.find(path.as_bytes(), true)?;
+            let owner = FOREIGN + disk.next_serial();
+            ForeignLock::set(inode, owner, range, kind)
+        })
     }
 
     /// Loses the change events queued for every lane, which learn only that they are lost.
@@ -151,54 +249,115 @@ impl Fs {
 
     /// Changes delays and fault rates.
     pub fn configure(&self, change: impl FnOnce(&mut FsConfig)) {
-        self.core.with(|state| change(&mut state.disk(self.host).config));
+        self.core.with(|state| {
+            let disk = state.disk(self.host);
+            change(&mut disk.config);
+            disk.configured();
+        });
     }
 
-    fn create(&self, path: &str, node: Node) -> io::Result<()> {
+    /// Changes, writes and syncs that the host's server has begun so far.
+    pub fn steps(&self) -> u64 {
+        self.core.with(|state| state.disks[self.host.0].steps)
+    }
+
+    /// Cuts the host's power just before its server begins the change, write or sync after `steps` more, as
+    /// [`Host::lose_power`](crate::backend::sim::Host::lose_power) does; nothing after that is done. What it waits for
+    /// then never comes.
+    pub fn lose_power_after(&self, steps: u64) {
+        self.cut_after(steps, Cut::Power);
+    }
+
+    /// As [`Fs::lose_power_after`], but only the process is killed, as
+    /// [`Host::kill`](crate::backend::sim::Host::kill) does.
+    pub fn kill_after(&self, steps: u64) {
+        self.cut_after(steps, Cut::Process);
+    }
+
+    fn cut_after(&self, steps: u64, cut: Cut) {
+        self.core.with(|state| {
+            let disk = state.disk(self.host);
+            disk.cut = Some((disk.steps + steps, cut));
+        });
+    }
+
+    /// Changes bytes of a file in place.
+    fn modify(&self, path: &[u8], change: impl FnOnce(&mut Content)) -> io::Result<()> {
         self.act(|disk, engine| {
-            make_parents(disk, path.as_bytes(), engine)?;
-            disk.create(path.as_bytes(), node, engine).map(drop)
+            let inode = disk.find(path, true)?;
+            change(&mut inode.content()?.borrow_mut());
+            disk.written(&inode, Record::new(), engine);
+            self.settle(&inode)
         })
     }
 
-    fn modify(&self, path: &str, change: impl FnOnce(&mut Content)) -> io::Result<()> {
-        self.act(|disk, engine| disk.modify(path.as_bytes(), engine, change))
+    /// Acts on what `path` names.
+    fn act_on(
+        &self,
+        path: &str,
+        follow: bool,
+        act: impl FnOnce(&mut Disk, &Rc<Inode>, &mut Engine) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.act(|disk, engine| {
+            let inode = disk.find(path.as_bytes(), follow)?;
+            act(disk, &inode, engine)?;
+            self.settle(&inode)
+        })
     }
 
+    /// Makes a file's content safe, if this handle's changes are.
+    fn settle(&self, inode: &Inode) -> io::Result<()> {
+        if let (true, Ok(content)) = (self.synced, inode.content()) {
+            content.borrow_mut().sync();
+        }
+        Ok(())
+    }
+
+    /// Acts, and makes names and attributes safe if this handle's changes are.
     fn act<R>(&self, act: impl FnOnce(&mut Disk, &mut Engine) -> io::Result<R>) -> io::Result<R> {
-        self.core.with_disk(self.host, act)
+        self.only_act(|disk, engine| {
+            let result = act(disk, engine);
+            if self.synced {
+                disk.journal.commit_all();
+            }
+            result
+        })
+    }
+
+    fn only_act<R>(&self, act: impl FnOnce(&mut Disk, &mut Engine) -> io::Result<R>) -> io::Result<R> {
+        self.core.with_disk(self.host, |disk, engine| {
+            disk.by_test = true;
+            let result = act(disk, engine);
+            disk.by_test = false;
+            result
+        })
     }
 }
 
 impl Writer {
     /// Writes at an offset; readers see it at once.
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
-        self.modify(|content| content.write_at(offset, bytes))
+        self.fs.modify(&self.path, |content| content.write(offset, bytes))
     }
 
     /// Sets the length.
     pub fn truncate(&self, len: usize) -> io::Result<()> {
-        self.modify(|content| content.resize(len))
+        self.fs.act(|disk, engine| {
+            let inode = disk.find(&self.path, true)?;
+            disk.truncate(&inode, len as u64, engine)
+        })
     }
 
     /// Makes all that was written safe.
     pub fn sync(&self) -> io::Result<()> {
-        self.fs.act(|disk, _| {
-            disk.find(&self.path, true)?.content()?.borrow_mut().sync();
-            Ok(())
+        self.fs.only_act(|disk, engine| {
+            let inode = disk.find(&self.path, true)?;
+            disk.sync(&OpenFile::new(inode, Access::Write, NOBODY), false, engine)
         })
     }
-
-    fn modify(&self, change: impl FnOnce(&mut Content)) -> io::Result<()> {
-        self.fs.act(|disk, engine| disk.modify(&self.path, engine, change))
-    }
 }
 
-fn file(bytes: Vec<u8>) -> Node {
-    Node::File(RefCell::new(Content::synced(bytes)))
-}
-
-fn make_parents(disk: &mut Disk, path: &[u8], engine: &mut Engine) -> io::Result<()> {
-    let (parent, _) = super::resolve::split_last(path);
-    disk.make_directories(parent, engine)
-}
+/// Owner of the locks of nobody who has any.
+const NOBODY: u64 = u64::MAX;
+/// Owners of locks from here on are other processes.
+const FOREIGN: u64 = 1 << 63;

@@ -4,42 +4,70 @@ use std::io;
 use std::rc::{Rc, Weak};
 
 use super::{Disk, Inode, READ, WRITE, errno};
-use crate::backend::file::{FileHandle, FileKind, Timestamp};
+use crate::backend::file::{FileHandle, FileKind};
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
+    /// Number and generation, as ext4 gives them.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` where the file system has no handles, as overlayfs.
     pub(crate) fn handle_of(&self, inode: &Inode) -> io::Result<FileHandle> {
-        Ok(FileHandle { kind: KIND, bytes: inode.ino().to_ne_bytes().into() })
+        if !self.config.handles {
+            return Err(errno(libc::EOPNOTSUPP));
+        }
+        let number = u32::try_from(inode.ino()).expect("worlds have few inodes");
+        let bytes = [number.to_ne_bytes(), inode.stored.generation.to_ne_bytes()].concat();
+        Ok(FileHandle { kind: INO32_GEN, bytes: bytes.into() })
     }
 
     /// What a handle names: also what has no name any more, while it is open.
+    ///
+    /// # Errors
+    /// `EPERM` where the server may not (CAP_DAC_READ_SEARCH); `ESTALE` when the file is gone, or its number
+    /// is another's now, and at the rate given.
     pub(crate) fn open_handle(
         &self,
         handle: &FileHandle,
         write: bool,
         engine: &mut Engine,
     ) -> io::Result<Rc<Inode>> {
-        self.may_fail(self.config.name_error, engine)?;
-        let number = <[u8; 8]>::try_from(&*handle.bytes).ok().filter(|_| handle.kind == KIND);
-        let inode = number.and_then(|number| self.by_number.get(&u64::from_ne_bytes(number)));
-        let inode = inode.and_then(Weak::upgrade).ok_or_else(|| errno(libc::ESTALE))?;
-        match inode.kind() {
-            FileKind::Symlink => return Err(errno(libc::ELOOP)),
-            FileKind::Other => return Err(errno(libc::ENXIO)),
-            FileKind::Directory if write => return Err(errno(libc::EISDIR)),
-            FileKind::File | FileKind::Directory => {}
+        if !self.config.open_by_handle {
+            return Err(errno(libc::EPERM));
         }
-        inode.check_access(if write { READ | WRITE } else { READ })?;
-        Ok(inode)
+        self.may_fail(self.config.name_error, engine)?;
+        if !self.config.handles || engine.chance(self.config.stale_handle) {
+            return Err(errno(libc::ESTALE));
+        }
+        let Ok([number, generation]) = <[[u8; 4]; 2]>::try_from(handle.bytes.as_chunks().0) else {
+            return Err(errno(libc::ESTALE));
+        };
+        let inode = self.by_number.get(&u32::from_ne_bytes(number).into()).and_then(Weak::upgrade);
+        let generation = u32::from_ne_bytes(generation);
+        let inode = inode.filter(|inode| handle.kind == INO32_GEN && inode.stored.generation == generation);
+        let inode = inode.ok_or_else(|| errno(libc::ESTALE))?;
+        match inode.kind() {
+            FileKind::Symlink => Err(errno(libc::ELOOP)),
+            FileKind::Other => Err(errno(libc::ENXIO)),
+            FileKind::Directory if write => Err(errno(libc::EISDIR)),
+            FileKind::File | FileKind::Directory => {
+                self.check_access(&inode, if write { READ | WRITE } else { READ })?;
+                Ok(inode)
+            }
+        }
     }
-}
 
-impl Inode {
-    /// When it was made.
-    pub(crate) fn born(&self) -> Timestamp {
-        self.born
+    /// The handle of what has this name.
+    pub(crate) fn handle_at(
+        &self,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        engine: &mut Engine,
+    ) -> io::Result<FileHandle> {
+        let inode = self.child(dir, name, engine)?;
+        self.handle_of(&inode)
     }
 }
 
 /// linux/exportfs.h: FILEID_INO32_GEN.
-const KIND: i32 = 1;
+const INO32_GEN: i32 = 1;

@@ -1,19 +1,33 @@
-//! The simulated file system: a tree in memory per host, with a page cache that forgets at random, slow and
-//! failing operations, change notification, and a disk that tears unsynced writes when the power goes.
+//! The simulated file system, as hard as the kernel's: a tree in memory per host, as processes see it and as the disk has
+//! it; a page cache that forgets at random, room that ends, slow and failing operations, change notification, handles,
+//! locks; and losses of power, which leave what was synced and of the rest what the dice will.
+//!
+//! | file | what it is about |
+//! |---|---|
+//! | `inode`, `pages`, `space` | what there is: inodes, the bytes' room, numbers |
+//! | `content` | a file's bytes: what is seen, and which older ones may come back |
+//! | `journal`, `recover` | names and attributes that are not safe yet; what a loss of power leaves |
+//! | `resolve`, `read`, `names`, `data`, `attributes`, `identity`, `locks` | what a server does |
+//! | `watch` | what it is told |
+//! | `edit`, `handle`, `tree` | what a test does and sees |
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
+use rand::Rng;
+
 use super::config::FsConfig;
 use super::core::wall_clock;
 use super::engine::Engine;
-use crate::backend::file::{FileKind, Stat, Timestamp};
+use super::net::HostId;
+use crate::backend::file::Timestamp;
 
-use self::content::Content;
-use self::locks::Locks;
+use self::inode::{Node, Stored};
+use self::journal::Journal;
+use self::pages::Space;
 use self::watch::Watches;
 
 mod attributes;
@@ -22,78 +36,79 @@ mod data;
 mod edit;
 mod handle;
 mod identity;
+mod inode;
+mod journal;
 mod locks;
 mod names;
+mod open_file;
+mod pages;
 mod read;
+mod recover;
 mod resolve;
+mod space;
+mod tree;
 mod watch;
-mod write;
+
+pub(crate) use self::inode::Inode;
+pub(crate) use self::open_file::OpenFile;
 
 pub use self::handle::{Fs, Writer};
+pub use self::locks::ForeignLock;
+pub use self::tree::{Found, FoundKind};
 
 /// One host's file system.
 pub(crate) struct Disk {
     pub(super) config: FsConfig,
     pub(super) watches: Watches,
+    host: HostId,
     root: Rc<Inode>,
+    journal: Journal,
+    space: Rc<Space>,
+    /// Inodes by number, and those that had it before.
+    by_number: BTreeMap<u64, Weak<Inode>>,
     /// Directories without a name, which go when the last descriptor of theirs is closed.
     removed: Vec<(u64, Weak<Inode>)>,
-    next_ino: u64,
-    /// All that there are.
-    by_number: BTreeMap<u64, Weak<Inode>>,
-    dev: u64,
+    last_serial: u64,
+    /// A test's own change: no fault strikes it, nothing is forbidden, nothing counts it.
+    by_test: bool,
+    /// Changes and syncs of the server so far.
+    steps: u64,
+    /// What happens when there were so many.
+    cut: Option<(u64, Cut)>,
+    /// It has happened: nothing changes until the host is started again.
+    is_cut: bool,
     /// Sends that had to wait for pages, and kept their lane waiting.
     blocked: Cell<u64>,
 }
 
-/// A file, directory or link. Lives as long as a name or an open descriptor holds it.
-pub(crate) struct Inode {
-    ino: u64,
-    dev: u64,
-    node: Node,
-    mode: Cell<u32>,
-    nlink: Cell<u32>,
-    mtime: Cell<Timestamp>,
-    ctime: Cell<Timestamp>,
-    born: Timestamp,
-    uid: Cell<u32>,
-    gid: Cell<u32>,
-    /// Made without a name, and may be given one.
-    linkable: Cell<bool>,
-    xattrs: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
-    locks: RefCell<Locks>,
-    /// Pages that are not in memory, by number.
-    cold: RefCell<BTreeSet<u64>>,
-}
-
-/// What an inode is.
-enum Node {
-    File(RefCell<Content>),
-    Directory(RefCell<BTreeMap<Vec<u8>, Rc<Inode>>>),
-    Symlink(Vec<u8>),
-    /// A pipe, socket or device.
-    Special,
+/// An end that comes in the middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::backend::sim) enum Cut {
+    Power,
+    Process,
 }
 
 impl Disk {
-    pub(super) fn new(host: usize, config: FsConfig) -> Self {
-        let dev = host as u64 + 1;
+    pub(super) fn new(host: HostId, config: FsConfig) -> Self {
+        let space = Space::new(ROOT_INO);
+        let root = Inode::new(1, dev_of(host), Stored::root(&space), 2);
         let mut disk = Self {
             config,
             watches: Watches::default(),
-            root: Rc::new(Inode::new(
-                ROOT_INO,
-                dev,
-                Node::Directory(RefCell::default()),
-                now(Duration::ZERO),
-            )),
-            removed: Vec::new(),
-            next_ino: ROOT_INO,
+            host,
+            root,
+            journal: Journal::default(),
+            space,
             by_number: BTreeMap::new(),
-            dev,
+            removed: Vec::new(),
+            last_serial: 1,
+            by_test: false,
+            steps: 0,
+            cut: None,
+            is_cut: false,
             blocked: Cell::new(0),
         };
-        disk.next_ino += 1;
+        disk.configured();
         disk.by_number.insert(ROOT_INO, Rc::downgrade(&disk.root));
         disk
     }
@@ -109,19 +124,22 @@ impl Disk {
     /// Tells watchers of removed directories that nobody holds open any more. Called after every close.
     pub(super) fn sweep(&mut self, engine: &mut Engine) {
         let Self { removed, watches, .. } = self;
-        removed.retain(|(ino, inode)| {
+        removed.retain(|(serial, inode)| {
             let held = inode.strong_count() > 0;
             if !held {
-                watches.gone(*ino, engine);
+                watches.gone(*serial, engine);
             }
             held
         });
     }
 
-    /// The power goes: what was not synced is torn.
-    pub(super) fn lose_power(&mut self, engine: &mut Engine) {
-        self.watches.clear();
-        tear(&self.root, engine);
+    /// A description of a file has one holder less. If it was the last and could write, watchers of the file's names learn.
+    pub(super) fn closed(&mut self, file: Rc<OpenFile>, engine: &mut Engine) {
+        if file.is_writable() && Rc::strong_count(&file) == 1 {
+            self.notify_names(&file.inode, engine);
+        }
+        drop(file);
+        self.sweep(engine);
     }
 
     /// The time files are stamped with.
@@ -131,104 +149,70 @@ impl Disk {
         now(Duration::from_nanos(u64::try_from(steps * step).expect("worlds last less than 500 years")))
     }
 
-    fn new_inode(&mut self, node: Node, engine: &Engine) -> Rc<Inode> {
-        let ino = self.next_ino;
-        self.next_ino += 1;
-        let inode = Rc::new(Inode::new(ino, self.dev, node, self.stamp(engine)));
-        self.by_number.retain(|_, inode| inode.strong_count() > 0);
-        self.by_number.insert(ino, Rc::downgrade(&inode));
-        inode
+    /// The configuration has changed.
+    pub(super) fn configured(&self) {
+        self.space.reuse_numbers_at_once(self.config.journal == super::config::JournalKind::Ordered);
+    }
+
+    /// A change of the server's begins, or a sync: counted, and refused where nothing can be written.
+    ///
+    /// # Errors
+    /// `EROFS`, and `EIO` at the rate given and when the power is about to go.
+    fn begin(&mut self, rate: f64, engine: &mut Engine) -> io::Result<()> {
+        if self.by_test {
+            return Ok(());
+        }
+        if let Some((at, cut)) = self.cut
+            && self.steps >= at
+            && !std::mem::replace(&mut self.is_cut, true)
+        {
+            engine.cut(self.host, cut);
+        }
+        if self.is_cut {
+            return Err(errno(libc::EIO));
+        }
+        self.steps += 1;
+        if self.config.read_only {
+            return Err(errno(libc::EROFS));
+        }
+        self.may_fail(rate, engine)
+    }
+
+    fn may_fail(&self, rate: f64, engine: &mut Engine) -> io::Result<()> {
+        if engine.chance(rate) { Err(errno(libc::EIO)) } else { Ok(()) }
+    }
+
+    /// Whether permission bits do not bind who asks.
+    fn is_privileged(&self) -> bool {
+        self.by_test || self.config.privileged
+    }
+
+    /// `EACCES` where the bits say so.
+    fn check_access(&self, inode: &Inode, bits: u32) -> io::Result<()> {
+        if self.is_privileged() { Ok(()) } else { inode.check_access(bits) }
+    }
+
+    /// A new inode without a name.
+    ///
+    /// # Errors
+    /// `ENOSPC` or `EDQUOT` when there are too many.
+    fn new_inode(&mut self, node: Node, mode: u32, engine: &mut Engine) -> io::Result<Rc<Inode>> {
+        self.check_inodes()?;
+        let generation = engine.rng.random();
+        let stored = Stored::new(node, mode, generation, self.stamp(engine), &self.space);
+        let inode = Inode::new(self.next_serial(), dev_of(self.host), stored, 0);
+        self.by_number.insert(inode.ino(), Rc::downgrade(&inode));
+        Ok(inode)
+    }
+
+    fn next_serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
     }
 }
 
-impl Inode {
-    fn new(ino: u64, dev: u64, node: Node, time: Timestamp) -> Self {
-        let (mode, nlink) = match node {
-            Node::File(_) | Node::Special => (0o644, 1),
-            Node::Directory(_) => (0o755, 2),
-            Node::Symlink(_) => (0o777, 1),
-        };
-        Self {
-            ino,
-            dev,
-            node,
-            mode: Cell::new(mode),
-            nlink: Cell::new(nlink),
-            mtime: Cell::new(time),
-            ctime: Cell::new(time),
-            born: time,
-            uid: Cell::new(OWNER),
-            gid: Cell::new(OWNER),
-            linkable: Cell::new(false),
-            xattrs: RefCell::default(),
-            locks: RefCell::default(),
-            cold: RefCell::default(),
-        }
-    }
-
-    pub(super) fn ino(&self) -> u64 {
-        self.ino
-    }
-
-    pub(crate) fn stat(&self) -> Stat {
-        Stat {
-            kind: self.kind(),
-            dev: self.dev,
-            ino: self.ino,
-            size: match &self.node {
-                Node::File(content) => content.borrow().bytes().len() as u64,
-                Node::Symlink(target) => target.len() as u64,
-                Node::Directory(_) => 4096,
-                Node::Special => 0,
-            },
-            mtime: self.mtime.get(),
-            ctime: self.ctime.get(),
-            mode: self.mode.get(),
-            nlink: self.nlink.get(),
-            uid: self.uid.get(),
-            gid: self.gid.get(),
-        }
-    }
-
-    fn kind(&self) -> FileKind {
-        match self.node {
-            Node::File(_) => FileKind::File,
-            Node::Directory(_) => FileKind::Directory,
-            Node::Symlink(_) => FileKind::Symlink,
-            Node::Special => FileKind::Other,
-        }
-    }
-
-    /// The directory's entries, or `ENOTDIR`.
-    fn directory(&self) -> io::Result<&RefCell<BTreeMap<Vec<u8>, Rc<Self>>>> {
-        match &self.node {
-            Node::Directory(entries) => Ok(entries),
-            _ => Err(errno(libc::ENOTDIR)),
-        }
-    }
-
-    /// The file's content; `EISDIR` for a directory.
-    fn content(&self) -> io::Result<&RefCell<Content>> {
-        match &self.node {
-            Node::File(content) => Ok(content),
-            Node::Directory(_) => Err(errno(libc::EISDIR)),
-            _ => Err(errno(libc::EINVAL)),
-        }
-    }
-
-    /// Whether the server, owner of all and not root, may use it so.
-    fn check_access(&self, bit: u32) -> io::Result<()> {
-        if self.mode.get() & bit == bit { Ok(()) } else { Err(errno(libc::EACCES)) }
-    }
-}
-
-/// Tears every file beneath `inode`.
-fn tear(inode: &Rc<Inode>, engine: &mut Engine) {
-    match &inode.node {
-        Node::File(content) => content.borrow_mut().lose_power(engine),
-        Node::Directory(entries) => entries.borrow().values().for_each(|entry| tear(entry, engine)),
-        Node::Symlink(_) | Node::Special => {}
-    }
+fn dev_of(host: HostId) -> u64 {
+    host.0 as u64 + 1
 }
 
 /// The time of day at a moment of the world.
@@ -243,11 +227,7 @@ fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-/// Linux's limits, bytes.
-const NAME_MAX: usize = 255;
-const PATH_MAX: usize = 4096;
 const ROOT_INO: u64 = 2;
-const OWNER: u32 = 1000;
 /// Permission bits of the owner.
 const READ: u32 = 0o400;
 const WRITE: u32 = 0o200;

@@ -1,18 +1,26 @@
-//! What a server does to names: one component in a directory that it has open, by the rules of the system calls, errors
-//! in their order.
+//! What a server does to names: one component, never a path, in a directory that it has open, by the rules of the system
+//! calls, errors in their order.
 
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 
 use super::content::Content;
-use super::edit::Place;
-use super::{Disk, Inode, NAME_MAX, Node, PATH_MAX, READ, SEARCH, WRITE, errno};
+use super::inode::{Inode, Node};
+use super::journal::{Change, Record};
+use super::resolve::NAME_MAX;
+use super::{Disk, READ, SEARCH, WRITE, errno};
+use crate::backend::file::{FileKind, RenameHow, Timestamp};
 use crate::backend::sim::engine::Engine;
-use crate::backend::{FileHandle, RenameHow};
+
+/// A directory, and a name in it.
+type Entry<'a> = (&'a Rc<Inode>, &'a [u8]);
 
 impl Disk {
-    /// Makes a file, or opens the one that has the name (`openat(2)`, `O_CREAT | O_NOFOLLOW`).
+    /// Makes a file, or opens the one that is there unless it must be new (open(2), O_CREAT, O_EXCL).
+    ///
+    /// # Errors
+    /// `EEXIST` where it must be new; `EISDIR`, and `ELOOP` for a symbolic link, where it may be there.
     pub(crate) fn create_at(
         &mut self,
         dir: &Rc<Inode>,
@@ -21,24 +29,41 @@ impl Disk {
         exclusive: bool,
         engine: &mut Engine,
     ) -> io::Result<Rc<Inode>> {
-        self.may_fail(self.config.name_error, engine)?;
-        let place = look_up(dir, name)?;
-        match place.get() {
+        match self.look_up(dir, name)? {
             Some(_) if exclusive => Err(errno(libc::EEXIST)),
-            Some(there) => match &there.node {
-                Node::Symlink(_) => Err(errno(libc::ELOOP)),
-                Node::Directory(_) => Err(errno(libc::EISDIR)),
-                Node::Special => Err(errno(libc::ENXIO)),
-                Node::File(_) => there.check_access(READ | WRITE).map(|()| there.clone()),
+            Some(_) if self.config.read_only => Err(errno(libc::EROFS)),
+            Some(found) => match found.kind() {
+                FileKind::Directory => Err(errno(libc::EISDIR)),
+                FileKind::Symlink => Err(errno(libc::ELOOP)),
+                FileKind::Other => Err(errno(libc::ENXIO)),
+                FileKind::File => {
+                    self.check_access(&found, READ | WRITE)?;
+                    Ok(found)
+                }
             },
             None => {
-                let file = Node::File(RefCell::new(Content::synced(Vec::new())));
-                self.add(&place, file, mode & 0o7777, engine)
+                let content = Node::File(RefCell::new(Content::empty(&self.space)));
+                self.add(dir, name, content, mode & 0o7777 & !UMASK, engine)
             }
         }
     }
 
-    /// Makes a directory (`mkdirat(2)`).
+    /// Makes a file without a name (open(2), O_TMPFILE). [`Disk::link_at`] may give it one.
+    pub(crate) fn temporary(
+        &mut self,
+        dir: &Rc<Inode>,
+        mode: u32,
+        engine: &mut Engine,
+    ) -> io::Result<Rc<Inode>> {
+        dir.directory()?;
+        self.begin(self.config.change_error, engine)?;
+        self.check_access(dir, WRITE | SEARCH)?;
+        let node = Node::File(RefCell::new(Content::empty(&self.space)));
+        let inode = self.new_inode(node, mode & 0o7777 & !UMASK, engine)?;
+        inode.is_temporary.set(true);
+        Ok(inode)
+    }
+
     pub(crate) fn mkdir_at(
         &mut self,
         dir: &Rc<Inode>,
@@ -46,93 +71,11 @@ impl Disk {
         mode: u32,
         engine: &mut Engine,
     ) -> io::Result<()> {
-        let place = self.vacant(dir, name, engine)?;
-        self.add(&place, Node::Directory(RefCell::default()), mode & 0o1777, engine).map(drop)
+        self.check_absent(dir, name)?;
+        self.add(dir, name, Node::Directory(RefCell::default()), mode & 0o1777 & !UMASK, engine).map(drop)
     }
 
-    /// Takes the name of anything but a directory away (`unlinkat(2)`).
-    pub(crate) fn unlink_at(&mut self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<()> {
-        self.may_fail(self.config.name_error, engine)?;
-        let place = look_up(dir, name)?;
-        let there = place.get().ok_or_else(|| errno(libc::ENOENT))?;
-        check_change(dir)?;
-        if there.directory().is_ok() {
-            return Err(errno(libc::EISDIR));
-        }
-        self.drop_name(&place, engine)
-    }
-
-    /// Takes the name of an empty directory away (`unlinkat(2)`, `AT_REMOVEDIR`).
-    pub(crate) fn rmdir_at(&mut self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<()> {
-        self.may_fail(self.config.name_error, engine)?;
-        let place = look_up(dir, name)?;
-        let there = place.get().ok_or_else(|| errno(libc::ENOENT))?;
-        check_change(dir)?;
-        if !there.directory()?.borrow().is_empty() {
-            return Err(errno(libc::ENOTEMPTY));
-        }
-        self.drop_name(&place, engine)
-    }
-
-    /// Moves a name (`renameat2(2)`).
-    pub(crate) fn rename_at(
-        &mut self,
-        (from_dir, from): (&Rc<Inode>, &[u8]),
-        (to_dir, to): (&Rc<Inode>, &[u8]),
-        how: RenameHow,
-        engine: &mut Engine,
-    ) -> io::Result<()> {
-        self.may_fail(self.config.name_error, engine)?;
-        let from = look_up(from_dir, from)?;
-        from.get().ok_or_else(|| errno(libc::ENOENT))?;
-        let to = look_up(to_dir, to)?;
-        self.move_name(&from, &to, how, engine)
-    }
-
-    /// Makes a file without a name (`openat(2)`, `O_TMPFILE`).
-    pub(crate) fn temporary(
-        &mut self,
-        dir: &Rc<Inode>,
-        mode: u32,
-        engine: &mut Engine,
-    ) -> io::Result<Rc<Inode>> {
-        self.may_fail(self.config.name_error, engine)?;
-        dir.directory()?;
-        check_change(dir)?;
-        let inode = self.new_inode(Node::File(RefCell::new(Content::synced(Vec::new()))), engine);
-        inode.mode.set(mode & 0o7777 & !UMASK);
-        inode.nlink.set(0);
-        inode.linkable.set(true);
-        Ok(inode)
-    }
-
-    /// Gives an open file one more name (`linkat(2)`).
-    pub(crate) fn link_at(
-        &mut self,
-        inode: &Rc<Inode>,
-        dir: &Rc<Inode>,
-        name: &[u8],
-        engine: &mut Engine,
-    ) -> io::Result<()> {
-        let place = self.vacant(dir, name, engine)?;
-        check_change(dir)?;
-        if inode.directory().is_ok() {
-            return Err(errno(libc::EPERM));
-        }
-        if inode.nlink.get() == 0 && !inode.linkable.get() {
-            return Err(errno(libc::ENOENT));
-        }
-        if inode.nlink.get() >= LINKS_MAX {
-            return Err(errno(libc::EMLINK));
-        }
-        inode.linkable.set(false);
-        inode.nlink.set(inode.nlink.get() + 1);
-        inode.ctime.set(self.stamp(engine));
-        self.put(&place, Rc::clone(inode), engine);
-        Ok(())
-    }
-
-    /// Makes a symbolic link (`symlinkat(2)`).
+    /// Makes a symbolic link, which holds whatever it is given.
     pub(crate) fn symlink_at(
         &mut self,
         dir: &Rc<Inode>,
@@ -143,65 +86,331 @@ impl Disk {
         if target.is_empty() {
             return Err(errno(libc::ENOENT));
         }
-        if target.len() >= PATH_MAX {
+        if target.len() >= super::resolve::PATH_MAX {
             return Err(errno(libc::ENAMETOOLONG));
         }
-        let place = self.vacant(dir, name, engine)?;
-        check_change(dir)?;
-        let inode = self.new_inode(Node::Symlink(target.to_vec()), engine);
-        self.put(&place, inode, engine);
-        Ok(())
+        self.check_absent(dir, name)?;
+        self.add(dir, name, Node::Symlink(target.to_vec()), 0o777, engine).map(drop)
     }
 
-    /// The handle of what has this name.
-    pub(crate) fn handle_at(
-        &self,
+    /// Gives a file one more name (linkat(2)).
+    pub(crate) fn link_at(
+        &mut self,
+        inode: &Rc<Inode>,
         dir: &Rc<Inode>,
         name: &[u8],
         engine: &mut Engine,
-    ) -> io::Result<FileHandle> {
-        let inode = self.child(dir, name, engine)?;
-        self.handle_of(&inode)
+    ) -> io::Result<()> {
+        self.check_absent(dir, name)?;
+        self.begin(self.config.change_error, engine)?;
+        self.check_place(dir)?;
+        if inode.is_directory() {
+            return Err(errno(libc::EPERM));
+        }
+        if inode.nlink.get() == 0 && !inode.is_temporary.get() {
+            return Err(errno(libc::ENOENT));
+        }
+        if inode.nlink.get() >= self.config.links_max {
+            return Err(errno(libc::EMLINK));
+        }
+        let (stamp, mut record) = (self.stamp(engine), Record::new());
+        inode.nlink.set(inode.nlink.get() + 1);
+        inode.is_temporary.set(false);
+        inode.changed(stamp, &mut record);
+        inode.put_at(dir, name, &mut record);
+        self.entry_changed(dir, name, stamp, &mut record, engine);
+        self.journal.push(record);
+        Ok(())
     }
 
-    /// Where a new name may be put.
-    pub(super) fn vacant(&mut self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<Place> {
-        self.may_fail(self.config.name_error, engine)?;
-        let place = look_up(dir, name)?;
-        match place.get() {
-            Some(_) => Err(errno(libc::EEXIST)),
-            None => Ok(place),
+    /// Takes a name away that is no directory's.
+    pub(crate) fn unlink_at(&mut self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<()> {
+        let inode = self.look_up_to_change(dir, name, engine)?;
+        if inode.is_directory() {
+            return Err(errno(libc::EISDIR));
+        }
+        self.take(dir, name, engine);
+        Ok(())
+    }
+
+    /// Takes an empty directory away.
+    pub(crate) fn rmdir_at(&mut self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<()> {
+        let inode = self.look_up_to_change(dir, name, engine)?;
+        if !inode.directory()?.borrow().is_empty() {
+            return Err(errno(libc::ENOTEMPTY));
+        }
+        self.take(dir, name, engine);
+        Ok(())
+    }
+
+    /// Moves a name (renameat2(2)).
+    pub(crate) fn rename_at(
+        &mut self,
+        (from_dir, from): Entry<'_>,
+        (to_dir, to): Entry<'_>,
+        how: RenameHow,
+        engine: &mut Engine,
+    ) -> io::Result<()> {
+        self.begin(self.config.change_error, engine)?;
+        let moved = self.look_up(from_dir, from)?.ok_or_else(|| errno(libc::ENOENT))?;
+        let before = self.look_up(to_dir, to)?;
+        match (how, &before) {
+            (RenameHow::NoReplace, Some(_)) => return Err(errno(libc::EEXIST)),
+            (RenameHow::Exchange, None) => return Err(errno(libc::ENOENT)),
+            _ => {}
+        }
+        if to_dir.is_within(&moved) {
+            return Err(errno(libc::EINVAL));
+        }
+        if before.as_ref().is_some_and(|before| from_dir.is_within(before)) {
+            let is_exchange = how == RenameHow::Exchange;
+            return Err(errno(if is_exchange { libc::EINVAL } else { libc::ENOTEMPTY }));
+        }
+        let before = match before {
+            Some(before) if Rc::ptr_eq(&before, &moved) => return Ok(()),
+            before => before,
+        };
+        self.check_access(from_dir, WRITE | SEARCH)?;
+        self.check_place(to_dir)?;
+        let places = ((from_dir, from), (to_dir, to));
+        match (how, before) {
+            (RenameHow::Exchange, Some(before)) => self.exchange(places, &moved, &before, engine),
+            (_, before) => {
+                self.check_replace(&moved, before.as_ref())?;
+                self.check_leaves(&moved, from_dir, to_dir)?;
+                self.move_name(places, &moved, before, engine);
+                Ok(())
+            }
         }
     }
 
-    fn add(&mut self, place: &Place, node: Node, mode: u32, engine: &mut Engine) -> io::Result<Rc<Inode>> {
-        check_change(&place.parent)?;
-        let inode = self.new_inode(node, engine);
-        inode.mode.set(mode & !UMASK);
-        self.put(place, Rc::clone(&inode), engine);
+    /// What may take the place of what.
+    fn check_replace(&self, moved: &Inode, before: Option<&Rc<Inode>>) -> io::Result<()> {
+        let Some(before) = before else { return Ok(()) };
+        match (moved.is_directory(), before.directory()) {
+            (true, Ok(entries)) if !entries.borrow().is_empty() => Err(errno(libc::ENOTEMPTY)),
+            (true, Err(_)) => Err(errno(libc::ENOTDIR)),
+            (false, Ok(_)) => Err(errno(libc::EISDIR)),
+            _ => Ok(()),
+        }
+    }
+
+    /// A directory that gets another parent is written to itself, and that parent has one more link.
+    fn check_leaves(&self, moved: &Inode, from: &Rc<Inode>, to: &Rc<Inode>) -> io::Result<()> {
+        if !moved.is_directory() || Rc::ptr_eq(from, to) {
+            return Ok(());
+        }
+        self.check_access(moved, WRITE)?;
+        if to.nlink.get() >= self.config.links_max { Err(errno(libc::EMLINK)) } else { Ok(()) }
+    }
+
+    fn move_name(
+        &mut self,
+        ((from_dir, from), (to_dir, to)): (Entry<'_>, Entry<'_>),
+        moved: &Rc<Inode>,
+        before: Option<Rc<Inode>>,
+        engine: &mut Engine,
+    ) {
+        let (stamp, mut record) = (self.stamp(engine), Record::new());
+        if let Some(before) = before {
+            self.drop_link(&before, to_dir, to, stamp, &mut record);
+        }
+        moved.take_from(from_dir, from);
+        record.push(no_name(from_dir, from));
+        moved.put_at(to_dir, to, &mut record);
+        moved.changed(stamp, &mut record);
+        self.entry_changed(from_dir, from, stamp, &mut record, engine);
+        self.watches.gone(moved.serial(), engine);
+        self.entry_changed(to_dir, to, stamp, &mut record, engine);
+        self.journal.push(record);
+        self.sweep(engine);
+    }
+
+    fn exchange(
+        &mut self,
+        ((from_dir, from), (to_dir, to)): (Entry<'_>, Entry<'_>),
+        one: &Rc<Inode>,
+        other: &Rc<Inode>,
+        engine: &mut Engine,
+    ) -> io::Result<()> {
+        self.check_leaves(one, from_dir, to_dir)?;
+        self.check_leaves(other, to_dir, from_dir)?;
+        let (stamp, mut record) = (self.stamp(engine), Record::new());
+        one.take_from(from_dir, from);
+        other.take_from(to_dir, to);
+        one.put_at(to_dir, to, &mut record);
+        other.put_at(from_dir, from, &mut record);
+        for moved in [one, other] {
+            moved.changed(stamp, &mut record);
+            self.watches.gone(moved.serial(), engine);
+        }
+        self.entry_changed(from_dir, from, stamp, &mut record, engine);
+        self.entry_changed(to_dir, to, stamp, &mut record, engine);
+        self.journal.push(record);
+        Ok(())
+    }
+
+    /// Puts something new at a name that is free.
+    pub(super) fn add(
+        &mut self,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        node: Node,
+        mode: u32,
+        engine: &mut Engine,
+    ) -> io::Result<Rc<Inode>> {
+        self.begin(self.config.change_error, engine)?;
+        self.check_place(dir)?;
+        if matches!(node, Node::Directory(_)) && dir.nlink.get() >= self.config.links_max {
+            return Err(errno(libc::EMLINK));
+        }
+        let inode = self.new_inode(node, mode, engine)?;
+        let (stamp, mut record) = (self.stamp(engine), Record::new());
+        inode.nlink.set(if inode.is_directory() { 2 } else { 1 });
+        inode.put_at(dir, name, &mut record);
+        self.entry_changed(dir, name, stamp, &mut record, engine);
+        self.journal.push(record);
         Ok(inode)
     }
-}
 
-/// A name in a directory that may be searched.
-pub(super) fn look_up(dir: &Rc<Inode>, name: &[u8]) -> io::Result<Place> {
-    dir.directory()?;
-    dir.check_access(SEARCH)?;
-    if name.len() > NAME_MAX {
-        return Err(errno(libc::ENAMETOOLONG));
+    /// Takes away a name that is there.
+    pub(super) fn take(&mut self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) {
+        let found = dir.directory().ok().and_then(|entries| entries.borrow().get(name).cloned());
+        let Some(inode) = found else { return };
+        let (stamp, mut record) = (self.stamp(engine), Record::new());
+        self.drop_link(&inode, dir, name, stamp, &mut record);
+        record.push(no_name(dir, name));
+        drop(inode);
+        self.sweep(engine);
+        self.entry_changed(dir, name, stamp, &mut record, engine);
+        self.journal.push(record);
     }
-    Ok(Place { parent: Rc::clone(dir), name: name.to_vec() })
-}
 
-/// Whether names of a directory may be made and taken: not in one that is gone.
-pub(super) fn check_change(dir: &Inode) -> io::Result<()> {
-    if dir.nlink.get() == 0 {
-        return Err(errno(libc::ENOENT));
+    /// An inode loses a name. The record is to say what becomes of that.
+    pub(super) fn drop_link(
+        &mut self,
+        inode: &Rc<Inode>,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        stamp: Timestamp,
+        record: &mut Record,
+    ) {
+        inode.take_from(dir, name);
+        match inode.is_directory() {
+            true => {
+                inode.nlink.set(0);
+                self.removed.push((inode.serial(), Rc::downgrade(inode)));
+            }
+            false => inode.nlink.set(inode.nlink.get() - 1),
+        }
+        inode.changed(stamp, record);
     }
-    dir.check_access(WRITE | SEARCH)
+
+    /// A directory's entry has changed: its time moves and its watchers learn.
+    pub(super) fn entry_changed(
+        &mut self,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        stamp: Timestamp,
+        record: &mut Record,
+        engine: &mut Engine,
+    ) {
+        dir.modified(stamp, record);
+        self.watches.entry_changed(dir, name, engine);
+    }
+
+    /// What has this name, a link itself.
+    pub(crate) fn child(&self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<Rc<Inode>> {
+        self.may_fail(self.config.name_error, engine)?;
+        self.look_up(dir, name)?.ok_or_else(|| errno(libc::ENOENT))
+    }
+
+    /// What a name stands for.
+    fn look_up(&self, dir: &Rc<Inode>, name: &[u8]) -> io::Result<Option<Rc<Inode>>> {
+        let entries = dir.directory()?;
+        self.check_access(dir, SEARCH)?;
+        if name.len() > NAME_MAX {
+            return Err(errno(libc::ENAMETOOLONG));
+        }
+        Ok(entries.borrow().get(name).cloned())
+    }
+
+    fn check_absent(&self, dir: &Rc<Inode>, name: &[u8]) -> io::Result<()> {
+        match self.look_up(dir, name)? {
+            Some(_) => Err(errno(libc::EEXIST)),
+            None => Ok(()),
+        }
+    }
+
+    /// What is about to lose its name.
+    fn look_up_to_change(
+        &mut self,
+        dir: &Rc<Inode>,
+        name: &[u8],
+        engine: &mut Engine,
+    ) -> io::Result<Rc<Inode>> {
+        self.begin(self.config.change_error, engine)?;
+        let inode = self.look_up(dir, name)?.ok_or_else(|| errno(libc::ENOENT))?;
+        self.check_access(dir, WRITE | SEARCH)?;
+        Ok(inode)
+    }
+
+    /// Whether a directory takes new names: one that was removed takes none.
+    fn check_place(&self, dir: &Inode) -> io::Result<()> {
+        if dir.nlink.get() == 0 {
+            return Err(errno(libc::ENOENT));
+        }
+        self.check_access(dir, WRITE | SEARCH)
+    }
 }
 
-/// As of ext4.
-const LINKS_MAX: u32 = 65_000;
+impl Inode {
+    /// Gets a name; what had it loses it.
+    pub(super) fn put_at(self: &Rc<Self>, dir: &Rc<Self>, name: &[u8], record: &mut Record) {
+        self.names.borrow_mut().push((Rc::downgrade(dir), name.to_vec()));
+        let entries = dir.directory().expect("names are in directories");
+        entries.borrow_mut().insert(name.to_vec(), Rc::clone(self));
+        if self.is_directory() {
+            dir.nlink.set(dir.nlink.get() + 1);
+        }
+        let to = Some(Rc::clone(&self.stored));
+        record.push(Change::Name { dir: Rc::clone(&dir.stored), name: name.to_vec(), to });
+    }
+
+    /// Loses a name.
+    fn take_from(&self, dir: &Rc<Self>, name: &[u8]) {
+        let is_it = |(at, called): &(std::rc::Weak<Self>, Vec<u8>)| {
+            std::ptr::eq(at.as_ptr(), Rc::as_ptr(dir)) && called == name
+        };
+        let mut names = self.names.borrow_mut();
+        if let Some(index) = names.iter().position(is_it) {
+            names.swap_remove(index);
+        }
+        let entries = dir.directory().expect("names are in directories");
+        let taken = entries.borrow_mut().remove(name);
+        if self.is_directory() {
+            dir.nlink.set(dir.nlink.get() - 1);
+        }
+        drop(taken);
+    }
+
+    /// Whether it is `outer` or lies beneath it.
+    fn is_within(self: &Rc<Self>, outer: &Rc<Self>) -> bool {
+        let mut at = Some(Rc::clone(self));
+        while let Some(here) = at {
+            if Rc::ptr_eq(&here, outer) {
+                return true;
+            }
+            at = here.parent();
+        }
+        false
+    }
+}
+
+/// A name stands for nothing any more.
+fn no_name(dir: &Rc<Inode>, name: &[u8]) -> Change {
+    Change::Name { dir: Rc::clone(&dir.stored), name: name.to_vec(), to: None }
+}
+
 /// What the process keeps from others, as most do.
 const UMASK: u32 = 0o022;

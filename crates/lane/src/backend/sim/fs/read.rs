@@ -7,7 +7,7 @@ use std::rc::Rc;
 use rand::seq::SliceRandom;
 
 use super::resolve::{Rules, canonical, resolve};
-use super::{Disk, Inode, Node, READ, WRITE, errno};
+use super::{Disk, Inode, READ, WRITE, errno};
 use crate::backend::file::{DirEntry, FileKind, OpenHow, OpenKind, Stat};
 use crate::backend::sim::engine::Engine;
 
@@ -36,13 +36,13 @@ impl Disk {
         engine: &mut Engine,
     ) -> io::Result<usize> {
         let content = inode.content()?.borrow();
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.bytes().len());
-        let n = into.len().min(content.bytes().len() - start);
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+        let n = into.len().min(content.len() - start);
         if n > 0 && engine.chance(self.config.read_error) {
             return Err(errno(libc::EIO));
         }
         let n = engine.cut_short(n, self.config.short_read);
-        into[..n].copy_from_slice(&content.bytes()[start..start + n]);
+        content.read(start, &mut into[..n]);
         Ok(n)
     }
 
@@ -54,7 +54,7 @@ impl Disk {
         len: usize,
         engine: &mut Engine,
     ) -> io::Result<Vec<u8>> {
-        let size = inode.content()?.borrow().bytes().len() as u64;
+        let size = inode.content()?.borrow().len() as u64;
         let left = usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len.min(left)];
         // A page that is missing keeps the whole lane waiting for the disk.
@@ -113,15 +113,21 @@ impl Disk {
         engine: &mut Engine,
     ) -> io::Result<Rc<Inode>> {
         self.may_fail(self.config.name_error, engine)?;
-        let rules = Rules { follow: how.symlinks, keep_last: false, absolute: false };
+        let rules = Rules {
+            follow: how.symlinks,
+            keep_last: false,
+            absolute: false,
+            privileged: self.is_privileged(),
+        };
         let inode = resolve(dir, path, rules)?;
         if how.kind == OpenKind::Directory {
             inode.directory()?;
         }
-        inode.check_access(READ)?;
+        self.check_access(&inode, READ)?;
         if how.write {
             inode.content()?;
-            inode.check_access(WRITE)?;
+            self.check_access(&inode, WRITE)?;
+            self.check_writable()?;
         }
         match inode.kind() {
             FileKind::File | FileKind::Directory => Ok(inode),
@@ -131,10 +137,11 @@ impl Disk {
 
     /// Opens the directory a volume exports, from the root of the tree.
     pub(crate) fn open_root(&self, path: &[u8]) -> io::Result<Rc<Inode>> {
-        let rules = Rules { follow: true, keep_last: false, absolute: true };
+        let rules =
+            Rules { follow: true, keep_last: false, absolute: true, privileged: self.is_privileged() };
         let inode = resolve(&self.root, path, rules)?;
         inode.directory()?;
-        inode.check_access(READ)?;
+        self.check_access(&inode, READ)?;
         Ok(inode)
     }
 
@@ -151,17 +158,17 @@ impl Disk {
         engine: &mut Engine,
     ) -> io::Result<Vec<u8>> {
         self.may_fail(self.config.name_error, engine)?;
-        let rules = Rules { follow: true, keep_last: true, absolute: false };
-        match &resolve(dir, path, rules)?.node {
-            Node::Symlink(target) => Ok(target.clone()),
-            _ => Err(errno(libc::EINVAL)),
-        }
+        let rules =
+            Rules { follow: true, keep_last: true, absolute: false, privileged: self.is_privileged() };
+        let found = resolve(dir, path, rules)?;
+        found.target().map(<[u8]>::to_vec).ok_or_else(|| errno(libc::EINVAL))
     }
 
     /// Attributes of `path` beneath `dir`, not following a link at its end.
     pub(crate) fn stat_at(&self, dir: &Rc<Inode>, path: &[u8], engine: &mut Engine) -> io::Result<Stat> {
         self.may_fail(self.config.name_error, engine)?;
-        let rules = Rules { follow: true, keep_last: true, absolute: false };
+        let rules =
+            Rules { follow: true, keep_last: true, absolute: false, privileged: self.is_privileged() };
         resolve(dir, path, rules).map(|inode| inode.stat())
     }
 
@@ -179,14 +186,19 @@ impl Disk {
         Ok(listed)
     }
 
-    pub(super) fn may_fail(&self, rate: f64, engine: &mut Engine) -> io::Result<()> {
-        if engine.chance(rate) { Err(errno(libc::EIO)) } else { Ok(()) }
+    /// `EROFS` where nothing can be written.
+    fn check_writable(&self) -> io::Result<()> {
+        if self.config.read_only { Err(errno(libc::EROFS)) } else { Ok(()) }
     }
 }
 
 impl Inode {
-    /// Puts a range out of memory.
+    /// Puts a range out of memory. What the disk has refused of it is gone with that.
     pub(super) fn evict(&self, range: Range<u64>) {
+        if let Ok(content) = self.content() {
+            let place = |offset| usize::try_from(offset).unwrap_or(usize::MAX);
+            content.borrow_mut().forget(place(range.start)..place(range.end));
+        }
         self.cold.borrow_mut().extend(range.start / PAGE..range.end.div_ceil(PAGE));
     }
 

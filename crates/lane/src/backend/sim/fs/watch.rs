@@ -17,6 +17,7 @@ pub(in crate::backend::sim) struct Watches {
 
 #[derive(Default)]
 struct LaneWatches {
+    /// The serial number of each directory.
     watched: BTreeMap<i32, u64>,
     last: i32,
     queue: VecDeque<WatchEvent>,
@@ -27,11 +28,11 @@ impl Watches {
     /// Watches a directory; the same directory again is the same watch.
     pub(in crate::backend::sim) fn add(&mut self, lane: usize, dir: &Rc<Inode>) -> Watch {
         let lane = self.lanes.entry(lane).or_default();
-        if let Some((&watch, _)) = lane.watched.iter().find(|&(_, &ino)| ino == dir.ino()) {
+        if let Some((&watch, _)) = lane.watched.iter().find(|&(_, &serial)| serial == dir.serial()) {
             return Watch(watch);
         }
         lane.last += 1;
-        lane.watched.insert(lane.last, dir.ino());
+        lane.watched.insert(lane.last, dir.serial());
         Watch(lane.last)
     }
 
@@ -54,16 +55,16 @@ impl Watches {
     /// The entry `name` of a directory has changed.
     pub(super) fn entry_changed(&mut self, dir: &Inode, name: &[u8], engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
-            if let Some(watch) = lane.watch_of(dir.ino()) {
+            if let Some(watch) = lane.watch_of(dir.serial()) {
                 lane.push(WatchEvent::Entry { watch, name: name.to_vec() }, engine);
             }
         }
     }
 
     /// A directory was removed or moved.
-    pub(super) fn gone(&mut self, ino: u64, engine: &mut Engine) {
+    pub(super) fn gone(&mut self, serial: u64, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
-            if let Some(watch) = lane.watch_of(ino) {
+            if let Some(watch) = lane.watch_of(serial) {
                 lane.watched.remove(&watch.0);
                 lane.push(WatchEvent::Gone(watch), engine);
             }
@@ -84,8 +85,8 @@ impl Watches {
 }
 
 impl LaneWatches {
-    fn watch_of(&self, ino: u64) -> Option<Watch> {
-        self.watched.iter().find(|&(_, &watched)| watched == ino).map(|(&watch, _)| Watch(watch))
+    fn watch_of(&self, serial: u64) -> Option<Watch> {
+        self.watched.iter().find(|&(_, &watched)| watched == serial).map(|(&watch, _)| Watch(watch))
     }
 
     fn push(&mut self, event: WatchEvent, engine: &mut Engine) {

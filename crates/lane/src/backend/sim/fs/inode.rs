@@ -1,0 +1,249 @@
+//! Inodes, twice: as processes see them ([`Inode`]), and as the disk will have them ([`Stored`]) once the changes that
+//! the journal holds have come to it. A file's bytes are in one place and know both.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::rc::{Rc, Weak};
+
+use super::content::Content;
+use super::locks::Locks;
+use super::pages::Space;
+use super::{errno, now};
+use crate::backend::file::{FileKind, Stat, Timestamp};
+
+/// A file, directory or link as processes see it. Lives as long as a name or an open descriptor holds it.
+pub(crate) struct Inode {
+    /// Unlike its number no other's, ever.
+    serial: u64,
+    dev: u64,
+    pub(super) stored: Rc<Stored>,
+    /// Of a directory.
+    entries: RefCell<BTreeMap<Vec<u8>, Rc<Inode>>>,
+    pub(super) attributes: Cell<Attributes>,
+    pub(super) xattrs: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
+    pub(super) nlink: Cell<u32>,
+    /// Made without a name, and never given one: it may still get one.
+    pub(super) is_temporary: Cell<bool>,
+    /// Where it has names.
+    pub(super) names: RefCell<Vec<(Weak<Inode>, Vec<u8>)>>,
+    /// Pages that are not in memory, by number.
+    pub(super) cold: RefCell<BTreeSet<u64>>,
+    pub(super) locks: RefCell<Locks>,
+    /// Failures to write back so far, and whether any description was told of the last.
+    pub(super) failures: Cell<(u32, bool)>,
+}
+
+/// What of an inode is on the disk, once the journal has come to it.
+pub(super) struct Stored {
+    pub(super) number: u64,
+    pub(super) generation: u32,
+    born: Timestamp,
+    pub(super) node: Node,
+    pub(super) attributes: Cell<Attributes>,
+    pub(super) xattrs: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
+    space: Rc<Space>,
+    holds_number: Cell<bool>,
+}
+
+/// What an inode is.
+pub(super) enum Node {
+    File(RefCell<Content>),
+    /// The names that are on the disk.
+    Directory(RefCell<BTreeMap<Vec<u8>, Rc<Stored>>>),
+    Symlink(Vec<u8>),
+    /// A pipe, socket or device.
+    Special,
+}
+
+/// What can be set of an inode, whatever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Attributes {
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) mtime: Timestamp,
+    pub(super) ctime: Timestamp,
+}
+
+impl Stored {
+    pub(super) fn new(
+        node: Node,
+        mode: u32,
+        generation: u32,
+        time: Timestamp,
+        space: &Rc<Space>,
+    ) -> Rc<Self> {
+        Rc::new(Self {
+            number: space.take_number(),
+            generation,
+            born: time,
+            node,
+            attributes: Cell::new(Attributes { mode, uid: OWNER, gid: OWNER, mtime: time, ctime: time }),
+            xattrs: RefCell::default(),
+            space: Rc::clone(space),
+            holds_number: Cell::new(true),
+        })
+    }
+
+    /// The root of an empty tree.
+    pub(super) fn root(space: &Rc<Space>) -> Rc<Self> {
+        Self::new(Node::Directory(RefCell::default()), 0o755, 0, now(std::time::Duration::ZERO), space)
+    }
+
+    /// A directory's names.
+    pub(super) fn entries(&self) -> Option<&RefCell<BTreeMap<Vec<u8>, Rc<Self>>>> {
+        match &self.node {
+            Node::Directory(entries) => Some(entries),
+            _ => None,
+        }
+    }
+
+    pub(super) fn content(&self) -> Option<&RefCell<Content>> {
+        match &self.node {
+            Node::File(content) => Some(content),
+            _ => None,
+        }
+    }
+
+    /// Its room and its number are another's to take, though a loss of power may yet bring it back.
+    fn discount(&self) {
+        if self.space.reuses_numbers_at_once() {
+            self.give_number();
+        }
+        if let Some(content) = self.content() {
+            content.borrow_mut().discount();
+        }
+    }
+
+    fn give_number(&self) {
+        if self.holds_number.replace(false) {
+            self.space.give_number(self.number);
+        }
+    }
+
+    /// A loss of power has brought it back, or left it.
+    pub(super) fn count(&self) {
+        self.holds_number.set(true);
+        if let Some(content) = self.content() {
+            content.borrow().count();
+        }
+    }
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        self.give_number();
+    }
+}
+
+impl Inode {
+    pub(super) fn new(serial: u64, dev: u64, stored: Rc<Stored>, nlink: u32) -> Rc<Self> {
+        let (attributes, xattrs) = (stored.attributes.clone(), stored.xattrs.clone());
+        Rc::new(Self {
+            serial,
+            dev,
+            stored,
+            entries: RefCell::default(),
+            attributes,
+            xattrs,
+            nlink: Cell::new(nlink),
+            is_temporary: Cell::new(false),
+            names: RefCell::default(),
+            cold: RefCell::default(),
+            locks: RefCell::default(),
+            failures: Cell::new((0, true)),
+        })
+    }
+
+    /// What tells it from every other inode there ever was.
+    pub(super) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    pub(in crate::backend::sim) fn ino(&self) -> u64 {
+        self.stored.number
+    }
+
+    /// When it was made.
+    pub(crate) fn born(&self) -> Timestamp {
+        self.stored.born
+    }
+
+    pub(crate) fn stat(&self) -> Stat {
+        let attributes = self.attributes.get();
+        Stat {
+            kind: self.kind(),
+            dev: self.dev,
+            ino: self.ino(),
+            size: match &self.stored.node {
+                Node::File(content) => content.borrow().len() as u64,
+                Node::Symlink(target) => target.len() as u64,
+                Node::Directory(_) => 4096,
+                Node::Special => 0,
+            },
+            mtime: attributes.mtime,
+            ctime: attributes.ctime,
+            mode: attributes.mode,
+            nlink: self.nlink.get(),
+            uid: attributes.uid,
+            gid: attributes.gid,
+        }
+    }
+
+    pub(super) fn kind(&self) -> FileKind {
+        match self.stored.node {
+            Node::File(_) => FileKind::File,
+            Node::Directory(_) => FileKind::Directory,
+            Node::Symlink(_) => FileKind::Symlink,
+            Node::Special => FileKind::Other,
+        }
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        matches!(self.stored.node, Node::Directory(_))
+    }
+
+    /// The directory's entries, or `ENOTDIR`.
+    pub(super) fn directory(&self) -> io::Result<&RefCell<BTreeMap<Vec<u8>, Rc<Self>>>> {
+        if self.is_directory() { Ok(&self.entries) } else { Err(errno(libc::ENOTDIR)) }
+    }
+
+    /// The file's content; `EISDIR` for a directory.
+    pub(super) fn content(&self) -> io::Result<&RefCell<Content>> {
+        match &self.stored.node {
+            Node::File(content) => Ok(content),
+            Node::Directory(_) => Err(errno(libc::EISDIR)),
+            _ => Err(errno(libc::EINVAL)),
+        }
+    }
+
+    /// Where the link points, if it is one.
+    pub(super) fn target(&self) -> Option<&[u8]> {
+        match &self.stored.node {
+            Node::Symlink(target) => Some(target),
+            _ => None,
+        }
+    }
+
+    /// Whether the server, owner of all and not root, may use it so.
+    pub(super) fn check_access(&self, bits: u32) -> io::Result<()> {
+        if self.attributes.get().mode & bits == bits { Ok(()) } else { Err(errno(libc::EACCES)) }
+    }
+
+    /// The directory it has a name in; `None` for the root and what was removed.
+    pub(super) fn parent(&self) -> Option<Rc<Self>> {
+        self.names.borrow().first().and_then(|(dir, _)| dir.upgrade())
+    }
+}
+
+impl Drop for Inode {
+    fn drop(&mut self) {
+        if self.nlink.get() == 0 {
+            self.stored.discount();
+        }
+    }
+}
+
+/// Who made all that is there.
+pub(super) const OWNER: u32 = 1000;

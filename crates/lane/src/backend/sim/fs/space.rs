@@ -1,0 +1,63 @@
+//! How much room there is, and what is said when there is none.
+
+use std::io;
+use std::ops::Range;
+
+use super::content::Content;
+use super::pages::PAGE;
+use super::{Disk, errno};
+use crate::backend::file::SystemStat;
+
+impl Disk {
+    /// How full the file system is (fstatfs(2)): the whole of it, whatever the quota.
+    pub(crate) fn statfs(&self) -> SystemStat {
+        let blocks = self.config.capacity_bytes / PAGE as u64;
+        SystemStat {
+            block_bytes: PAGE as u64,
+            blocks,
+            blocks_free: blocks.saturating_sub(self.space.pages()),
+            files: self.config.capacity_inodes,
+            files_free: self.config.capacity_inodes.saturating_sub(self.space.inodes()),
+            name_max: super::resolve::NAME_MAX as u64,
+        }
+    }
+
+    /// How many bytes of a range there is room for, from its start on.
+    ///
+    /// # Errors
+    /// `ENOSPC` or `EDQUOT` where there is room for none.
+    pub(super) fn room_for(&self, content: &Content, range: Range<usize>) -> io::Result<usize> {
+        if self.by_test {
+            return Ok(range.len());
+        }
+        let first_without =
+            content.needs(range.clone()).nth(usize::try_from(self.pages_left()).unwrap_or(usize::MAX));
+        let n = first_without.map_or(range.len(), |page| (page * PAGE).saturating_sub(range.start));
+        if n == 0 && !range.is_empty() { Err(self.no_room()) } else { Ok(n) }
+    }
+
+    /// As [`Disk::room_for`], all or nothing.
+    pub(super) fn room_for_all(&self, content: &Content, range: Range<usize>) -> io::Result<()> {
+        if self.room_for(content, range.clone())? == range.len() { Ok(()) } else { Err(self.no_room()) }
+    }
+
+    pub(super) fn check_inodes(&self) -> io::Result<()> {
+        let used = self.space.inodes();
+        match self.by_test {
+            true => Ok(()),
+            false if used >= self.config.quota_inodes => Err(errno(libc::EDQUOT)),
+            false if used >= self.config.capacity_inodes => Err(errno(libc::ENOSPC)),
+            false => Ok(()),
+        }
+    }
+
+    fn pages_left(&self) -> u64 {
+        let max = self.config.capacity_bytes.min(self.config.quota_bytes) / PAGE as u64;
+        max.saturating_sub(self.space.pages())
+    }
+
+    fn no_room(&self) -> io::Error {
+        let is_quota = self.config.quota_bytes < self.config.capacity_bytes;
+        errno(if is_quota { libc::EDQUOT } else { libc::ENOSPC })
+    }
+}

@@ -1,0 +1,93 @@
+//! A whole tree for a test to look at: as processes see it, or as the disk has it.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::Disk;
+use super::inode::{Inode, Node, Stored};
+
+/// Something in a tree, by the path that [`Fs::tree`](super::Fs::tree) gives for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its number; names of one file share it.
+    pub ino: u64,
+    /// What tells it from others that had the number.
+    pub generation: u32,
+    /// Permission bits.
+    pub mode: u32,
+    /// What it is.
+    pub kind: FoundKind,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundKind {
+    /// A file's bytes.
+    File(Vec<u8>),
+    /// A directory.
+    Directory,
+    /// A symbolic link's target.
+    Symlink(Vec<u8>),
+    /// A pipe, socket or device.
+    Special,
+}
+
+impl Disk {
+    /// All there is, but for the root, as processes see it.
+    pub(super) fn tree(&self) -> BTreeMap<String, Found> {
+        let mut found = BTreeMap::new();
+        add_seen(&self.root, "", &mut found);
+        found
+    }
+
+    /// All that is safe now: what a loss of power leaves if nothing more has come to the disk.
+    pub(super) fn tree_on_disk(&self) -> BTreeMap<String, Found> {
+        let mut found = BTreeMap::new();
+        add_stored(&self.root.stored, "", &mut found);
+        found
+    }
+}
+
+fn add_seen(dir: &Rc<Inode>, path: &str, found: &mut BTreeMap<String, Found>) {
+    let Ok(entries) = dir.directory() else { return };
+    for (name, inode) in &*entries.borrow() {
+        let path = format!("{path}/{}", String::from_utf8_lossy(name));
+        add_seen(inode, &path, found);
+        let kind = match &inode.stored.node {
+            Node::File(content) => FoundKind::File(content.borrow().to_vec()),
+            node => kind_of(node),
+        };
+        let (mode, xattrs) = (inode.attributes.get().mode, inode.xattrs.borrow().clone());
+        found.insert(path, Found { mode, kind, xattrs, ..on_disk(&inode.stored) });
+    }
+}
+
+fn add_stored(dir: &Rc<Stored>, path: &str, found: &mut BTreeMap<String, Found>) {
+    let Some(entries) = dir.entries() else { return };
+    for (name, stored) in &*entries.borrow() {
+        let path = format!("{path}/{}", String::from_utf8_lossy(name));
+        add_stored(stored, &path, found);
+        found.insert(path, on_disk(stored));
+    }
+}
+
+fn on_disk(stored: &Stored) -> Found {
+    Found {
+        ino: stored.number,
+        generation: stored.generation,
+        mode: stored.attributes.get().mode,
+        kind: kind_of(&stored.node),
+        xattrs: stored.xattrs.borrow().clone(),
+    }
+}
+
+fn kind_of(node: &Node) -> FoundKind {
+    match node {
+        Node::File(content) => FoundKind::File(content.borrow().on_disk()),
+        Node::Directory(_) => FoundKind::Directory,
+        Node::Symlink(target) => FoundKind::Symlink(target.clone()),
+        Node::Special => FoundKind::Special,
+    }
+}
