@@ -1,32 +1,13 @@
-//! Calls as the streams of generated stubs (`rxgen`, `xdr::rpc`).
+//! Calls as the streams of generated stubs (`rxgen`, `xdr::rpc`); a [`ServerCall`](crate::ServerCall) is one as the call that it
+//! leads to.
 
 use std::time::Instant;
 
 use xdr::rpc::{CallStream, Failure};
 
-use crate::{AbortCode, Call, CallError, ServerCall};
+use crate::{AbortCode, Call, CallError};
 
 impl CallStream for Call {
-    type Error = CallError;
-
-    async fn read(&mut self, into: &mut [u8]) -> Result<usize, CallError> {
-        self.read_into(into).await
-    }
-
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), CallError> {
-        Call::write(self, bytes).await
-    }
-
-    async fn finish(&mut self) -> Result<(), CallError> {
-        Call::finish(self).await
-    }
-
-    fn now(&self) -> Instant {
-        lane::time::clock()
-    }
-}
-
-impl<D> CallStream for ServerCall<D> {
     type Error = CallError;
 
     async fn read(&mut self, into: &mut [u8]) -> Result<usize, CallError> {

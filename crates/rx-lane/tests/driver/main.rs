@@ -17,6 +17,7 @@ mod moving;
 mod path_mtu;
 mod rates;
 mod service;
+mod shelf;
 mod stubs;
 mod two_lanes;
 mod unreachable;

@@ -202,7 +202,7 @@ pub mod files {
     /// Request of `FetchStatus` (files.xg:45): opcode 132.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct FetchStatus {
-        /// `Fid`.
+        /// `fid`.
         pub fid: super::Fid,
     }
 
@@ -228,7 +228,7 @@ pub mod files {
     pub struct FetchStatusReply {
         /// `Out`.
         pub out: super::Status,
-        /// `CallBack`.
+        /// `callBack`.
         pub call_back: super::CallBack,
     }
 
@@ -266,7 +266,7 @@ pub mod files {
     pub struct CreateFile<'a> {
         /// `DirFid`.
         pub dir_fid: super::Fid,
-        /// `Name`.
+        /// `name`.
         pub name: ::xdr::Bytes<'a, 256>,
         /// `InStatus`.
         pub in_status: super::StoreStatus,
@@ -300,7 +300,7 @@ pub mod files {
         pub out_fid: super::Fid,
         /// `OutFidStatus`.
         pub out_fid_status: super::Status,
-        /// `CallBack`.
+        /// `callBack`.
         pub call_back: super::CallBack,
     }
 
@@ -462,7 +462,7 @@ pub mod files {
     /// Request of `FetchData64` (files.xg:61): opcode 65537, split.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
     pub struct FetchData64 {
-        /// `Fid`.
+        /// `fid`.
         pub fid: super::Fid,
         /// `Pos`.
         pub pos: i64,
@@ -496,7 +496,7 @@ pub mod files {
     pub struct FetchData64Reply {
         /// `OutStatus`.
         pub out_status: super::Status,
-        /// `CallBack`.
+        /// `callBack`.
         pub call_back: super::CallBack,
     }
 
@@ -532,7 +532,7 @@ pub mod files {
     /// Request of `StoreData64` (files.xg:70): opcode 65538, split.
     #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
     pub struct StoreData64<'a> {
-        /// `Fid`.
+        /// `fid`.
         pub fid: super::Fid,
         /// `InStatus`.
         pub in_status: super::StoreStatus,

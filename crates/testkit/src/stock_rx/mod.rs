@@ -1,6 +1,8 @@
 //! The stock Rx of OpenAFS as a peer: `peer.c`, which speaks rxperf's protocol over the Rx library of Debian's
 //! libopenafs-dev. Debian packages no rxperf; `LINERATE_RXPERF` names one where there is one, and takes its place.
 
+mod stubs;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,6 +43,8 @@ pub fn build(dir: &Path) -> Option<PathBuf> {
     fs::rename(program, &place).expect("both lie in one directory");
     Some(place)
 }
+
+pub use stubs::build_stubs;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stock_rx/peer.c");
 const LIBRARY: &str = "/usr/lib/libafsrpc.a";

@@ -5,6 +5,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::ops::DerefMut;
 use std::time::Instant;
 
 use super::{Call, Fault, Procedure, SplitCall, decode_opcode, decode_reply, encode_request};
@@ -26,6 +27,27 @@ pub trait CallStream {
 
     /// The time, for statistics.
     fn now(&self) -> Instant;
+}
+
+/// What leads to a stream is one: a box, a call with more to it.
+impl<T: DerefMut<Target: CallStream>> CallStream for T {
+    type Error = <T::Target as CallStream>::Error;
+
+    fn read(&mut self, into: &mut [u8]) -> impl Future<Output = Result<usize, Self::Error>> {
+        (**self).read(into)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> impl Future<Output = Result<(), Self::Error>> {
+        (**self).write(bytes)
+    }
+
+    fn finish(&mut self) -> impl Future<Output = Result<(), Self::Error>> {
+        (**self).finish()
+    }
+
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
 }
 
 /// Why a call did not come to its end. `?` makes one of a stream's error.
