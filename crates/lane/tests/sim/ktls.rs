@@ -1,7 +1,9 @@
 //! Kernel TLS of simulated hosts, with records that anybody can read: type, key, length, plaintext.
 
 use lane::backend::sim::{Config, KernelTls, RecordLayer, World, seeds};
+use lane::buffer::BufClass;
 use lane::net::TcpStream;
+use lane::socket::control::ControlWriter;
 use lane::socket::ktls::KtlsRefusal;
 
 use super::{accept, connect, listen, send};
@@ -102,6 +104,69 @@ fn what_is_sent_becomes_records_and_control_records_keep_their_place() {
         ];
         let expected: Vec<_> = expected.map(|(kind, key, plain)| (kind, key, plain.to_vec())).into();
         assert!(parse(&bytes) == expected, "seed {seed}");
+    });
+}
+
+#[test]
+fn zero_copy_send_is_copied_where_the_host_makes_the_records() {
+    let world = World::new(1, config(true));
+    let server = world.host("10.0.0.1");
+    server.spawn(async {
+        let stream = accept(&listen(443)).await;
+        let send = async |byte: u8| {
+            let mut buf = lane::current().buffers().get(BufClass::Small).await;
+            buf.append(&[byte; 10_000]);
+            let (sent, lent) = stream.send_zero_copy(vec![buf], false).await;
+            sent.unwrap();
+            lent.buffers().await;
+        };
+        let counters = lane::current().counters().clone();
+        send(1).await;
+        assert_eq!(counters.zero_copy_refused.get(), 0);
+        stream.set_tls_key(&[1]).unwrap();
+        send(2).await;
+        assert_eq!(counters.zero_copy_refused.get(), 1, "it was told so by the kernel, and went on");
+    });
+    let client = world.host("10.0.0.2");
+    let got = world.block_on(&client, async {
+        let stream = connect("10.0.0.1:443").await.unwrap();
+        read_all(&stream).await
+    });
+    assert!(got[..10_000].iter().all(|&byte| byte == 1));
+    assert!(parse(&got[10_000..]) == [(23, 1, vec![2; 10_000])]);
+}
+
+#[test]
+fn control_message_of_several_buffers_names_their_record() {
+    seeds(20, |seed| {
+        let world = World::new(seed, config(true));
+        let server = world.host("10.0.0.1");
+        server.spawn(async {
+            let stream = accept(&listen(443)).await;
+            stream.set_tls_key(&[1]).unwrap();
+            let mut bytes = [0; 64];
+            let mut control = ControlWriter::new(&mut bytes);
+            control.push(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE, &[22]).unwrap();
+            let length = control.len();
+            for control in [&[][..], &bytes[..length], &[]] {
+                let mut bufs = Vec::new();
+                for part in [&b"several "[..], b"", b"buffers"] {
+                    let mut buf = lane::current().buffers().get(BufClass::Small).await;
+                    buf.append(part);
+                    bufs.push(buf);
+                }
+                let (sent, back) = stream.send_message(bufs, control, false).await;
+                sent.unwrap();
+                assert_eq!(back.len(), 3);
+            }
+        });
+        let client = world.host("10.0.0.2");
+        let got = world.block_on(&client, async {
+            let stream = connect("10.0.0.1:443").await.unwrap();
+            read_all(&stream).await
+        });
+        let expected = [23, 22, 23].map(|kind| (kind, 1, b"several buffers".to_vec()));
+        assert!(parse(&got) == expected, "seed {seed}");
     });
 }
 

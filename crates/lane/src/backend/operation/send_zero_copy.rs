@@ -100,6 +100,11 @@ impl Operation for SendZeroCopy {
 
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<()>> {
         if self.unreleased.is_none() {
+            let at = step.socket()?;
+            if at.net.makes_records(at.socket)? {
+                // As Linux: what it seals lies elsewhere.
+                return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)));
+            }
             let Poll::Ready(sent) = self.message.simulate(&self.bufs, self.from, self.more, step) else {
                 return Poll::Pending;
             };

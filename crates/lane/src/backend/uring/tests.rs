@@ -1,5 +1,7 @@
 //! What cannot be brought about from outside: jobs that panic, operations the kernel does not let go of.
 
+use std::os::fd::AsRawFd;
+
 use super::*;
 use crate::backend::operation::{Read, StatAt};
 use crate::buffer::{BufClass, BufferCounts, BufferPool};
@@ -37,6 +39,24 @@ fn a_job_that_panics_fails_its_operation_and_no_other() {
     assert_eq!(uring.counters.helper_panics.get(), 1);
     let key = uring.submit(StatAt { dir: root.fd(), path: c"etc".to_owned() }.into());
     assert!(matches!(outcome(&uring, key), Outcome::StatAt(Ok(_))));
+}
+
+#[test]
+fn pool_that_cannot_be_registered_is_counted_and_used_all_the_same() {
+    let uring = uring(Duration::from_secs(5));
+    let pools = [(); 2].map(|()| BufferPool::new(BufferCounts { small: 4, large: 1 }).unwrap());
+    // A ring has one table of buffers: the second pool is refused, whatever may be locked in memory.
+    pools.iter().for_each(|pool| uring.register_buffers(pool));
+    let unregistered = uring.counters.buffers_unregistered.get();
+    assert!((1..=2).contains(&unregistered), "{unregistered}");
+    let buf = pools[1].try_get(BufClass::Large).unwrap();
+    assert_eq!(buf.registered(), None);
+    let file = uring.open_root(Path::new("/")).unwrap();
+    let zeros = std::fs::File::open("/dev/zero").unwrap();
+    let id = uring.submit(Read { file: Fd(zeros.as_raw_fd()), offset: 0, len: 100_000, buf }.into());
+    let Outcome::Read((read, buf)) = outcome(&uring, id) else { panic!("a read ends as one") };
+    assert_eq!((read.unwrap(), buf.len()), (100_000, 100_000));
+    drop(file);
 }
 
 #[test]

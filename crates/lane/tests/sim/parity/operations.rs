@@ -8,6 +8,7 @@ use lane::backend::UdpOptions;
 use lane::buffer::{Buf, BufClass};
 use lane::fs::{Dir, OpenHow, SyncOf};
 use lane::net::{TcpStream, UdpSocket};
+use lane::socket::control::ControlWriter;
 use lane::time;
 
 use super::{Entry, LOOPBACK, errno, pair, receive, same_on_both, settle};
@@ -170,6 +171,30 @@ fn messages_of_several_buffers_go_alike() {
         seen.push((errno(result), bufs.len()));
         let (result, lent) = client.send_zero_copy(vec![filled(b"for nobody").await], false).await;
         seen.push((errno(result), lent.buffers().await.len()));
+        seen
+    });
+}
+
+#[test]
+fn control_messages_of_streams_are_taken_or_refused_alike() {
+    same_on_both(&[], |_, _| async {
+        let mut seen = Vec::new();
+        let (client, server) = pair().await;
+        // TLS's, which only a stream with kernel TLS heeds, and one that no socket knows.
+        for (level, kind) in [(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE), (libc::SOL_SOCKET, 9999)] {
+            let mut bytes = [0; 64];
+            let mut control = ControlWriter::new(&mut bytes);
+            control.push(level, kind, &[22]).unwrap();
+            let length = control.len();
+            let bufs = vec![filled(b"two ").await, filled(b"parts").await];
+            let (result, bufs) = client.send_message(bufs, &bytes[..length], false).await;
+            seen.push((errno(result), bufs.len()));
+        }
+        let (result, received) = server.recv_exact(Vec::new(), 9).await;
+        assert_eq!(received, b"two parts");
+        seen.push((errno(result), received.len()));
+        let more = time::timeout(Duration::from_millis(20), server.recv()).await;
+        assert!(more.is_err(), "what was refused is not sent");
         seen
     });
 }

@@ -59,7 +59,14 @@ impl Network {
         conn.set_ktls_key(side, &kernel, crypto_info)
     }
 
-    /// Sends with control messages. As in Linux, a stream without kernel TLS pays no heed to TLS's.
+    /// Whether the host makes TLS records of what the stream sends.
+    pub(crate) fn makes_records(&self, socket: SocketId) -> io::Result<bool> {
+        let (conn, side) = self.stream_of(socket)?;
+        Ok(self.conns.get(&conn).is_some_and(|c| c.ends[side as usize].records.is_some()))
+    }
+
+    /// Sends with control messages. As in Linux, a stream without kernel TLS pays no heed to TLS's, and none is refused but
+    /// those to the socket itself that it does not know.
     pub(crate) fn send_control(
         &mut self,
         socket: SocketId,
@@ -67,9 +74,13 @@ impl Network {
         control: &[u8],
         engine: &mut Engine,
     ) -> io::Result<Option<usize>> {
-        let record_type = ControlMessages::new(control)
-            .find_data(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE)
-            .and_then(|data| data.first().copied());
+        let told = ControlMessages::new(control);
+        let known = [libc::SO_MARK, libc::SO_TIMESTAMPING, libc::SCM_TXTIME, libc::SCM_RIGHTS];
+        if told.clone().any(|message| message.level == libc::SOL_SOCKET && !known.contains(&message.kind)) {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        let record_type =
+            told.find_data(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE).and_then(|data| data.first().copied());
         let (conn, side) = self.stream_of(socket)?;
         self.try_with_conn(conn, engine, |c, around| match record_type {
             Some(record_type) => c.send_record(side, record_type, bytes, around),
