@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 
 use super::{modprobe, wait_for};
 use crate::lab::machine::Machine;
@@ -98,6 +98,25 @@ impl Namespace {
 pub(crate) fn set_up(nic: &str, address: &str) -> anyhow::Result<()> {
     ip(&format!("addr add {address} dev {nic}"))?;
     ip(&format!("link set {nic} up"))?;
+    Ok(())
+}
+
+/// Sends a card's interrupts and its transmit queue to the CPUs of a node.
+pub(crate) fn direct_interrupts(card: &str, node: u32) -> anyhow::Result<()> {
+    let cpus = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))?;
+    let device = std::fs::canonicalize(format!("/sys/class/net/{card}/device"))?;
+    // virtio's interrupts belong to the PCI function above it.
+    let function = if device.join("msi_irqs").exists() { device } else { device.join("..") };
+    let mut moved = 0;
+    for irq in std::fs::read_dir(function.join("msi_irqs"))? {
+        let path = Path::new("/proc/irq").join(irq?.file_name()).join("smp_affinity_list");
+        // Those of unused vectors cannot be moved.
+        moved += usize::from(std::fs::write(path, cpus.trim()).is_ok());
+    }
+    ensure!(moved > 0, "no interrupt of {card} can be moved");
+    let mask = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpumap"))?;
+    // A driver with one queue has no such list.
+    let _ = std::fs::write(format!("/sys/class/net/{card}/queues/tx-0/xps_cpus"), mask.trim());
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use super::guest::Guest;
 use super::machine::Machine;
 
 mod egress;
+mod four_nodes;
 mod ktls;
 mod long_link;
 mod numa_listeners;
@@ -18,6 +19,7 @@ mod pacing;
 /// Every scenario, in the order `lab all` runs them.
 pub(crate) const ALL: &[&dyn Scenario] = &[
     &numa_listeners::NumaListeners,
+    &four_nodes::FourNodes,
     &numa_memory::NumaMemory,
     &egress::Egress,
     &ktls::Ktls,

@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -49,7 +48,7 @@ impl Scenario for NumaListeners {
         rx_is_served(guest, clients)?;
         // Of each card to the other node.
         for (card, other) in [("n0", 1), ("n1", 0)] {
-            direct_interrupts(card, other)?;
+            net::direct_interrupts(card, other)?;
         }
         let server = guest.serve(CONFIG)?;
         http_stays_on_its_node(guest, &server, clients, "with interrupts on the other node")?;
@@ -249,25 +248,6 @@ fn fetch_sealed(client: Client) -> anyhow::Result<()> {
         curl.extend(["--output", "/tmp/answer", &url]);
     }
     process::output("curl", &curl)?;
-    Ok(())
-}
-
-/// Sends a card's interrupts and its transmit queue to the CPUs of a node.
-fn direct_interrupts(card: &str, node: u32) -> anyhow::Result<()> {
-    let cpus = std::fs::read_to_string(format!("/sys/devices/system/node/node{node}/cpulist"))?;
-    let device = std::fs::canonicalize(format!("/sys/class/net/{card}/device"))?;
-    // virtio's interrupts belong to the PCI function above it.
-    let function = if device.join("msi_irqs").exists() { device } else { device.join("..") };
-    let mut moved = 0;
-    for irq in std::fs::read_dir(function.join("msi_irqs"))? {
-        let path = Path::new("/proc/irq").join(irq?.file_name()).join("smp_affinity_list");
-        // Those of unused vectors cannot be moved.
-        moved += usize::from(std::fs::write(path, cpus.trim()).is_ok());
-    }
-    ensure!(moved > 0, "no interrupt of {card} can be moved");
-    let mask = format!("{:x}", 0b11 << (2 * node));
-    // A driver with one queue has no such list.
-    let _ = std::fs::write(format!("/sys/class/net/{card}/queues/tx-0/xps_cpus"), mask);
     Ok(())
 }
 

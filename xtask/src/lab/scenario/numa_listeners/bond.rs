@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::ensure;
 
-use super::{ACCEPTED, CONFIG, CONNECTIONS, Client, direct_interrupts, fetch};
+use super::{ACCEPTED, CONFIG, CONNECTIONS, Client, fetch};
 use crate::lab::guest::Guest;
 use crate::lab::guest::net::{self, Namespace};
 use crate::process;
@@ -21,7 +21,7 @@ pub(super) fn connections_find_their_node(guest: &mut Guest, clients: [Client; 2
     behind.take_bond("clients", &["c0", "c1"], "10.74.0.2/24")?;
     // Before Linux 6.8 only the CPU tells the card: each has to have its own.
     for (card, node) in CARDS.into_iter().zip(0..) {
-        direct_interrupts(card, node)?;
+        net::direct_interrupts(card, node)?;
     }
     let to = SocketAddr::from(([10, 74, 0, 1], 8080));
     behind.within(|| {
