@@ -82,6 +82,11 @@ impl HttpSite {
         Ok(site)
     }
 
+    /// Whether the kernel may seal.
+    pub(crate) fn ktls(&self) -> KtlsPolicy {
+        self.ktls
+    }
+
     fn addresses(&self, which: impl Fn(Numbered) -> bool) -> impl Iterator<Item = std::net::SocketAddr> {
         self.sockets.iter().filter(move |bound| which(bound.role)).map(|bound| bound.address)
     }

@@ -87,6 +87,34 @@ fn whoever_can_connect_to_a_new_address_is_answered_from_the_first_connection_on
     }
 }
 
+#[test]
+fn kernel_tls_is_switched_off_and_on_for_connections_to_come() {
+    let site = Site::new(&[("a.txt", b"text\n")], "");
+    let (https, admin) = (testkit::free_address(), testkit::free_address());
+    let configure = |kernel_tls: bool| {
+        site.configure(&format!(
+            "[server]\nlanes = 1\n[http]\nlisten = [\"127.0.0.1:0\"]\n[https]\nlisten = [\"{https}\"]\n\
+             kernel_tls = {kernel_tls}\n[admin]\nlisten = \"{admin}\"\n"
+        ));
+    };
+    configure(true);
+    let server = site.launch().start();
+    // Whether this kernel has it or not, it is asked unless the configuration forbids it.
+    let forbidden_after_one_more = || {
+        let mut curl = support::tool("curl", "curl");
+        curl.args(["--silent", "--show-error", "--fail", "--insecure", "--http1.1"]);
+        assert_eq!(support::output(curl.arg(format!("https://{https}/a.txt"))), b"text\n");
+        server.counted("linerate_http_user_tls", "reason=\"configured\"")
+    };
+    assert_eq!(forbidden_after_one_more(), 0);
+    configure(false);
+    server.reload("reloaded");
+    assert_eq!(forbidden_after_one_more(), 1);
+    configure(true);
+    server.reload("reloaded");
+    assert_eq!(forbidden_after_one_more(), 1);
+}
+
 /// Two lanes, and volumes that all show the same directory.
 fn configuration(http: &[SocketAddr], admin: SocketAddr, volumes: usize) -> String {
     let http: Vec<String> = http.iter().map(|address| format!("\"{address}\"")).collect();

@@ -138,6 +138,11 @@ impl KtlsSupport {
         Self { policy, missing: None, refused_ciphers: 0 }
     }
 
+    /// Changes what the configuration says, for connections to come.
+    pub fn set_policy(&mut self, policy: KtlsPolicy) {
+        self.policy = policy;
+    }
+
     /// Whether to try kernel TLS for a connection with these keys; the error says why not.
     pub fn should_try(&self, keys: &TrafficKeys) -> Result<(), UserSpaceReason> {
         if self.policy == KtlsPolicy::Off {
@@ -264,7 +269,10 @@ mod tests {
         assert_eq!(support.should_try(&tls12), Ok(()));
         assert_eq!(support.note_refusal(&tls12, &KtlsRefusal::NoModule), UserSpaceReason::NoModule);
         assert_eq!(support.should_try(&tls12), Err(UserSpaceReason::NoModule));
-        let off = KtlsSupport::new(KtlsPolicy::Off);
-        assert_eq!(off.should_try(&tls12), Err(UserSpaceReason::Configured));
+        // Another configuration changes nothing about the kernel.
+        support.set_policy(KtlsPolicy::Off);
+        assert_eq!(support.should_try(&tls12), Err(UserSpaceReason::Configured));
+        support.set_policy(KtlsPolicy::Auto);
+        assert_eq!(support.should_try(&tls12), Err(UserSpaceReason::NoModule));
     }
 }

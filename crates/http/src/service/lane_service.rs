@@ -39,8 +39,12 @@ impl LaneService for Service {
     }
 
     fn prepare(self: Rc<Self>, site: &dyn service::Site, volumes: &LaneVolumes) -> Result<Switch, String> {
-        let site = site.expect::<HttpSite>().open(volumes)?;
-        Ok(Box::new(move || self.reload(site)))
+        let offer = site.expect::<HttpSite>();
+        let (site, ktls) = (offer.open(volumes)?, offer.ktls());
+        Ok(Box::new(move || {
+            self.ktls.borrow_mut().set_policy(ktls);
+            self.reload(site);
+        }))
     }
 
     fn mark(&self, mark: u32) {
