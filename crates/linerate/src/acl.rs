@@ -29,6 +29,8 @@ enum Command {
     Get(Get),
     /// Change the access list of a directory
     ///
+    /// Lists count in volumes that somebody may write to; in a read-only one everybody reads what the server can.
+    ///
     /// Rights are letters of rlidwka (read, lookup, insert, delete, write, lock, administer) and A to H, or read
     /// (rl), write (rlidwk), all (rlidwka) and none, which takes the entry away. A directory that has no list of its
     /// own begins with that of the nearest above; with none above, with `system:anyuser=rl` if everybody may

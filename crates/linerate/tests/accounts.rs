@@ -267,6 +267,26 @@ fn access_lists_are_set_inherited_and_taken_away() {
 }
 
 #[test]
+fn lists_are_kept_where_a_server_run_as_oneself_looks_for_them() {
+    let (scene, tree) = (Scene::new(), tree());
+    let dir = tree.path().display();
+    scene.does(&format!("acl set {dir} x=rl"));
+    let file = std::fs::File::open(tree.path()).unwrap();
+    let has = |name: &std::ffi::CStr| rustix::fs::fgetxattr(&file, name, &mut [0; Acl::BYTES_MAX]).is_ok();
+    let sets = rustix::thread::capabilities(None).unwrap();
+    let is_privileged = sets.effective.contains(rustix::thread::CapabilitySet::SYS_ADMIN);
+    assert_eq!([has(c"trusted.linerate.acl"), has(c"user.linerate.acl")], [is_privileged, !is_privileged]);
+    if is_privileged {
+        let got = scene.command(&format!("acl get --attribute user {dir}")).output().unwrap();
+        let remark = String::from_utf8(got.stderr).unwrap();
+        assert!(
+            remark.contains("trusted.linerate.acl") && remark.contains("--attribute trusted"),
+            "{remark}"
+        );
+    }
+}
+
+#[test]
 fn a_list_of_people_whom_nobody_knows_is_refused() {
     let (scene, tree) = (Scene::new(), tree());
     let dir = tree.path().display();

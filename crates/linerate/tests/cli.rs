@@ -117,7 +117,14 @@ fn completions_are_taken_by_the_shell_and_the_manual_by_man() {
     let pages = dir.path().join("man1");
     std::fs::create_dir(&pages).unwrap();
     output(linerate(["man", "--dir"]).arg(&pages));
-    for name in ["linerate", "linerate-serve", "linerate-bench-rx", "linerate-stat", "linerate-man"] {
+    for name in [
+        "linerate",
+        "linerate-serve",
+        "linerate-bench-rx",
+        "linerate-stat",
+        "linerate-user-add",
+        "linerate-acl-set",
+    ] {
         let page = std::fs::read_to_string(pages.join(format!("{name}.1"))).unwrap();
         assert!(page.contains(".SH NAME") && page.contains(".SH OPTIONS"), "{name}: {page}");
     }

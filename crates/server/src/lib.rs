@@ -16,6 +16,7 @@ mod lane_main;
 mod lane_services;
 mod listeners;
 mod listening;
+mod lists;
 mod offers;
 mod pacing;
 mod roots;

@@ -8,6 +8,7 @@ use crate::config::{Config, default_state_dir};
 use crate::descriptors;
 use crate::lane_main::Sites;
 use crate::listeners::Change;
+use crate::lists;
 use crate::serve::ServerError;
 
 /// The sites of the services that are wanted, before any lane has heard of them.
@@ -35,6 +36,7 @@ impl Offers {
             sites.push(site);
         }
         warnings.extend(fit.warnings);
+        warnings.extend(lists::warnings(&config.volumes));
         Ok(Self { sites, warnings })
     }
 

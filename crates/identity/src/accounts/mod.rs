@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 pub use self::edit::{Edit, NewUser};
 use self::format::{GroupTable, UserTable};
@@ -52,9 +52,11 @@ impl Accounts {
     /// How deep groups may lie in groups.
     pub const NESTING_MAX: usize = 16;
 
-    /// Accounts without anybody: everybody is anonymous.
+    /// Accounts without anybody: everybody is anonymous. The same snapshot each time.
     pub fn none() -> Arc<Self> {
-        Self::parse("version = 1").expect("it has nothing that could be wrong")
+        static NONE: LazyLock<Arc<Accounts>> =
+            LazyLock::new(|| Accounts::parse("version = 1").expect("it has nothing that could be wrong"));
+        Arc::clone(&NONE)
     }
 
     /// Reads the text of an accounts file (docs/access.md).
