@@ -73,7 +73,7 @@ rx_counters! {
         jumbograms_sent: "Datagrams of several DATA packets sent, to stock peers.",
         bursts_gathered as bursts_held [why = "gathered"]: "Times a call to a stock peer waited to send more at once.",
         bursts_crowded as bursts_held [why = "socket_full"]: "Times a call to a stock peer waited to send more at once.",
-        stock_received: "Packets of calls received from stock peers.",
+        stock_received: "Packets received from stock peers.",
         timeouts: "Retransmission timeouts.",
         tail_probes: "Tail losses probed with a ping.",
         mtu_probes: "Path-MTU probes sent.",

@@ -10,7 +10,7 @@ mod input;
 mod output;
 mod rooms;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::congestion::Pacer;
 use crate::connection::{Core, SendLimit};
@@ -277,21 +277,24 @@ impl Call {
 
     /// Seals the packet being filled, writes its header and puts it on the send window.
     fn queue_filling(&mut self, core: &mut Core, shared: &mut Shared, last: bool) -> Result<(), WriteError> {
-        let Some(filling) = self.filling.take() else { return Ok(()) };
+        // Apart from the rest: a load that spans what was just stored would wait for all stores before it, and those are
+        // of a payload that may be in no cache.
+        let Some(used) = self.filling.as_ref().map(|filling| filling.used) else { return Ok(()) };
+        let Some(Filling { packet, .. }) = self.filling.take() else { return Ok(()) };
         let seq = self.tx.end();
         let cid = core.cid | u32::from(self.handle.channel);
         let from_client = self.side == Side::Client;
         let context = PacketContext { epoch: core.epoch, cid, call: self.handle.number, seq, from_client };
-        let room = core.security.header_room() + filling.used + core.security.trailer_room();
-        let payload = &mut shared.pool.payload_room(&filling.packet)[..room];
-        let sealed = match core.security.seal(&context, payload, filling.used) {
+        let room = core.security.header_room() + used + core.security.trailer_room();
+        let payload = &mut shared.pool.payload_room(&packet)[..room];
+        let sealed = match core.security.seal(&context, payload, used) {
             Ok(sealed) => sealed,
             Err(error) => {
-                shared.pool.free(filling.packet);
+                shared.pool.free(packet);
                 return Err(WriteError::Security(error.code));
             }
         };
-        shared.pool.set_payload_len(&filling.packet, sealed.len);
+        shared.pool.set_payload_len(&packet, sealed.len);
         let upgrade = from_client && seq == 1 && core.wants_upgrade;
         let header = Header {
             epoch: core.epoch,
@@ -306,10 +309,15 @@ impl Call {
             checksum: sealed.checksum,
             service: core.service,
         };
-        let buffer = shared.pool.buffer_mut(&filling.packet);
+        let buffer = shared.pool.buffer_mut(&packet);
         header.encode(buffer.first_chunk_mut().expect("a buffer holds a header"));
-        self.tx.queue(filling.packet, last);
+        self.tx.queue(packet, last);
         Ok(())
+    }
+
+    /// Whether the application was refused room to write and has not been told that there is some.
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.write_refused
     }
 
     /// Tells the application that it may write again, if it was refused and there is now a fair amount of room.
@@ -393,10 +401,16 @@ impl Call {
 }
 
 impl Shared {
+    /// How long packets may have waited for one another on this lane.
+    pub(crate) fn own_queue(&self) -> Duration {
+        if self.pool.held() < WORKING_SET_MIN as usize { Duration::ZERO } else { OWN_QUEUE_MAX }
+    }
+
     /// Whether the lane has as much under way as a path to this peer can use.
     fn is_working_set_full(&self, peer: usize) -> bool {
-        let round_trip = self.peers[peer].rtt.min_rtt().as_micros();
-        self.pool.held() as u128 >= WORKING_SET_MIN + PACKETS_PER_US * round_trip
+        let held = self.pool.held() as u128;
+        held >= WORKING_SET_MIN
+            && held >= WORKING_SET_MIN + PACKETS_PER_US * self.peers[peer].rtt.min_rtt().as_micros()
     }
 }
 
@@ -410,6 +424,8 @@ const RESENT_REMEMBERED: usize = 16;
 /// Packets that a lane has under way before each call is down to its share, on a path without delay. More would
 /// only stand in queues, and fall out of the processor's cache before their turn.
 const WORKING_SET_MIN: u128 = 1024;
+/// How long a lane may take for all that is under way, once it is as much.
+const OWN_QUEUE_MAX: Duration = Duration::from_millis(20);
 /// And for every microsecond of the path's smallest round trip: what the fastest lane sends in it.
 const PACKETS_PER_US: u128 = 2;
 /// Packets that a call may hold however many other calls do: a thousand calls have as many thousands of packets under

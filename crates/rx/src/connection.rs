@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::abort;
 use crate::ack::{Ack, AckReason};
-use crate::call::{Call, DataOutcome};
+use crate::call::{Call, DataOutcome, Delivery};
 use crate::config::{Limits, Priority};
 use crate::dscp::Dscp;
 use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
@@ -329,7 +329,6 @@ impl Connection {
         if !self.route_to_call(now, header, payload, shared) {
             return;
         }
-        shared.stats.stock_received += u64::from(shared.peers[self.core.peer].is_stock());
         match header.kind {
             PacketType::Data => self.on_data(now, header, payload, shared),
             PacketType::Ack => self.on_ack(now, header, payload, shared),
@@ -374,7 +373,12 @@ impl Connection {
         if let DataOutcome::Abort(code) = outcome {
             self.abort_call(header.channel(), code, true, shared);
         }
-        if self.core.side == Side::Server {
+        // Who has shown who he is needs nothing more for the calls that are delivered.
+        let proved = self.core.proof.authentic && self.core.proof.reached;
+        let held = |call: &Call| call.delivery == Delivery::Held;
+        if self.core.side == Side::Server
+            && (!proved || self.channels[header.channel()].call.as_deref().is_some_and(held))
+        {
             self.try_deliver(now, shared);
         }
     }
@@ -431,6 +435,9 @@ impl Connection {
         let Some(call) = &mut self.channels[channel].call else { return };
         if call.is_over() && call.is_delivered() {
             self.finish_call(channel, shared);
+            return;
+        }
+        if !call.awaits_room() {
             return;
         }
         let limit = self.channels[channel].send_limit(&shared.config);
@@ -551,9 +558,7 @@ impl Connection {
         let window = self.channels[free].receive_window;
         let call = Call::new(handle, Side::Client, window, &self.core, shared, now);
         let channel = &mut self.channels[free];
-        channel.number = number;
-        channel.aborted = None;
-        channel.call = Some(Box::new(call));
+        channel.begin(now, call, &shared.peers[self.core.peer], &shared.config);
         // The new call's first packet tells the server that the last reply has arrived.
         if let Some(done) = &mut channel.done {
             done.due = Due::Implied;

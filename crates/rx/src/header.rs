@@ -165,9 +165,11 @@ impl Header {
 }
 
 /// Rewrites the two header fields that change when a packet is sent again.
+#[inline]
 pub(crate) fn restamp(packet: &mut [u8], serial: u32, flags: u8) {
-    packet[16..20].copy_from_slice(&serial.to_be_bytes());
-    packet[21] = flags;
+    let header: &mut [u8; HEADER_LEN] = packet.first_chunk_mut().expect("a buffer holds a header");
+    header[16..20].copy_from_slice(&serial.to_be_bytes());
+    header[21] = flags;
 }
 
 /// `a` comes after `b` on the circle of 32-bit serials.

@@ -5,7 +5,7 @@
 //! `allocated == free + in_use`; a [`Packet`] is a move-only token, so it cannot be freed twice or forgotten by
 //! copying.
 
-use crate::header::{HEADER_LEN, flags};
+use crate::header::{HEADER_LEN, flags, restamp};
 use crate::jumbo::JUMBO_HEADER;
 
 /// Owner's token of one buffer in use. Give it back with [`PacketPool::free`].
@@ -236,6 +236,16 @@ impl PacketPool {
     /// Marks the packet as read by a transmit in progress.
     pub(crate) fn pin(&mut self, packet: &Packet) -> PacketRef {
         self.slots[packet.0 as usize].pins += 1;
+        PacketRef(packet.0)
+    }
+
+    /// Gives the packet the serial and flags of a transmission, and pins it. A transmit in progress that reads it still would
+    /// see its bytes change, so that it is for the caller to [rule out](Self::is_pinned).
+    #[inline]
+    pub(crate) fn stamp(&mut self, packet: &Packet, serial: u32, flags: u8) -> PacketRef {
+        let slot = &mut self.slots[packet.0 as usize];
+        restamp(&mut slot.bytes, serial, flags);
+        slot.pins += 1;
         PacketRef(packet.0)
     }
 

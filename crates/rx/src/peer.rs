@@ -40,10 +40,12 @@ pub struct Peer {
     pub(crate) packet_max: Option<u32>,
     /// Reordering that its calls have seen, in quarters of the smallest round trip, and when.
     reordering: Option<(u32, Instant)>,
+    /// When a call last found losses here that mislead (`Controller::losses_mislead`).
+    misled_at: Option<Instant>,
     /// Largest packet our buffers and configuration allow, bytes.
     own_max: u16,
-    /// When a DATA packet last asked for an ACK.
-    pub(crate) rtt_asked_at: Option<Instant>,
+    /// When the next DATA packet asks for an ACK, whatever else: for the round trip's sake.
+    pub(crate) ask_rtt_at: Option<Instant>,
     pub(crate) proved_at: Option<Instant>,
     pub(crate) connections: u32,
     /// Whom the packets of its connections are charged to.
@@ -102,8 +104,9 @@ impl Peer {
             window: STOCK_WINDOW,
             packet_max: None,
             reordering: None,
+            misled_at: None,
             own_max: config.packet_size_max,
-            rtt_asked_at: None,
+            ask_rtt_at: None,
             proved_at: None,
             connections: 0,
             account,
@@ -250,6 +253,16 @@ impl Peer {
         self.reordering = Some((known.max(quarters), now));
     }
 
+    /// Whether a call has lately found that losses here are no sign of congestion. It is of the path and not of the call
+    /// (RFC 9040); a congestion window is not, and every channel finds its own.
+    pub(crate) fn losses_mislead(&self, now: Instant) -> bool {
+        self.misled_at.is_some_and(|at| now.saturating_duration_since(at) < MISLED_FOR)
+    }
+
+    pub(crate) fn note_losses(&mut self, now: Instant, mislead: bool) {
+        self.misled_at = mislead.then_some(now);
+    }
+
     /// Connections that use this peer.
     pub fn connections(&self) -> u32 {
         self.connections
@@ -356,6 +369,7 @@ impl Peers {
             new.window = old.window;
             new.packet_max = old.packet_max;
             new.reordering = old.reordering;
+            new.misled_at = old.misled_at;
         }
     }
 
@@ -453,6 +467,8 @@ const JUMBO_PART: u32 = (HEADER_LEN + JUMBO_PAYLOAD) as u32;
 const STOCK_PACKET: u32 = 1444;
 /// Time in which what was learnt of reordering loses half its weight.
 const REORDERING_HALVED: Duration = Duration::from_secs(120);
+/// How long it is remembered that losses mislead: without any there is nothing to tell it by.
+const MISLED_FOR: Duration = Duration::from_secs(60);
 /// Smallest packet limit believed of a peer, bytes (OpenAFS `RX_MIN_PACKET_SIZE`).
 const PACKET_MIN: u32 = 520;
 

@@ -303,7 +303,7 @@ mod tests {
     fn rtt_of(sample: Duration) -> RttEstimator {
         let mut rtt = RttEstimator::new();
         for _ in 0..20 {
-            rtt.update(sample);
+            rtt.update(Instant::now(), sample, Duration::ZERO);
         }
         rtt
     }

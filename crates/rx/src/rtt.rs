@@ -2,7 +2,7 @@
 //!
 //! RFC 6298 smoothing, with the two floors Rx adds because its receivers may sit on an ACK.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Smoothed round-trip time, its deviation, and the retransmission timeout that follows from them.
 ///
@@ -12,21 +12,82 @@ use std::time::Duration;
 pub struct RttEstimator {
     smoothed: Option<Duration>,
     rttvar: Duration,
-    min: Duration,
+    min: Shortest,
     latest: Duration,
     samples: u64,
+}
+
+/// The shortest sample as long as it is to be believed.
+///
+/// A path may become longer, and so may the queue in it, others' as well as ours. The round trip of a path holds still,
+/// that of a queue rises and falls: so a longer one is believed when for ten seconds none was as short as before and all
+/// were alike, and after a minute in any case.
+#[derive(Clone, Copy, Debug)]
+struct Shortest {
+    value: Duration,
+    seen_at: Option<Instant>,
+    /// Shortest and longest of this half of a window, and of the one before it.
+    this: (Duration, Duration),
+    last: (Duration, Duration),
+    /// When this half ends.
+    ends_at: Option<Instant>,
+}
+
+impl Shortest {
+    fn of(value: Duration, seen_at: Option<Instant>) -> Self {
+        let ends_at = seen_at.map(|at| at + MIN_RTT_WINDOW / 2);
+        Self { value, seen_at, this: (value, value), last: (value, value), ends_at }
+    }
+
+    #[inline]
+    fn update(&mut self, now: Instant, sample: Duration) {
+        if sample <= self.value {
+            self.value = sample;
+            self.seen_at = Some(now);
+        }
+        if self.ends_at.is_some_and(|at| now < at) {
+            self.this = (self.this.0.min(sample), self.this.1.max(sample));
+        } else {
+            self.turn(now, sample);
+        }
+    }
+
+    fn turn(&mut self, now: Instant, sample: Duration) {
+        let half = MIN_RTT_WINDOW / 2;
+        let after_pause = self.ends_at.is_none_or(|at| now >= at + half);
+        if after_pause {
+            (self.this, self.last) = ((sample, sample), (sample, sample));
+        }
+        let (low, high) = (self.this.0.min(self.last.0), self.this.1.max(self.last.1));
+        let age = self.seen_at.map_or(Duration::MAX, |at| now.saturating_duration_since(at));
+        let holds_still = high - low <= low / STILL_PART;
+        if age >= MIN_RTT_WINDOW && holds_still || age >= MIN_RTT_KEPT {
+            self.value = low;
+            self.seen_at = Some(now);
+        }
+        self.last = self.this;
+        self.this = (sample, sample);
+        self.ends_at = Some(now + half);
+    }
 }
 
 impl RttEstimator {
     /// An estimator without samples: [`srtt`](Self::srtt) is [`INITIAL_RTT`], [`rto`](Self::rto) is
     /// [`INITIAL_RTO`].
     pub fn new() -> Self {
-        Self { smoothed: None, rttvar: INITIAL_RTT / 2, min: INITIAL_RTT, latest: INITIAL_RTT, samples: 0 }
+        Self {
+            smoothed: None,
+            rttvar: INITIAL_RTT / 2,
+            min: Shortest::of(INITIAL_RTT, None),
+            latest: INITIAL_RTT,
+            samples: 0,
+        }
     }
 
     /// Takes one measured round trip (RFC 6298 2.2 and 2.3). A sample of zero counts as one microsecond, one
-    /// over [`SAMPLE_MAX`] is a stepped clock or a stale timestamp and is ignored.
-    pub fn update(&mut self, sample: Duration) {
+    /// over [`SAMPLE_MAX`] is a stepped clock or a stale timestamp and is ignored. `own` is how much of it queues of our
+    /// own may account for: that much longer it may be and still say nothing against the shortest so far.
+    pub fn update(&mut self, now: Instant, sample: Duration, own: Duration) {
         if sample > SAMPLE_MAX {
             return;
         }
@@ -36,12 +97,16 @@ impl RttEstimator {
             None => {
                 self.smoothed = Some(sample);
                 self.rttvar = sample / 2;
-                self.min = sample;
+                self.min = Shortest::of(sample, Some(now));
             }
             Some(srtt) => {
                 self.rttvar = (self.rttvar * 3 + srtt.abs_diff(sample)) / 4;
                 self.smoothed = Some((srtt * 7 + sample) / 8);
-                self.min = self.min.min(sample);
+                let shortest = self.min.value;
+                self.min.update(
+                    now,
+                    if sample > shortest { sample.saturating_sub(own).max(shortest) } else { sample },
+                );
             }
         }
         self.samples += 1;
@@ -57,9 +122,10 @@ impl RttEstimator {
         self.rttvar
     }
 
-    /// Smallest sample so far; [`INITIAL_RTT`] before the first one.
+    /// Smallest sample, unless all of the last [`MIN_RTT_WINDOW`] and a little more were longer and alike: then the path
+    /// is. [`INITIAL_RTT`] before the first one.
     pub fn min_rtt(&self) -> Duration {
-        self.min
+        self.min.value
     }
 
     /// The last sample taken; [`INITIAL_RTT`] before the first one.
@@ -118,6 +184,15 @@ pub const PEER_ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 /// Ceiling of the backed-off timeout (RFC 6298 2.5).
 pub const RTO_MAX: Duration = Duration::from_secs(60);
 
+/// How long a shortest round trip is believed where all since were longer and alike (BBR's figure too).
+pub const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
+
+/// And where they were not.
+const MIN_RTT_KEPT: Duration = Duration::from_secs(60);
+
+/// Samples are alike within this part of the shortest: BBR and [`Auto`](crate::congestion::Auto) take more for a queue.
+const STILL_PART: u32 = 8;
+
 /// Largest believable sample; OpenAFS draws the same line.
 pub const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
@@ -127,12 +202,54 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
+    fn update(rtt: &mut RttEstimator, sample: Duration) {
+        rtt.update(Instant::now(), sample, Duration::ZERO);
+    }
+
+    /// The shortest round trip after a sample each second, in milliseconds.
+    fn shortest(samples: impl IntoIterator<Item = u32>, own: Duration) -> Vec<u128> {
+        let (mut rtt, start) = (RttEstimator::new(), Instant::now());
+        let samples = samples.into_iter().enumerate();
+        let mins = samples.map(|(second, sample)| {
+            rtt.update(start + Duration::from_secs(second as u64), sample * MS, own);
+            rtt.min_rtt().as_millis()
+        });
+        mins.collect()
+    }
+
+    #[test]
+    fn longer_path_is_believed_after_ten_seconds() {
+        let mins = shortest([10].into_iter().chain([50; 20]), Duration::ZERO);
+        assert_eq!((mins[9], mins[16], mins[20]), (10, 50, 50));
+        let again = shortest([50; 12].into_iter().chain([10]), Duration::ZERO);
+        assert_eq!(again.last(), Some(&10), "a shorter one at once");
+        let (mut rtt, start) = (RttEstimator::new(), Instant::now());
+        rtt.update(start, 10 * MS, Duration::ZERO);
+        rtt.update(start + Duration::from_secs(60), 50 * MS, Duration::ZERO);
+        assert_eq!(rtt.min_rtt(), 50 * MS, "nothing is known of the path after a pause");
+    }
+
+    #[test]
+    fn queue_that_others_keep_is_no_longer_path_for_a_minute() {
+        let queue = (0..70).map(|second| 70 + second * 13 % 30);
+        let mins = shortest([20].into_iter().chain(queue), Duration::ZERO);
+        assert_eq!(mins[55], 20);
+        assert!(mins[70] >= 70, "{mins:?}");
+    }
+
+    #[test]
+    fn queue_of_our_own_is_no_longer_path() {
+        assert_eq!(shortest([1].into_iter().chain([8; 60]), 10 * MS).last(), Some(&1));
+        let route = shortest([1].into_iter().chain([50; 60]), 10 * MS);
+        assert!(*route.last().expect("sixty samples") >= 40, "{route:?}");
+    }
+
     #[test]
     fn first_sample_sets_srtt_and_half_of_it_as_deviation() {
         let mut rtt = RttEstimator::new();
         assert!(!rtt.has_sample());
         assert_eq!(rtt.rto(), INITIAL_RTO);
-        rtt.update(80 * MS);
+        update(&mut rtt, 80 * MS);
         assert_eq!((rtt.srtt(), rtt.rttvar(), rtt.min_rtt()), (80 * MS, 40 * MS, 80 * MS));
         assert_eq!(rtt.rto(), (80 + 4 * 40 + 200) * MS);
     }
@@ -140,8 +257,8 @@ mod tests {
     #[test]
     fn later_samples_follow_rfc_6298() {
         let mut rtt = RttEstimator::new();
-        rtt.update(80 * MS);
-        rtt.update(40 * MS);
+        update(&mut rtt, 80 * MS);
+        update(&mut rtt, 40 * MS);
         assert_eq!(rtt.rttvar(), 40 * MS, "3/4 * 40 + 1/4 * |80 - 40|");
         assert_eq!(rtt.srtt(), 75 * MS, "7/8 * 80 + 1/8 * 40");
         assert_eq!((rtt.min_rtt(), rtt.latest(), rtt.samples()), (40 * MS, 40 * MS, 2));
@@ -151,7 +268,7 @@ mod tests {
     fn steady_short_path_rests_on_the_floor() {
         let mut rtt = RttEstimator::new();
         for _ in 0..100 {
-            rtt.update(Duration::from_micros(50));
+            update(&mut rtt, Duration::from_micros(50));
         }
         assert_eq!(rtt.rto(), RTO_FLOOR + PEER_ACK_DELAY_MAX);
     }
@@ -159,7 +276,7 @@ mod tests {
     #[test]
     fn backoff_doubles_up_to_a_minute() {
         let mut rtt = RttEstimator::new();
-        rtt.update(10 * MS);
+        update(&mut rtt, 10 * MS);
         assert_eq!(rtt.rto(), 230 * MS);
         assert_eq!(rtt.rto_backed_off(1), 460 * MS);
         assert_eq!(rtt.rto_backed_off(3), 1840 * MS);
@@ -170,9 +287,9 @@ mod tests {
     #[test]
     fn sample_from_a_stepped_clock_is_ignored() {
         let mut rtt = RttEstimator::new();
-        rtt.update(SAMPLE_MAX + MS);
+        update(&mut rtt, SAMPLE_MAX + MS);
         assert!(!rtt.has_sample());
-        rtt.update(Duration::ZERO);
+        update(&mut rtt, Duration::ZERO);
         assert_eq!(rtt.srtt(), Duration::from_micros(1));
     }
 }

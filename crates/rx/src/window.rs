@@ -39,10 +39,9 @@ struct Sent {
 }
 
 /// A packet to put on the wire.
-#[derive(Debug)]
-pub(crate) struct Outgoing<'a> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outgoing {
     pub(crate) seq: u32,
-    pub(crate) packet: &'a Packet,
     pub(crate) last: bool,
     pub(crate) resent: bool,
 }
@@ -87,6 +86,7 @@ pub(crate) struct SendWindow {
     next: u32,
     in_flight: u32,
     acked: u32,
+    /// Those waiting to be resent, in order, and some that have arrived since; empty once none waits.
     lost: VecDeque<u32>,
     lost_count: u32,
     log: VecDeque<Sent>,
@@ -179,19 +179,37 @@ impl SendWindow {
     }
 
     /// The packet to send next: a lost one first, then a new one below `edge`.
-    pub(crate) fn peek(&mut self, edge: u32) -> Option<Outgoing<'_>> {
-        while let Some(&seq) = self.lost.front() {
-            if seq >= self.base && self.slots[(seq - self.base) as usize].state == State::Lost {
-                let slot = &self.slots[(seq - self.base) as usize];
-                return Some(Outgoing { seq, packet: &slot.packet, last: slot.last, resent: true });
-            }
-            self.lost.pop_front();
+    #[inline]
+    pub(crate) fn peek(&mut self, edge: u32) -> Option<Outgoing> {
+        if !self.lost.is_empty()
+            && let Some(lost) = self.peek_lost()
+        {
+            return Some(lost);
         }
         if self.next >= edge {
             return None;
         }
         let slot = self.slots.get((self.next - self.base) as usize)?;
-        Some(Outgoing { seq: self.next, packet: &slot.packet, last: slot.last, resent: false })
+        Some(Outgoing { seq: self.next, last: slot.last, resent: false })
+    }
+
+    fn peek_lost(&mut self) -> Option<Outgoing> {
+        while let Some(&seq) = self.lost.front() {
+            if seq >= self.base {
+                let slot = &self.slots[(seq - self.base) as usize];
+                if slot.state == State::Lost {
+                    return Some(Outgoing { seq, last: slot.last, resent: true });
+                }
+            }
+            self.lost.pop_front();
+        }
+        None
+    }
+
+    /// The buffer of packet `seq`, as returned by [`peek`](Self::peek).
+    #[inline]
+    pub(crate) fn packet(&self, seq: u32) -> &Packet {
+        &self.slots[(seq - self.base) as usize].packet
     }
 
     /// Records that `seq`, as returned by [`peek`](Self::peek), went out.
@@ -201,7 +219,9 @@ impl SendWindow {
             State::Queued => self.next += 1,
             State::Lost => {
                 self.lost_count -= 1;
-                if self.lost.front() == Some(&seq) {
+                if self.lost_count == 0 {
+                    self.lost.clear();
+                } else if self.lost.front() == Some(&seq) {
                     self.lost.pop_front();
                 }
             }
@@ -296,6 +316,9 @@ impl SendWindow {
             State::InFlight => self.in_flight -= 1,
             State::Lost => {
                 self.lost_count -= 1;
+                if self.lost_count == 0 {
+                    self.lost.clear();
+                }
                 outcome.refuted += 1;
             }
             State::Queued | State::Acked => {}

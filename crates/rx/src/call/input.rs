@@ -48,7 +48,6 @@ impl Call {
                 return DataOutcome::Abort(code);
             }
         }
-        self.rx.drop_used(&mut shared.pool);
         self.discard_unwanted_request(&mut shared.pool);
         self.tell_readable(shared);
         DataOutcome::Done
@@ -120,8 +119,12 @@ impl Call {
             shared.pool.free(chunk.packet);
             return DataOutcome::Abort(code);
         }
-        let had_gap = self.rx.has_gap();
+        let (had_gap, empty) = (self.rx.has_gap(), chunk.start == chunk.end);
         self.rx.store(header.seq, header.is_last(), chunk);
+        if empty {
+            // No reader will come for it.
+            self.rx.drop_used(&mut shared.pool);
+        }
         // What lies ahead of a gap for ever is no progress.
         if in_order || self.side == Side::Client {
             self.progress_at = now;
@@ -240,6 +243,7 @@ impl Call {
         if newest {
             self.newest_ack = Some(header.serial);
         }
+        let own_queue = shared.own_queue();
         let peer = &mut shared.peers[core.peer];
         if newest || ack.first > self.tx.base() {
             let window = ack.trailer.map_or(crate::ack::WINDOW_WITHOUT_TRAILER, |trailer| trailer.window);
@@ -253,14 +257,14 @@ impl Call {
         {
             self.pinged = None;
             peer.introduced = true;
-            peer.rtt.update(now.saturating_duration_since(sent_at));
+            peer.rtt.update(now, now.saturating_duration_since(sent_at), own_queue);
             self.recovery.note_delivered(now, serial, sent_at);
         }
         // Our abilities travel in ACKs only; a peer that understands them may not have had one yet.
         let asked = self.pinged.is_some_and(|(_, at)| now < at + peer.rtt.rto());
         self.ping_due |= ack.is_extended() && !peer.introduced && !asked;
         if let Some(sent_at) = outcome.prompted_by.filter(|_| ack.reason != AckReason::Delay) {
-            peer.rtt.update(now.saturating_duration_since(sent_at));
+            peer.rtt.update(now, now.saturating_duration_since(sent_at), own_queue);
         }
         let mut undo = self.recovery.on_ack(now, ack.serial, &outcome, &self.tx);
         shared.stats.resends_spurious += u64::from(outcome.spurious);
@@ -323,6 +327,9 @@ impl Call {
         }
         if let Some(sent_at) = episode {
             controller.on_loss(now, sent_at, self.tx.in_flight());
+            if let Some(mislead) = controller.losses_mislead() {
+                shared.peers[core.peer].note_losses(now, mislead);
+            }
         }
     }
 

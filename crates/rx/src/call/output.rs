@@ -10,10 +10,11 @@ use crate::event::{DeadReason, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, flags, restamp};
 use crate::jumbo::{JUMBO_PAYLOAD, Part};
 use crate::packet::{Packet, PacketRef};
-use crate::peer::ASKED_AFTER_SILENCE;
+use crate::peer::{ASKED_AFTER_SILENCE, Peer};
 use crate::pmtud::SAFE_SIZE;
 use crate::recovery::Timeout;
 use crate::shared::Shared;
+use crate::window::Outgoing;
 
 /// What a call's timers led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,15 +93,14 @@ impl Call {
             return None;
         }
         let edge = self.edge;
-        let Some(is_new) = self.tx.peek(edge).map(|outgoing| !outgoing.resent) else {
+        let Some(Outgoing { seq, last, resent }) = self.tx.peek(edge) else {
             controller.on_app_limited(in_flight);
             return None;
         };
-        if is_new && !self.may_leave(now, window, core, shared) {
+        if !resent && !self.may_leave(now, window, core, shared) {
             return None;
         }
-        let outgoing = self.tx.peek(edge)?;
-        let len = shared.pool.len(outgoing.packet);
+        let len = shared.pool.len(self.tx.packet(seq));
         if !self.timeout_resend
             && let Err(until) = core.rate_allows(now, shared)
         {
@@ -125,15 +125,15 @@ impl Call {
                 return if asked || !core.proof.reached { None } else { self.send_ping(now, core, shared) };
             }
         }
-        let (seq, last, resent) = (outgoing.seq, outgoing.last, outgoing.resent);
         // A transmit in progress reads the buffer: send a copy, so that its bytes do not change under it.
-        let copy =
-            if shared.pool.is_pinned(outgoing.packet) { Some(shared.copy(outgoing.packet)?) } else { None };
+        let pinned = resent && shared.pool.is_pinned(self.tx.packet(seq));
+        let copy = if pinned { Some(shared.copy(self.tx.packet(seq))?) } else { None };
         let serial = core.next_serial();
         let more = in_flight + 1 < window && seq + 1 < edge && self.tx.unsent() > u32::from(!resent);
-        let wants_ack = self.wants_ack(now, last, resent, more, window, core, shared);
+        let peer = &mut shared.peers[core.peer];
         // A stock peer acknowledges every second packet unasked.
-        let stock = shared.peers[core.peer].acks_unasked(now);
+        let stock = peer.acks_unasked(now);
+        let wants_ack = self.wants_ack(now, Outgoing { seq, last, resent }, more, stock, window, peer);
         let expects_ack = wants_ack || stock && !last && in_flight > 0;
         let bits = core.side_flag()
             | if last { flags::LAST_PACKET } else { 0 }
@@ -144,11 +144,7 @@ impl Call {
                 restamp(shared.pool.buffer_mut(&copy), serial, bits);
                 shared.pin_once(copy)
             }
-            None => {
-                let packet = self.tx.peek(edge)?.packet;
-                restamp(shared.pool.buffer_mut(packet), serial, bits);
-                shared.pool.pin(packet)
-            }
+            None => shared.pool.stamp(self.tx.packet(seq), serial, bits),
         };
         core.spend_rate(now, len, shared);
         self.tx.sent(seq, serial, now);
@@ -191,39 +187,33 @@ impl Call {
     /// congestion window up to 64 packets, at the end of a burst if no ACK is on its way or the application is held
     /// back, with every resend, and once a second for the round trip. Never on the last packet of a reply: OpenAFS would answer with
     /// soft ACKs and forget the hard one.
-    #[allow(clippy::too_many_arguments)]
     fn wants_ack(
         &self,
         now: Instant,
-        last: bool,
-        resent: bool,
+        Outgoing { last, resent, .. }: Outgoing,
         more: bool,
+        stock: bool,
         window: u32,
-        core: &Core,
-        shared: &mut Shared,
+        peer: &mut Peer,
     ) -> bool {
         if last && self.side == Side::Server {
             return false;
         }
-        let peer = &mut shared.peers[core.peer];
-        let per_window =
-            if Pacer::is_for(&peer.rtt) { REQUESTS_PER_PACED_WINDOW } else { REQUESTS_PER_WINDOW };
-        let stride = (window / per_window).clamp(1, REQUEST_STRIDE_MAX);
-        let stale = peer.rtt_asked_at.is_none_or(|at| now.saturating_duration_since(at) >= RTT_REFRESH);
+        let stale = peer.ask_rtt_at.is_none_or(|at| now >= at);
         // It gives an ACK for every second packet, and answers each request with one more. Only where calls wait for one
         // another an odd packet must not stay unacknowledged for 100 ms: it takes room.
-        if peer.acks_unasked(now) {
-            let asks = resent || stale || peer.room.is_crowded() && self.bursts.ends_now();
-            if asks {
-                peer.rtt_asked_at = Some(now);
-            }
-            return asks;
-        }
-        // The ACK on its way may name too old a packet to let a call go on that is held to its share.
-        let burst_ends = !more && !last && (self.write_refused || !self.recovery.awaits_ack());
-        let asks = resent || stale || burst_ends || self.since_request + 1 >= stride && !last;
+        let asks = if stock {
+            resent || stale || peer.room.is_crowded() && self.bursts.ends_now()
+        } else {
+            let per_window =
+                if Pacer::is_for(&peer.rtt) { REQUESTS_PER_PACED_WINDOW } else { REQUESTS_PER_WINDOW };
+            let stride = (window / per_window).clamp(1, REQUEST_STRIDE_MAX);
+            // The ACK on its way may name too old a packet to let a call go on that is held to its share.
+            let burst_ends = !more && !last && (self.write_refused || !self.recovery.awaits_ack());
+            resent || stale || burst_ends || self.since_request + 1 >= stride && !last
+        };
         if asks {
-            peer.rtt_asked_at = Some(now);
+            peer.ask_rtt_at = Some(now + RTT_REFRESH);
         }
         asks
     }

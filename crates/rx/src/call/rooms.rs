@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Call, Filling, WriteError};
 use crate::connection::{Core, SendLimit};
-use crate::packet::LentBuffer;
+use crate::packet::{LentBuffer, PacketPool};
 use crate::shared::Shared;
 
 /// Payload rooms of consecutive packets, lent out to be filled outside the endpoint. The first goes on where the packet
@@ -64,6 +64,15 @@ impl WriteBatch {
         self.rooms[index].lent.bytes = bytes;
     }
 
+    /// Adds what is left of a packet, as far as `len` bytes of room are not there yet.
+    fn push(&mut self, filling: Filling, header_room: usize, len: usize, pool: &mut PacketPool) {
+        let Filling { packet, used, capacity } = filling;
+        let count = (len - self.len).min(capacity - used);
+        let start = header_room + used;
+        self.rooms.push(Room { lent: pool.lend(packet, start, start + count), used, capacity });
+        self.len += count;
+    }
+
     pub(crate) fn into_buffers(self) -> impl Iterator<Item = LentBuffer> {
         self.rooms.into_iter().map(|room| room.lent)
     }
@@ -84,27 +93,22 @@ impl Call {
         }
         let header_room = core.security.header_room();
         let begun = self.filling.as_ref().map_or(0, |filling| filling.capacity - filling.used).min(len);
-        let mut fresh = Vec::new();
-        let mut granted = begun;
-        while granted < len {
-            let ahead = fresh.len() as u32 + u32::from(begun > 0);
-            let filling = match self.start_packet(core, shared, limit.held.saturating_sub(ahead)) {
-                Ok(filling) => filling,
-                // The rest of one packet alone is not worth a read of its own: there will be more room soon.
-                Err(error) if fresh.is_empty() => return Err(error),
-                Err(_) => break,
-            };
-            granted += filling.capacity.min(len - granted);
-            fresh.push(filling);
-        }
-        let mut batch = WriteBatch { rooms: Vec::with_capacity(fresh.len() + 1), len: granted };
-        let mut left = granted;
+        // The rest of one packet alone is not worth a read of its own: there will be more room soon.
+        let first = match begun < len {
+            true => Some(self.start_packet(core, shared, limit.held.saturating_sub((begun > 0).into()))?),
+            false => None,
+        };
+        let packets = first.as_ref().map_or(0, |filling| (len - begun).div_ceil(filling.capacity));
+        let mut batch = WriteBatch { rooms: Vec::with_capacity(1 + packets.min(ROOMS_FORESEEN)), len: 0 };
         let begun = self.filling.take_if(|_| begun > 0);
-        for Filling { packet, used, capacity } in begun.into_iter().chain(fresh) {
-            let count = left.min(capacity - used);
-            left -= count;
-            let start = header_room + used;
-            batch.rooms.push(Room { lent: shared.pool.lend(packet, start, start + count), used, capacity });
+        for filling in begun.into_iter().chain(first) {
+            batch.push(filling, header_room, len, &mut shared.pool);
+        }
+        while batch.len < len
+            && let held = limit.held.saturating_sub(batch.rooms.len() as u32)
+            && let Ok(filling) = self.start_packet(core, shared, held)
+        {
+            batch.push(filling, header_room, len, &mut shared.pool);
         }
         self.rooms_lent = !batch.is_empty();
         Ok(batch)
@@ -137,3 +141,6 @@ impl Call {
         outcome
     }
 }
+
+/// Rooms of a batch that memory is set aside for at once.
+const ROOMS_FORESEEN: usize = 128;

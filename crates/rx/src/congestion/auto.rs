@@ -133,7 +133,10 @@ impl Default for Auto {
 
 impl Controller for Auto {
     fn window(&self) -> u32 {
-        self.active().window()
+        match &self.bbr {
+            Some(bbr) => bbr.window(),
+            None => self.new_reno.window(),
+        }
     }
 
     fn pacing_rate(&self) -> Option<f64> {
@@ -141,7 +144,10 @@ impl Controller for Auto {
     }
 
     fn on_sent(&mut self, now: Instant, serial: u32, in_flight: u32) {
-        self.active_mut().on_sent(now, serial, in_flight);
+        match &mut self.bbr {
+            Some(bbr) => bbr.on_sent(now, serial, in_flight),
+            None => self.new_reno.on_sent(now, serial, in_flight),
+        }
     }
 
     fn on_app_limited(&mut self, in_flight: u32) {
@@ -181,6 +187,14 @@ impl Controller for Auto {
         self.active_mut().on_spurious_loss(now);
     }
 
+    fn losses_mislead(&self) -> Option<bool> {
+        Some(self.is_bbr())
+    }
+
+    fn distrust_losses(&mut self) {
+        self.votes = self.votes.max(VOTES_FOR_BBR - 1);
+    }
+
     fn clone_box(&self) -> Box<dyn Controller> {
         Box::new(self.clone())
     }
@@ -206,7 +220,7 @@ mod tests {
         let mut now = at;
         for &sample in rtts {
             now += Duration::from_millis(sample);
-            rtt.update(Duration::from_millis(sample));
+            rtt.update(now, Duration::from_millis(sample), Duration::ZERO);
             auto.on_sent(now, 1, 10);
             auto.on_ack(now, &Acked::new(5, false), rtt);
         }
@@ -228,6 +242,20 @@ mod tests {
     fn three_losses_without_a_queue_bring_bbr() {
         assert!(!after_losses(&[10, 10, 11], 2));
         assert!(after_losses(&[10, 10, 11], 3));
+    }
+
+    #[test]
+    fn one_loss_without_a_queue_is_enough_where_another_call_has_seen_three() {
+        let (mut auto, mut rtt) = (Auto::new(), RttEstimator::new());
+        auto.distrust_losses();
+        let mut now = seen(&mut auto, &mut rtt, Instant::now(), &[10, 10, 11]);
+        auto.on_loss(now, now - MS, 9);
+        assert_eq!(auto.losses_mislead(), Some(true));
+        let (mut auto, mut rtt) = (Auto::new(), RttEstimator::new());
+        auto.distrust_losses();
+        now = seen(&mut auto, &mut rtt, now, &[10, 13, 14]);
+        auto.on_loss(now, now - MS, 9);
+        assert_eq!(auto.losses_mislead(), Some(false), "its own eyes count for more");
     }
 
     #[test]

@@ -249,7 +249,7 @@ mod tests {
     fn application_pause_does_not_advance_the_curve() {
         let rtt_time = Duration::from_millis(100);
         let mut rtt = RttEstimator::new();
-        rtt.update(rtt_time);
+        rtt.update(Instant::now(), rtt_time, Duration::ZERO);
         let start = Instant::now();
         let mut cc = Cubic::new();
         cc.on_ack(start, &Acked::new(990, false), &rtt);

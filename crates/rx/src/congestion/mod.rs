@@ -63,6 +63,16 @@ pub trait Controller: Send + fmt::Debug {
     /// false (the original was only late): the reduction is undone (RFC 4015, RFC 9438 4.9).
     fn on_spurious_loss(&mut self, now: Instant);
 
+    /// Whether losses here are no sign of congestion by which others live, so that they mislead who takes them for one.
+    /// `None` if it does not ask.
+    fn losses_mislead(&self) -> Option<bool> {
+        None
+    }
+
+    /// Another call direction to the same peer has found that [losses mislead](Self::losses_mislead): less of a sign is
+    /// needed to find it too.
+    fn distrust_losses(&mut self) {}
+
     /// A copy for a new call to the same peer.
     fn clone_box(&self) -> Box<dyn Controller>;
 }
@@ -157,7 +167,7 @@ pub(crate) mod model {
             let window = cc.window();
             cc.on_sent(sent_at, 1, window);
             let losses = (0..window).filter(|_| lost()).count() as u32;
-            estimator.update(rtt);
+            estimator.update(now, rtt, Duration::ZERO);
             if losses > 0 {
                 cc.on_loss(now, sent_at, window - losses);
             }
@@ -204,7 +214,7 @@ mod tests {
 
     fn steady_rtt() -> RttEstimator {
         let mut rtt = RttEstimator::new();
-        rtt.update(10 * MS);
+        rtt.update(Instant::now(), 10 * MS, Duration::ZERO);
         rtt
     }
 
@@ -315,7 +325,7 @@ mod tests {
                         acked.serial = (state & 0x40 == 0).then_some(serial.wrapping_sub(state >> 28));
                         acked.in_flight = state % 7_000;
                         let mut rtt = steady_rtt();
-                        rtt.update(Duration::from_micros(u64::from(state >> 12)));
+                        rtt.update(now, Duration::from_micros(u64::from(state >> 12)), Duration::ZERO);
                         cc.on_ack(now, &acked, &rtt);
                     }
                 }

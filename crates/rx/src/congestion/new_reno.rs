@@ -169,7 +169,7 @@ mod tests {
         let start = Instant::now();
         let rtt_time = Duration::from_millis(10);
         let mut rtt = RttEstimator::new();
-        rtt.update(rtt_time);
+        rtt.update(Instant::now(), rtt_time, Duration::ZERO);
         cc.on_sent(start, 1, 10);
         cc.on_loss(start + rtt_time, start, 9);
         assert_eq!(cc.window(), 5);
@@ -191,7 +191,7 @@ mod tests {
         let start = Instant::now();
         let rtt_time = Duration::from_millis(10);
         let mut rtt = RttEstimator::new();
-        rtt.update(rtt_time);
+        rtt.update(Instant::now(), rtt_time, Duration::ZERO);
         cc.on_ack(start, &Acked::new(90, false), &rtt);
         cc.on_loss(start + rtt_time, start + Duration::from_millis(1), 99);
         for ms in 11..20 {

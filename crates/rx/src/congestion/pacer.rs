@@ -25,6 +25,7 @@ impl Pacer {
     }
 
     /// Takes one packet's token. If there is none, says when to try again.
+    #[inline]
     pub(crate) fn take(
         &mut self,
         now: Instant,
@@ -123,7 +124,7 @@ mod tests {
 
     fn rtt_of(sample: Duration) -> RttEstimator {
         let mut rtt = RttEstimator::new();
-        rtt.update(sample);
+        rtt.update(Instant::now(), sample, Duration::ZERO);
         rtt
     }
 

@@ -123,7 +123,7 @@ mod tests {
 
     fn round(slow_start: &mut SlowStart, packets: u32, rtt_ms: u64) -> Vec<Growth> {
         let mut rtt = RttEstimator::new();
-        rtt.update(Duration::from_millis(rtt_ms));
+        rtt.update(std::time::Instant::now(), Duration::from_millis(rtt_ms), Duration::ZERO);
         slow_start.on_sent(packets);
         (0..packets / 2).map(|_| slow_start.on_ack(2, &rtt)).collect()
     }

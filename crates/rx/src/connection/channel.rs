@@ -1,9 +1,12 @@
 //! A channel: where calls of a connection follow each other, one at a time, with rising numbers.
 
+use std::time::Instant;
+
 use crate::call::Call;
 use crate::config::EndpointConfig;
 use crate::congestion::{Controller, INITIAL_WINDOW};
 use crate::connection::Due;
+use crate::peer::Peer;
 
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
@@ -35,6 +38,16 @@ pub(crate) struct Done {
 }
 
 impl Channel {
+    /// A call begins, with what other channels of the peer have learnt of the path.
+    pub(crate) fn begin(&mut self, now: Instant, call: Call, peer: &Peer, config: &EndpointConfig) {
+        self.number = call.handle.number;
+        self.aborted = None;
+        self.call = Some(Box::new(call));
+        if peer.losses_mislead(now) {
+            self.controller.get_or_insert_with(|| config.congestion.build()).distrust_losses();
+        }
+    }
+
     /// Packets that its call may hold: a congestion window in flight, and as many again, within bounds, to
     /// refill it while ACKs come back.
     pub(crate) fn send_limit(&self, config: &EndpointConfig) -> SendLimit {

@@ -150,9 +150,7 @@ impl Connection {
         let window = self.channels[index].receive_window;
         let call = Call::new(handle, Side::Server, window, &self.core, shared, now);
         let channel = &mut self.channels[index];
-        channel.number = header.call;
-        channel.aborted = None;
-        channel.call = Some(Box::new(call));
+        channel.begin(now, call, &shared.peers[self.core.peer], &shared.config);
         shared.stats.calls_accepted += 1;
         true
     }
@@ -256,12 +254,9 @@ impl Connection {
         }
     }
 
-    /// Queues the challenge or the probe that is due. The challenge comes first, as its answer says all that a probe's
+    /// Queues the challenge or the probe that is due, where any is wanted. The challenge comes first, as its answer says all that a probe's
     /// does; a probe, which is smaller, goes where the client has not sent the bytes for a challenge.
     pub(super) fn on_proof_timer(&mut self, now: Instant, shared: &mut Shared) {
-        if self.core.proof.challenge_at.is_none() && !self.core.proof.wanted {
-            return;
-        }
         let peer = &shared.peers[self.core.peer].rtt;
         let first_retry = if peer.has_sample() { peer.rto() } else { PROOF_RETRY_UNMEASURED };
         let retry = |times: u32| (first_retry * (1 << times.min(PROOF_DOUBLINGS_MAX))).min(PROOF_RETRY_MAX);

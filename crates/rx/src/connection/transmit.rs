@@ -27,7 +27,9 @@ pub(crate) struct Prepared {
 impl Connection {
     /// The next packet to send; `None` ends the connection's turn.
     pub(crate) fn next_packet(&mut self, now: Instant, shared: &mut Shared) -> Option<Prepared> {
-        self.on_proof_timer(now, shared);
+        if self.core.proof.challenge_at.is_some() || self.core.proof.wanted {
+            self.on_proof_timer(now, shared);
+        }
         while !self.control.is_empty() {
             let control = self.control.remove(0);
             if let Some(packet) = self.build_control(now, control, shared) {

@@ -220,7 +220,9 @@ impl Endpoint {
         core.heard_at = now;
         core.proof.pay_in(datagram.len());
         let (peer, reached) = (core.peer, core.proof.reached);
-        self.shared.peers[peer].on_received(now, datagram.len());
+        let peer_known = &mut self.shared.peers[peer];
+        peer_known.on_received(now, datagram.len());
+        self.shared.stats.stock_received += u64::from(peer_known.is_stock());
         connection.on_packet(now, &header, payload, &mut self.shared);
         self.shared.mark_ready(&mut connection.core);
         if !reached && connection.core.proof.reached {

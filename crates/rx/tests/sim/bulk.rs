@@ -136,9 +136,20 @@ pub(crate) fn plan(at: Duration, reply_len: u32, pattern: u64) -> CallPlan {
 
 /// A client that makes `calls` on one connection.
 pub(crate) fn fetch_all(link: &Link, config: EndpointConfig, calls: &[CallPlan], seed: u64) -> World<Host> {
+    fetch_on(1, link, config, calls, seed)
+}
+
+/// A client that makes `calls` on so many connections to one server.
+pub(crate) fn fetch_on(
+    connections: usize,
+    link: &Link,
+    config: EndpointConfig,
+    calls: &[CallPlan],
+    seed: u64,
+) -> World<Host> {
     let start = Instant::now();
     let hosts = vec![
-        Host::client(start, config.clone(), seed, server_address(), 1, calls),
+        Host::client(start, config.clone(), seed, server_address(), connections, calls),
         Host::server(start, config, seed),
     ];
     let network = Network::new(seed, vec![client_address(10_000), server_address()], link);

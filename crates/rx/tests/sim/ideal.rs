@@ -26,7 +26,7 @@ pub(crate) fn packets_per_second(
         let lost = (0..window).filter(|_| rng.random_bool(loss)).count() as u32;
         let sent_at = now;
         now += rtt;
-        estimator.update(rtt);
+        estimator.update(now, rtt, Duration::ZERO);
         if lost > 0 {
             controller.on_loss(now, sent_at, window - lost);
         }
@@ -58,7 +58,7 @@ pub(crate) fn share_of_link(
         let arrived = f64::from(window).min(path + queue);
         let round_trip = rtt.mul_f64((arrived / path).max(1.0));
         now += round_trip;
-        estimator.update(round_trip);
+        estimator.update(now, round_trip, Duration::ZERO);
         let lost = window - arrived as u32;
         if lost > 0 {
             controller.on_loss(now, sent_at, window - lost);

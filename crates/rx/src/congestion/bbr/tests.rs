@@ -52,7 +52,7 @@ impl Path {
     fn ack(&mut self, bbr: &mut Bbr) {
         let Some((at, serial, sent_at)) = self.under_way.pop_front() else { return };
         self.now = self.now.max(at);
-        self.rtt.update(self.now - sent_at);
+        self.rtt.update(self.now, self.now - sent_at, Duration::ZERO);
         self.delivered += 1;
         let acked = Acked { serial: Some(serial), in_flight: self.in_flight(), ..Acked::new(1, false) };
         bbr.on_ack(self.now, &acked, &self.rtt);
