@@ -15,6 +15,7 @@ mod call_mut;
 mod demux;
 mod directory;
 mod drain;
+mod ending;
 mod introspect;
 mod moves;
 mod newcomer;
@@ -36,10 +37,10 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use crate::config::EndpointConfig;
-use crate::connection::{Connection, Control, Identity};
+use crate::connection::{Connection, Identity};
 use crate::cookie::{Cookies, Holder};
-use crate::event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
-use crate::header::{CHANNELS, EPOCH_ANY_ADDRESS, HEADER_LEN};
+use crate::event::{CallHandle, ConnectionEnd, ConnectionHandle, Event, Side};
+use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN};
 use crate::jumbo::Part;
 use crate::packet::PacketRef;
 use crate::peer::TokenBucket;
@@ -320,18 +321,6 @@ impl Endpoint {
         call.ok_or(OpenError::Busy)
     }
 
-    /// Removes a connection at once; its calls die as [`DeadReason::Replaced`].
-    pub fn close(&mut self, now: Instant, handle: ConnectionHandle) {
-        let Some(connection) = self.connections.get_mut(handle.index as usize) else { return };
-        if connection.core.handle() != handle {
-            return;
-        }
-        for channel in 0..CHANNELS {
-            connection.kill_call(channel, DeadReason::Replaced, &mut self.shared);
-        }
-        self.remove(now, handle.index, ConnectionEnd::Closed);
-    }
-
     /// Goes on with connections whose security class has been woken. A driver calls this in each pass, after
     /// [`register_checks`](Self::register_checks) with its task's waker.
     pub fn handle_checks(&mut self, now: Instant) {
@@ -522,56 +511,6 @@ impl Endpoint {
             }
         }
     }
-
-    /// Removes a connection with all it holds.
-    fn remove(&mut self, now: Instant, index: u32, end: ConnectionEnd) {
-        let Some(mut connection) = self.connections.try_remove(index as usize) else { return };
-        connection.clear(&mut self.shared);
-        let core = &connection.core;
-        if core.delivered && core.error.is_none() {
-            self.shared.events.push_back(Event::ConnectionEnded { connection: core.handle(), end });
-        }
-        let key = ConnectionKey::of(core);
-        self.by_key.remove(&key);
-        if core.side == Side::Server
-            && let Some(directory) = self.roster.directory()
-        {
-            directory.release(&key, self.lane);
-        }
-        self.last_found = None;
-        if core.queued {
-            self.shared.ready.remove(index);
-        }
-        self.shared.peers[core.peer].room.forget(index);
-        self.shared.peers.remove_connection(core.peer, now);
-        let peer = &mut self.shared.peers[core.peer];
-        if peer.probe.is_some_and(|probe| probe.connection == index) {
-            peer.probe_lost(now);
-            self.shared.stats.mtu_probes_lost += 1;
-        }
-        let peers_max = self.connections.len() + PEERS_SPARE;
-        // A reader or a transmit may still have buffers that are charged to the peer's host.
-        let holds = self.shared.pool.held_by(peer.account) > 0;
-        self.shared.peers.drop_if_idle(core.peer, peers_max, holds);
-        self.shared.stats.connections_reaped += 1;
-        // A flood leaves wake-ups of evicted connections behind; they must not outgrow the living.
-        if self.shared.timer_count() > TIMERS_PER_CONNECTION * self.connections.len() + TIMERS_SLACK {
-            let connections = &self.connections;
-            self.shared.retain_timers(|index, generation| {
-                let found = connections.get(index as usize);
-                found.is_some_and(|connection| connection.core.generation == generation)
-            });
-        }
-    }
-
-    /// Aborts a client or server connection with a code: all its calls end, the peer is told.
-    pub fn abort_connection(&mut self, handle: ConnectionHandle, code: i32) {
-        let Some(connection) = self.connections.get_mut(handle.index as usize) else { return };
-        if connection.core.handle() == handle && connection.core.error.is_none() {
-            connection.fail(code, &mut self.shared);
-            connection.queue_control(Control::Abort { channel: 0, call: 0, code }, &mut self.shared);
-        }
-    }
 }
 
 /// errno of an input or output error.
@@ -584,11 +523,6 @@ const ANSWERS_PER_SECOND: u32 = 1000;
 const ANSWERS_PER_ASKER: u32 = 250;
 /// First serials lie below this, so that 32-bit peers never see them as negative.
 const SERIAL_START_MAX: u32 = 1 << 30;
-/// Wake-ups kept before stale ones are cleared out.
-const TIMERS_PER_CONNECTION: usize = 4;
-const TIMERS_SLACK: usize = 1024;
-/// Peers remembered beyond those with connections.
-const PEERS_SPARE: usize = 8 * 1024;
 const SWEEP_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
 /// A peer without connections is forgotten after this (OpenAFS).
 const PEER_IDLE_MAX: std::time::Duration = std::time::Duration::from_secs(60);

@@ -7,7 +7,7 @@ use super::{Connection, Control};
 use crate::abort;
 use crate::event::Side;
 use crate::header::HEADER_LEN;
-use crate::security::{RESPONSE_MAX, SecurityError};
+use crate::security::{ConnectionContext, RESPONSE_MAX, Security, SecurityError, Surroundings};
 use crate::shared::Shared;
 
 impl Connection {
@@ -39,20 +39,11 @@ impl Connection {
             shared.stats.misplaced += 1;
             return;
         }
-        if !self.may_check(shared) {
-            return;
-        }
-        let (handle, context) = (self.core.handle(), self.context());
-        let answer = shared.checks.answer(handle);
-        let waker = Waker::from(answer.clone());
-        let around = &mut shared.surroundings(now);
-        match self.core.security.check_response(around, &context, payload, &waker) {
-            Poll::Ready(verdict) => self.on_verdict(now, verdict, shared),
-            Poll::Pending => {
-                shared.checks.begin(handle, self.core.remote.ip(), &answer);
-                self.core.proof.checking = true;
-                self.core.proof.challenge_at = None;
-            }
+        let verdict = self.check(now, shared, |security, around, context, waker| {
+            security.check_response(around, context, payload, waker)
+        });
+        if let Some(verdict) = verdict {
+            self.on_verdict(now, verdict, shared);
         }
         shared.mark_ready(&mut self.core);
     }
@@ -63,18 +54,36 @@ impl Connection {
             shared.stats.misplaced += 1;
             return;
         }
+        let mut response = Vec::new();
+        let outcome = self.check(now, shared, |security, around, context, waker| {
+            security.respond(around, context, payload, waker, &mut response)
+        });
+        if let Some(outcome) = outcome {
+            self.on_answer(outcome, response, shared);
+        }
+    }
+
+    /// Has the security class take a `step`, if there is a place for it. `None` if there is not, or the step takes its time:
+    /// [`poll_check`](Self::poll_check) goes on with it.
+    fn check<T>(
+        &mut self,
+        now: Instant,
+        shared: &mut Shared,
+        step: impl FnOnce(&mut dyn Security, &mut Surroundings<'_>, &ConnectionContext, &Waker) -> Poll<T>,
+    ) -> Option<T> {
         if !self.may_check(shared) {
-            return;
+            return None;
         }
         let (handle, context) = (self.core.handle(), self.context());
         let answer = shared.checks.answer(handle);
         let waker = Waker::from(answer.clone());
-        let (mut response, around) = (Vec::new(), &mut shared.surroundings(now));
-        match self.core.security.respond(around, &context, payload, &waker, &mut response) {
-            Poll::Ready(outcome) => self.on_answer(outcome, response, shared),
+        match step(&mut *self.core.security, &mut shared.surroundings(now), &context, &waker) {
+            Poll::Ready(outcome) => Some(outcome),
             Poll::Pending => {
                 shared.checks.begin(handle, self.core.remote.ip(), &answer);
                 self.core.proof.checking = true;
+                self.core.proof.challenge_at = None;
+                None
             }
         }
     }

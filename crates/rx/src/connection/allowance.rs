@@ -1,0 +1,98 @@
+//! What a connection may hold of the pool, and what may leave on it: by shares, credit and rates.
+
+use std::time::Instant;
+
+use super::server::PROBE_LEN_MIN;
+use super::{Core, HELD_UNPROVED};
+use crate::event::Side;
+use crate::packet::Account;
+use crate::shared::Shared;
+use crate::source::may_take_more;
+
+impl Core {
+    /// Whether a call that holds `held` received packets may hold one more. Until its client is proved a connection
+    /// holds only what a first burst brings, and all such connections together no more than an eighth of the pool. A
+    /// host holds at most as much as is free, and twice that where its calls hold little each.
+    pub(crate) fn may_hold(&self, held: u32, shared: &Shared) -> bool {
+        let (pool, account) = (&shared.pool, self.account);
+        match account {
+            Account::OWN => true,
+            Account::UNPROVED => {
+                held < HELD_UNPROVED && pool.held_by(account) < pool.allocated() / UNPROVED_SHARE
+            }
+            _ => {
+                let (all, free) = (pool.held_by(account), pool.free_count());
+                may_take_more(all, free, 0) || held < HELD_MIN && may_take_more(all / 2, free, 0)
+            }
+        }
+    }
+
+    /// Takes `len` bytes from what may be sent to the client's address by a call of which it has not shown to know: a few
+    /// times what came from there and, where the address is proved, its credit. What is no `question` leaves enough for
+    /// one: its answer is what brings more.
+    pub(crate) fn may_send(&mut self, len: usize, question: bool, shared: &mut Shared) -> bool {
+        if self.side == Side::Client {
+            return true;
+        }
+        let len = len as u64;
+        let left = if self.proof.wanted && !question { PROBE_LEN_MIN } else { 0 };
+        if self.proof.budget >= len + left {
+            self.proof.budget -= len;
+            return true;
+        }
+        let peer = &mut shared.peers[self.peer];
+        let left = if question { 0 } else { QUESTION_RESERVE };
+        if self.proof.reached && u64::from(peer.credit) >= len + left {
+            peer.credit -= len as u32;
+            self.debt = self.debt.saturating_add(len as u32);
+            return true;
+        }
+        shared.stats.amplification_limited += 1;
+        if self.proof.reached {
+            shared.wait_for_credit(self);
+        } else {
+            self.proof.wanted = true;
+        }
+        false
+    }
+
+    /// The client knows of this connection: what was sent on it was wanted.
+    pub(crate) fn settle_debt(&mut self, shared: &mut Shared) {
+        let debt = std::mem::take(&mut self.debt);
+        if debt > 0 {
+            shared.peers[self.peer].give_credit(debt);
+            shared.credit_returned();
+        }
+    }
+
+    /// Whether DATA may leave, as far as rates go; `Err` holds when to look again, `None` where the endpoint calls.
+    pub(crate) fn rate_allows(&mut self, now: Instant, shared: &mut Shared) -> Result<(), Option<Instant>> {
+        if let Some(rate) = &mut self.rate {
+            rate.ready(now).map_err(Some)?;
+        }
+        if shared.share.is_set() && !shared.share.ready(now, self.index, self.had_share) {
+            self.had_share = false;
+            shared.stats.share_waits += 1;
+            return Err(None);
+        }
+        Ok(())
+    }
+
+    /// DATA of so many bytes leaves.
+    pub(crate) fn spend_rate(&mut self, now: Instant, len: usize, shared: &mut Shared) {
+        if let Some(rate) = &mut self.rate {
+            rate.spend(now, len);
+        }
+        if shared.share.is_set() {
+            shared.share.spend(now, len);
+            self.had_share = true;
+        }
+    }
+}
+
+/// Credit of an address that is left to questions, bytes.
+const QUESTION_RESERVE: u64 = 2048;
+/// Part of the pool that the packets of all unproved clients may take: one in this many.
+const UNPROVED_SHARE: usize = 8;
+/// Received packets that a call may hold where its host has its share already.
+const HELD_MIN: u32 = 16;
