@@ -10,6 +10,7 @@ use crate::counters::LaneCounters;
 use crate::executor::{self, Executor};
 use crate::memory::LaneMemory;
 use crate::mesh::{Member, Mesh};
+use crate::on_thread::{self, Current};
 use crate::timers::Timers;
 
 /// Which lane of the process, from 0.
@@ -97,32 +98,25 @@ pub(crate) fn with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> R {
 
 /// Like [`with`], `None` off lanes and during thread teardown.
 pub(crate) fn try_with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> Option<R> {
-    CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
+    Current::try_with(&CURRENT, f)
 }
 
 /// Makes `lane` current until the guard is dropped. Simulated lanes share a thread and enter in turns.
 pub(crate) fn enter(lane: &Rc<Lane>) -> Entered {
-    let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::clone(lane)));
-    let backend = backend::enter(&lane.backend);
-    let executor = executor::enter(&lane.executor);
-    Entered { before, _backend: backend, _executor: executor }
+    Entered {
+        _lane: Current::enter(&CURRENT, lane),
+        _backend: backend::enter(&lane.backend),
+        _executor: executor::enter(&lane.executor),
+    }
 }
 
 /// Restores the lane that was current before.
 pub(crate) struct Entered {
-    before: Option<Rc<Lane>>,
-    _backend: backend::Entered,
-    _executor: executor::Entered,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let before = self.before.take();
-        let left = CURRENT.with(|current| std::mem::replace(&mut *current.borrow_mut(), before));
-        drop(left);
-    }
+    _lane: on_thread::Entered<Rc<Lane>>,
+    _backend: on_thread::Entered<Rc<dyn Backend>>,
+    _executor: on_thread::Entered<Rc<Executor>>,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Rc<Lane>>> = const { RefCell::new(None) };
+    static CURRENT: Current<Rc<Lane>> = const { Current::nobody() };
 }

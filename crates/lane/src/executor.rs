@@ -17,6 +17,7 @@ use crossbeam_queue::SegQueue;
 use slab::Slab;
 
 use crate::backend::{self, Unpark};
+use crate::on_thread::{Current, Entered};
 
 /// A spawned task. Dropping it cancels the task; [`Task::detach`] lets it run on.
 pub type Task<T> = async_task::Task<T>;
@@ -230,22 +231,8 @@ async fn step_back(choose_line: impl Fn()) {
 }
 
 /// Makes `executor` the one of this thread until the guard is dropped.
-pub(crate) fn enter(executor: &Rc<Executor>) -> Entered {
-    let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::clone(executor)));
-    Entered { before }
-}
-
-/// Restores the executor that was current before.
-pub(crate) struct Entered {
-    before: Option<Rc<Executor>>,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let before = self.before.take();
-        let left = CURRENT.with(|current| std::mem::replace(&mut *current.borrow_mut(), before));
-        drop(left);
-    }
+pub(crate) fn enter(executor: &Rc<Executor>) -> Entered<Rc<Executor>> {
+    Current::enter(&CURRENT, executor)
 }
 
 fn current() -> Rc<Executor> {
@@ -254,12 +241,12 @@ fn current() -> Rc<Executor> {
 
 /// `None` off lanes and during thread teardown.
 fn try_with_current<R>(f: impl FnOnce(&Rc<Executor>) -> R) -> Option<R> {
-    CURRENT.try_with(|current| current.borrow().as_ref().map(f)).ok().flatten()
+    Current::try_with(&CURRENT, f)
 }
 
 thread_local! {
     /// The executor of the lane that runs on this thread.
-    static CURRENT: RefCell<Option<Rc<Executor>>> = const { RefCell::new(None) };
+    static CURRENT: Current<Rc<Executor>> = const { Current::nobody() };
 }
 
 /// What those who give way have together in a round, from when the first of them begins its step. Steps are not cut.

@@ -26,6 +26,7 @@ mod affinity;
 mod context;
 mod executor;
 mod netlink;
+mod on_thread;
 mod supervise;
 mod timers;
 

@@ -1,10 +1,10 @@
 //! The backend of the lane that runs on this thread: what a descriptor is closed with and an operation asks, without
 //! knowing of lanes.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::Backend;
+use crate::on_thread::{Current, Entered};
 
 /// Runs `f` with the current lane's backend.
 ///
@@ -16,28 +16,14 @@ pub(crate) fn with<R>(f: impl FnOnce(&dyn Backend) -> R) -> R {
 
 /// Like [`with`], `None` off lanes and during thread teardown.
 pub(crate) fn try_with<R>(f: impl FnOnce(&dyn Backend) -> R) -> Option<R> {
-    CURRENT.try_with(|current| current.borrow().as_deref().map(f)).ok().flatten()
+    Current::try_with(&CURRENT, |backend| f(&**backend))
 }
 
 /// Makes `backend` current until the guard is dropped.
-pub(crate) fn enter(backend: &Rc<dyn Backend>) -> Entered {
-    let before = CURRENT.with(|current| current.borrow_mut().replace(Rc::clone(backend)));
-    Entered { before }
-}
-
-/// Restores the backend that was current before.
-pub(crate) struct Entered {
-    before: Option<Rc<dyn Backend>>,
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let before = self.before.take();
-        let left = CURRENT.with(|current| std::mem::replace(&mut *current.borrow_mut(), before));
-        drop(left);
-    }
+pub(crate) fn enter(backend: &Rc<dyn Backend>) -> Entered<Rc<dyn Backend>> {
+    Current::enter(&CURRENT, backend)
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Rc<dyn Backend>>> = const { RefCell::new(None) };
+    static CURRENT: Current<Rc<dyn Backend>> = const { Current::nobody() };
 }

@@ -44,7 +44,7 @@ mod released;
 
 pub use self::released::Released;
 
-pub(crate) use self::current::{Entered, enter, try_with};
+pub(crate) use self::current::{enter, try_with};
 pub(crate) use self::operation::OpFuture;
 
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.

@@ -433,16 +433,8 @@ impl Backend for Uring {
     fn poll_recv(&self, fd: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvBuf>> {
         let mut sockets = self.sockets.borrow_mut();
         let socket = sockets.get_mut(fd.0).expect("the stream is open");
-        let Arrived::Bytes(untaken) = &mut socket.arrived else {
-            return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EINVAL)));
-        };
-        socket.told = false;
-        if let Some(buf) = self.shares.take(untaken) {
-            return Poll::Ready(Ok(buf));
-        }
-        if let Some(error) = socket.error.take() {
-            socket.receive = Receive::Ended;
-            return Poll::Ready(Err(error));
+        if let Some(arrived) = self.take_arrived(socket) {
+            return Poll::Ready(arrived);
         }
         if socket.receive == Receive::Ended {
             return Poll::Ready(Ok(RecvBuf::empty()));

@@ -14,16 +14,8 @@ impl Uring {
     pub(super) fn quieten(&self, fd: Fd, cx: &mut Context<'_>) -> Poll<io::Result<Quiet>> {
         let mut sockets = self.sockets.borrow_mut();
         let socket = sockets.get_mut(fd.0).expect("the stream is open");
-        let Arrived::Bytes(untaken) = &mut socket.arrived else {
-            return Poll::Ready(Err(io::Error::from_raw_os_error(libc::EINVAL)));
-        };
-        socket.told = false;
-        if let Some(buf) = self.shares.take(untaken) {
-            return Poll::Ready(Ok(Quiet::Bytes(buf)));
-        }
-        if let Some(error) = socket.error.take() {
-            socket.receive = Receive::Ended;
-            return Poll::Ready(Err(error));
+        if let Some(arrived) = self.take_arrived(socket) {
+            return Poll::Ready(arrived.map(Quiet::Bytes));
         }
         match socket.receive {
             Receive::Ended => return Poll::Ready(Ok(Quiet::Bytes(RecvBuf::empty()))),

@@ -14,7 +14,7 @@ use super::key::{Key, Kind};
 use super::sockets::{Arrived, Receive, Socket};
 use crate::backend::operation::{Job, Op, Start};
 use crate::backend::{Fd, OpId, Unpark};
-use crate::buffer::{BufRing, BufferPool};
+use crate::buffer::{BufRing, BufferPool, RecvBuf};
 use crate::counters::LaneCounters;
 
 impl Uring {
@@ -91,6 +91,20 @@ impl Uring {
             // A full completion queue refuses submissions for a moment; the loop tries again.
             let _ = self.ring.borrow_mut().submit();
         }
+    }
+
+    /// What has arrived on a stream and nobody has taken, or its error, which ends it; `None` where there is neither.
+    pub(super) fn take_arrived(&self, socket: &mut Socket) -> Option<io::Result<RecvBuf>> {
+        let Arrived::Bytes(untaken) = &mut socket.arrived else {
+            return Some(Err(io::Error::from_raw_os_error(libc::EINVAL)));
+        };
+        socket.told = false;
+        if let Some(bytes) = self.shares.take(untaken) {
+            return Some(Ok(bytes));
+        }
+        let error = socket.error.take()?;
+        socket.receive = Receive::Ended;
+        Some(Err(error))
     }
 
     /// Makes `cx` the one to wake when something arrives, and arms the socket if it is not.

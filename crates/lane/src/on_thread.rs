@@ -1,0 +1,40 @@
+//! What is current on a thread, until somebody else is: simulated lanes share a thread and enter in turns.
+
+use std::cell::RefCell;
+use std::thread::LocalKey;
+
+/// The value of a `thread_local!`; none where nobody has entered.
+pub(crate) struct Current<T>(RefCell<Option<T>>);
+
+impl<T: Clone + 'static> Current<T> {
+    pub(crate) const fn nobody() -> Self {
+        Self(RefCell::new(None))
+    }
+
+    /// Runs `f` with who is current; `None` where nobody is, and during thread teardown.
+    #[inline]
+    pub(crate) fn try_with<R>(key: &'static LocalKey<Self>, f: impl FnOnce(&T) -> R) -> Option<R> {
+        key.try_with(|current| current.0.borrow().as_ref().map(f)).ok().flatten()
+    }
+
+    /// Makes `new` current until the guard is dropped.
+    pub(crate) fn enter(key: &'static LocalKey<Self>, new: &T) -> Entered<T> {
+        let before = key.with(|current| current.0.borrow_mut().replace(new.clone()));
+        Entered { key, before }
+    }
+}
+
+/// Restores who was current before.
+pub(crate) struct Entered<T: Clone + 'static> {
+    key: &'static LocalKey<Current<T>>,
+    before: Option<T>,
+}
+
+impl<T: Clone + 'static> Drop for Entered<T> {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        // What leaves is dropped when nothing is borrowed: its end may ask who is current.
+        let left = self.key.with(|current| std::mem::replace(&mut *current.0.borrow_mut(), before));
+        drop(left);
+    }
+}
