@@ -5,6 +5,8 @@ pub mod netns;
 mod ports;
 mod skip;
 pub mod stock_rx;
+mod wait;
 
 pub use ports::free_address;
 pub use skip::{LIST_VARIABLE, skip};
+pub use wait::wait_for;

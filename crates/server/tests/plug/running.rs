@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use server::config::{Config, Document, Services};
@@ -142,15 +142,8 @@ pub(crate) fn send(address: SocketAddr, datagram: &str) -> String {
     String::from_utf8_lossy(&answer[..len]).into_owned()
 }
 
-pub(crate) fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        assert!(Instant::now() < deadline, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+pub(crate) fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    testkit::wait_for(what, PATIENCE, ask)
 }
 
 /// Longer than any machine takes.
