@@ -61,7 +61,18 @@ pub(crate) fn is_program(name: &str) -> bool {
     std::env::split_paths(&path).chain([PathBuf::from("/sbin")]).any(|dir| dir.join(name).is_file())
 }
 
-/// A server that is killed when its owner goes.
+/// A process that is killed when its owner goes.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to stop.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A server that is told to stop when its owner goes.
 pub(crate) struct Server {
     name: &'static str,
     child: Child,

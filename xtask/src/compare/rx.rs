@@ -5,12 +5,13 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 use serde::Deserialize;
 
 use super::median;
+use crate::process::Killed;
 use crate::{cpu, process};
 
 /// Flags of `cargo xtask compare rx`.
@@ -232,7 +233,7 @@ pub(super) fn blast(binary: &Path, load: &Load, args: &Args) -> anyhow::Result<L
 
 /// A server process, stopped when dropped.
 struct Serving {
-    child: Child,
+    process: Killed,
     address: SocketAddr,
 }
 
@@ -240,33 +241,19 @@ impl Serving {
     fn start(binary: &Path, flags: &[&str], lanes: u32) -> anyhow::Result<Self> {
         let mut command = pinned(lanes, SERVER_CPU, binary);
         command.args(["bench", "rx-server", "--listen", "127.0.0.1:0"]).args(flags);
-        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the Rx server")?;
+        let mut process =
+            Killed(command.stdout(Stdio::piped()).spawn().context("cannot start the Rx server")?);
         let mut line = String::new();
-        let output = child.stdout.take().context("its output is piped")?;
+        let output = process.0.stdout.take().context("its output is piped")?;
         BufReader::new(output).read_line(&mut line)?;
         // The greeting ends with the address: "… try: linerate bench rx 127.0.0.1:40001".
         let address = line.split_whitespace().last().and_then(|word| word.parse().ok());
-        let address = address.with_context(|| format!("the Rx server did not start: {line:?}"));
-        match address {
-            Ok(address) => Ok(Self { child, address }),
-            Err(error) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                Err(error)
-            }
-        }
+        let address = address.with_context(|| format!("the Rx server did not start: {line:?}"))?;
+        Ok(Self { process, address })
     }
 
     fn cpu(&self) -> anyhow::Result<f64> {
-        cpu::of_tree(self.child.id())
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing to stop.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        cpu::of_tree(self.process.0.id())
     }
 }
 

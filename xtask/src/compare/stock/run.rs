@@ -2,7 +2,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -13,6 +13,7 @@ use super::link::{Link, SERVER};
 use super::row::{Mode, Row};
 use crate::compare::median;
 use crate::cpu;
+use crate::process::Killed;
 
 /// Whose server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,7 +148,7 @@ fn client(row: &Row, port: u16, programs: &Programs<'_>, seconds: u32) -> anyhow
 
 /// A server process, stopped when dropped.
 struct Serving {
-    child: Child,
+    process: Killed,
     port: u16,
 }
 
@@ -169,19 +170,11 @@ impl Serving {
             }
         };
         let child = command.stdout(Stdio::null()).spawn().context("cannot start the server")?;
-        Ok(Self { child, port })
+        Ok(Self { process: Killed(child), port })
     }
 
     fn cpu(&self) -> anyhow::Result<f64> {
-        cpu::of_tree(self.child.id())
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        // It may have ended already; then there is nothing to stop.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        cpu::of_tree(self.process.0.id())
     }
 }
 
@@ -215,7 +208,7 @@ impl Counts {
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
-        bail!("server {} does not answer after {START_TIMEOUT:?}", server.child.id())
+        bail!("server {} does not answer after {START_TIMEOUT:?}", server.process.0.id())
     }
 
     fn of(stats: &RxStats) -> Self {
