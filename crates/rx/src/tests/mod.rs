@@ -24,6 +24,9 @@ use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::security::{NullSecurity, SECURITY_NULL};
 use crate::{CallHandle, ConnectionHandle, Endpoint, EndpointConfig, Event, ReadError, Service, WriteError};
 
+/// Where a header names the security class.
+const SECURITY_AT: usize = 23;
+
 /// Service that the test server offers: it sends back what it gets.
 pub(super) const ECHO: u16 = 7;
 
@@ -207,6 +210,26 @@ impl Pair {
     /// Gives a datagram to the server as if it came from `from`.
     pub(super) fn inject(&mut self, from: SocketAddr, bytes: &[u8]) {
         self.server.handle_datagram(self.now, from, None, bytes);
+    }
+
+    /// Gives the server a newcomer's first packet, and an answer to its challenge that he made up.
+    pub(super) fn inject_made_up_response(
+        &mut self,
+        from: SocketAddr,
+        cid: u32,
+        security: u8,
+        answer: &[u8],
+    ) {
+        let mut data = data_packet(0x8000_1234, cid, 1, 1, 1, true);
+        data[SECURITY_AT] = security;
+        data.resize(200, 0);
+        self.inject(from, &data);
+        self.settle();
+        let mut header = Header::parse(&data).expect("valid").0;
+        (header.kind, header.call, header.seq, header.flags) =
+            (PacketType::Response, 0, 0, flags::CLIENT_INITIATED);
+        self.inject(from, &packet(&header, answer));
+        self.settle();
     }
 
     /// A pair whose server is driven by hand-made packets of a stock client, which has proved its address by

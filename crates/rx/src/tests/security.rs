@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use super::{ECHO, Pair, data_packet, packet, pattern, small_config};
-use crate::header::{HEADER_LEN, Header, PacketType, flags};
+use super::{ECHO, Pair, data_packet, pattern, small_config};
+use crate::header::{HEADER_LEN, PacketType};
 use crate::security::{
     ConnectionContext, PacketContext, Principal, RESPONSE_MAX, Sealed, Security, SecurityError,
     SecurityFactory, Surroundings,
@@ -423,16 +423,7 @@ fn one_address_has_an_eighth_of_the_checks_and_leaves_room_for_others() {
     let config = EndpointConfig { checks_max: 16, ..small_config() };
     let (mut pair, _) = guarded(Guarded::default(), config, GuardedFactory { helper: Some(Arc::default()) });
     let mut ask = |from: SocketAddr, cid: u32| {
-        let mut data = data_packet(0x8000_1234, cid, 1, 1, 1, true);
-        data[23] = GUARDED;
-        data.resize(200, 0);
-        pair.inject(from, &data);
-        pair.settle();
-        let mut header = Header::parse(&data).expect("valid").0;
-        (header.kind, header.call, header.seq, header.flags) =
-            (PacketType::Response, 0, 0, flags::CLIENT_INITIATED);
-        pair.inject(from, &packet(&header, &[42]));
-        pair.settle();
+        pair.inject_made_up_response(from, cid, GUARDED, &[42]);
         pair.server.checks_running()
     };
     let greedy: SocketAddr = "10.0.0.66:7001".parse().expect("address");

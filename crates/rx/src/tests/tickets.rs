@@ -11,8 +11,8 @@ use std::time::Duration;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::{ECHO, Pair, data_packet, packet, pattern, small_config};
-use crate::header::{Header, PacketType, flags};
+use super::{ECHO, Pair, pattern, small_config};
+use crate::header::PacketType;
 use crate::security::{
     ConnectionContext, Expiry, PacketContext, Principal, Sealed, Security, SecurityError, SecurityFactory,
     SecurityKind, SecurityStats, Surroundings,
@@ -405,20 +405,6 @@ fn clients_answer_may_come_from_a_helper_too() {
     pair.assert_no_leaks();
 }
 
-/// A newcomer's first packet, and an answer to the challenge that he made up.
-fn made_up(pair: &mut Pair, from: SocketAddr, cid: u32) {
-    let mut data = data_packet(0x8000_1234, cid, 1, 1, 1, true);
-    data[23] = TICKETED;
-    data.resize(200, 0);
-    pair.inject(from, &data);
-    pair.settle();
-    let mut header = Header::parse(&data).expect("valid").0;
-    (header.kind, header.call, header.seq, header.flags) =
-        (PacketType::Response, 0, 0, flags::CLIENT_INITIATED);
-    pair.inject(from, &packet(&header, &[9; 33]));
-    pair.settle();
-}
-
 #[test]
 fn flood_of_made_up_answers_while_helpers_are_slow_leaves_room_for_clients_that_are_there() {
     let jobs = Jobs::default();
@@ -426,7 +412,7 @@ fn flood_of_made_up_answers_while_helpers_are_slow_leaves_room_for_clients_that_
     let mut pair = world(config, Some(Arc::clone(&jobs)));
     for n in 0..1_000u32 {
         let from = SocketAddr::from(([198, 51, (n / 250) as u8, (n % 250) as u8 + 1], 7001));
-        made_up(&mut pair, from, n << 2);
+        pair.inject_made_up_response(from, n << 2, TICKETED, &[9; 33]);
         assert!(jobs.lock().unwrap().len() <= 32, "half of the places, at most");
     }
     assert_eq!(pair.server.checks_running(), 32);
