@@ -69,4 +69,4 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// Crates with counted benchmarks.
 const CRATES: &[&str] = &["lane", "rx", "tls", "linerate-http"];
 const BASELINE: &str = "xtask/counts.toml";
-const GROWTH_MAX_PERCENT: f64 = 3.0;
+const GROWTH_MAX_PERCENT: f64 = 2.0;

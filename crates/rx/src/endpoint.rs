@@ -161,6 +161,8 @@ struct Loose {
 
 #[derive(Clone, Copy, Debug)]
 struct Carried {
+    /// Index of its connection.
+    origin: Option<u32>,
     destination: SocketAddr,
     src_ip: Option<IpAddr>,
     class: u8,
@@ -383,15 +385,19 @@ impl Endpoint {
         let mut burst: Option<Transmit> = None;
         // The last packet, and how many its datagram has so far.
         let mut before: Option<(Part, u8)> = None;
+        // The connection that it was of.
+        let mut of = None;
         while burst.as_ref().is_none_or(|burst| !burst.is_full(self.segments_max)) {
             let Some(next) = self.next_packet(now) else { break };
             let len = self.shared.pool.bytes_of(next.packet).len();
-            let Carried { destination, src_ip, class, probe, .. } = next;
+            let Carried { origin, destination, src_ip, class, probe, .. } = next;
             let run = burst.get_or_insert_with(|| Transmit::new(destination, src_ip, class, probe));
-            let same = run.destination == destination
-                && run.src_ip == src_ip
-                && run.class == class
-                && run.dont_fragment == probe;
+            // Packets of one connection go to one place.
+            let neighbours = of.is_some() && of == origin;
+            let same = run.dont_fragment == probe
+                && (neighbours
+                    || run.destination == destination && run.src_ip == src_ip && run.class == class);
+            of = origin;
             if same
                 && let (Some(part), Some((last, parts))) = (next.part, before)
                 && part.continues(&last)
@@ -424,7 +430,8 @@ impl Endpoint {
             return Some(carried);
         }
         if let Some(Loose { destination, src_ip, packet }) = self.loose.pop_front() {
-            return Some(Carried { destination, src_ip, class: 0, packet, probe: false, part: None });
+            let (class, probe, origin) = (0, false, None);
+            return Some(Carried { origin, destination, src_ip, class, packet, probe, part: None });
         }
         while let Some(index) = self.shared.ready.front() {
             let Some(connection) = self.connections.get_mut(index as usize) else {
@@ -438,6 +445,7 @@ impl Endpoint {
                 counters.packets_sent += 1;
                 counters.bytes_sent += self.shared.pool.bytes_of(prepared.packet).len() as u64;
                 return Some(Carried {
+                    origin: Some(index),
                     destination: core.remote,
                     src_ip: core.local_ip,
                     class: core.dscp.traffic_class(),

@@ -103,6 +103,7 @@ impl Transmit {
 
     /// Adds a packet of `len` bytes as a datagram unless it does not fit the run; then says false. One that `may_grow` may
     /// be [continued](Self::join).
+    #[inline]
     pub(crate) fn push(
         &mut self,
         packet: PacketRef,

@@ -137,6 +137,16 @@ impl AckPolicy {
         }
     }
 
+    /// Whether there may be an ACK to send, now or later.
+    #[inline]
+    pub(crate) fn owes_any(&self) -> bool {
+        self.due.is_some()
+            || self.ping.is_some()
+            || self.at.is_some()
+            || self.beyond_gap > 0
+            || self.repeat.is_some()
+    }
+
     /// The ACK to send now: its reason and the serial to name.
     pub(crate) fn take(&mut self, now: Instant) -> Option<(AckReason, u32)> {
         if let Some(serial) = self.ping.take() {

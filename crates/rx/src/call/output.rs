@@ -47,7 +47,9 @@ impl Call {
         {
             return Some(packet);
         }
-        if let Some((reason, serial)) = self.acks.take(now) {
+        if self.acks.owes_any()
+            && let Some((reason, serial)) = self.acks.take(now)
+        {
             let packet = self.build_ack(now, reason, serial, 0, core, shared);
             if packet.is_none() {
                 self.acks.give_back(now, reason, serial, &shared.config);

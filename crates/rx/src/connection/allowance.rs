@@ -66,7 +66,12 @@ impl Core {
     }
 
     /// Whether DATA may leave, as far as rates go; `Err` holds when to look again, `None` where the endpoint calls.
+    #[inline]
     pub(crate) fn rate_allows(&mut self, now: Instant, shared: &mut Shared) -> Result<(), Option<Instant>> {
+        if self.rate.is_none() && !shared.share.is_set() { Ok(()) } else { self.rate_has_room(now, shared) }
+    }
+
+    fn rate_has_room(&mut self, now: Instant, shared: &mut Shared) -> Result<(), Option<Instant>> {
         if let Some(rate) = &mut self.rate {
             rate.ready(now).map_err(Some)?;
         }
