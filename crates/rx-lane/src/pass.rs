@@ -33,18 +33,15 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
     loop {
         poll_fn(|cx| pass.poll_work(cx)).await;
         pass.take_in(lane::time::clock());
-        // Whoever is woken reads and writes before the transmit pass. Where many write it is one pass for a few of them at a
-        // time: what they have written is sent while it is in the processor's cache.
-        while pass.shared.dispatch_to(WRITERS_PER_PASS) {
-            lane::yield_now().await;
-            if pass.send_out() == Sent::Blocked {
-                pass.wait_for_socket().await;
-            }
-        }
+        pass.shared.dispatch();
+        // Whoever was woken reads and writes now, before the one transmit pass.
         lane::yield_now().await;
         pass.shared.dispatch();
         if pass.send_out() == Sent::Blocked {
-            pass.wait_for_socket().await;
+            // An error shows again, and is counted, at the next send.
+            let _ = pass.shared.socket.writable().await;
+            // What it refused goes out now, whether or not anything else happens.
+            pass.shared.kick();
         }
         pass.publish();
         pass.shared.end_pass();
@@ -110,13 +107,6 @@ impl Pass {
             ready |= Pin::new(&mut self.sleep).poll(cx).is_ready();
         }
         if ready { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    async fn wait_for_socket(&self) {
-        // An error shows again, and is counted, at the next send.
-        let _ = self.shared.socket.writable().await;
-        // What it refused goes out now, whether or not anything else happens.
-        self.shared.kick();
     }
 
     /// Feeds everything that has come to the endpoint.
@@ -234,8 +224,6 @@ const RECEIVES_PER_PASS: usize = 64;
 const RECEIVES_PER_CLOCK: usize = 8;
 /// Bursts sent before the socket is looked at again.
 const TRANSMITS_PER_PASS: usize = 64;
-/// Calls that write before what they have written is sent.
-const WRITERS_PER_PASS: usize = 8;
 /// How often the endpoint hears the time of day, which an operator may change.
 const TIME_OF_DAY_EVERY: Duration = Duration::from_secs(1);
 /// errno of a datagram larger than the path's MTU.

@@ -121,16 +121,10 @@ impl Shared {
 
     /// Takes the endpoint's events to those they concern: starts services, wakes tasks.
     pub(super) fn dispatch(self: &Rc<Self>) {
-        self.dispatch_to(usize::MAX);
-    }
-
-    /// The same, up to `writers` calls that may write again. Whether there may be more.
-    pub(super) fn dispatch_to(self: &Rc<Self>, mut writers: usize) -> bool {
-        while writers > 0 {
+        loop {
             let event = self.state.borrow_mut().endpoint.poll_event();
-            writers -= usize::from(matches!(event, Some(Event::Writable(_))));
             match event {
-                None => return false,
+                None => return,
                 Some(Event::NewCall { call, service }) => self.start_service(call, service),
                 Some(Event::ConnectionEnded { connection, end }) => self.detach(connection, end),
                 Some(event) => {
@@ -141,7 +135,6 @@ impl Shared {
                 }
             }
         }
-        true
     }
 
     fn start_service(self: &Rc<Self>, handle: CallHandle, service: u16) {
