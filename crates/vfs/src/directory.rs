@@ -3,9 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use lane::fs::{Dir, DirEntry, File, FileKind, Stat};
+use identity::Rights;
+use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
 
 use crate::attributes::{Attributes, FileId};
+use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
@@ -62,16 +64,43 @@ impl Directory {
         self.node.attributes()
     }
 
+    /// Makes its names safe.
+    ///
+    /// # Errors
+    /// Names made, moved or taken away since the last success may be as they were then.
+    pub async fn sync(&self) -> Result<(), Error> {
+        self.volume.counted(self.dir().sync().await.map_err(Error::of_write))
+    }
+
     /// What `name` names in this directory; on a writable volume wherever the directory has moved to.
     ///
     /// # Errors
     /// As [`Volume::lookup`]; [`Error::Stale`] for a directory that is gone or has left the volume.
     pub async fn lookup(&self, name: Name<'_>) -> Result<Resolved, Error> {
-        if let Some(object) = self.object()
-            && let Some(resolved) = self.lookup_moved(object, name).await
-        {
-            return resolved;
+        match self.volume.anonymous() {
+            Some(anonymous) => self.lookup_as(anonymous, name, Rights::READ).await,
+            None => self.lookup_plain(name).await,
         }
+    }
+
+    /// As [`Directory::lookup`], for a caller with the rights `need` there.
+    ///
+    /// # Errors
+    /// As [`Volume::lookup_as`]; [`Error::Stale`].
+    pub async fn lookup_as(&self, caller: &Caller, name: Name<'_>, need: Rights) -> Result<Resolved, Error> {
+        let Some(object) = self.object() else { return self.lookup_plain(name).await };
+        for _ in 0..LOOKUP_TRIES_MAX {
+            let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
+            let path = self.volume.counted(here.as_path().join(name).map_err(Error::from))?;
+            let resolved = self.volume.lookup_as(caller, path.as_path(), need).await;
+            if self.volume.cache().promised(self.volume.key(here.as_path()), object).is_some() {
+                return resolved;
+            }
+        }
+        self.volume.counted(Err(Error::Stale))
+    }
+
+    async fn lookup_plain(&self, name: Name<'_>) -> Result<Resolved, Error> {
         let path = self.volume.counted(self.path().join(name).map_err(Error::from))?;
         self.volume.lookup(path.as_path()).await
     }
@@ -81,17 +110,17 @@ impl Directory {
     }
 
     /// What was just made or opened in it, for the lane's cache.
-    pub(crate) fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
-        let (object, path) = self.made(name, stat)?;
+    pub(crate) async fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
+        let (object, path) = self.made(name, &file, stat).await?;
         let place = self.volume.place(path.as_path());
         let counters = Arc::clone(self.volume.counters());
         Ok(OpenFile::new(file, Attributes::from(*stat).id, place, Some(object), counters))
     }
 
     /// As [`Directory::made_file`], of a directory.
-    pub(crate) fn made_directory(&self, name: Name<'_>, dir: Dir) -> Result<OpenDirectory, Error> {
+    pub(crate) async fn made_directory(&self, name: Name<'_>, dir: Dir) -> Result<OpenDirectory, Error> {
         let stat = dir.stat()?;
-        let (object, path) = self.made(name, &stat)?;
+        let (object, path) = self.made(name, dir.as_file(), &stat).await?;
         Ok(OpenDirectory::new(dir, Attributes::from(stat).id, path, Some(object)))
     }
 
@@ -102,26 +131,15 @@ impl Directory {
         }
     }
 
-    fn made(&self, name: Name<'_>, stat: &Stat) -> Result<(Arc<Object>, RelPathBuf), Error> {
-        let object = self.volume.objects().ok_or(Error::ReadOnly)?.of(stat)?;
+    async fn made(
+        &self,
+        name: Name<'_>,
+        file: &File,
+        stat: &Stat,
+    ) -> Result<(Arc<Object>, RelPathBuf), Error> {
+        let object = self.volume.objects().ok_or(Error::ReadOnly)?.of_open(file, stat).await?;
         self.note_place(Some(&object), name);
         Ok((object, self.path().join(name)?))
-    }
-
-    /// `None` for a directory whose way is not known: one that was reached through a link.
-    async fn lookup_moved(&self, object: &Arc<Object>, name: Name<'_>) -> Option<Result<Resolved, Error>> {
-        for _ in 0..LOOKUP_TRIES_MAX {
-            let here = self.volume.path_of(object)?;
-            let path = match here.as_path().join(name) {
-                Ok(path) => path,
-                Err(error) => return Some(self.volume.counted(Err(error.into()))),
-            };
-            let resolved = self.volume.lookup(path.as_path()).await;
-            if self.volume.cache().promised(self.volume.key(here.as_path()), object).is_some() {
-                return Some(resolved);
-            }
-        }
-        Some(self.volume.counted(Err(Error::Stale)))
     }
 
     /// Every entry that is served, without names that no look-up would give: devices, links that lead
@@ -144,6 +162,21 @@ impl Directory {
         self.volume.counted(self.volume.told(self.path(), "a directory cannot be read", read))
     }
 
+    /// As [`Directory::entries`], for a caller who takes [`Rights::LOOKUP`] for it.
+    ///
+    /// # Errors
+    /// [`Error::Denied`]; as [`Directory::entries`].
+    pub async fn entries_as(&self, caller: &Caller, max: usize) -> Result<Listing, Error> {
+        if let Some(object) = self.object() {
+            let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
+            let found = self.volume.lookup_as(caller, here.as_path(), Rights::LOOKUP).await?;
+            if found.attributes().id != self.id() {
+                return self.volume.counted(Err(Error::Stale));
+            }
+        }
+        self.entries(max).await
+    }
+
     /// The remembered listing, if no entry came or went (the directory's own time stamp tells, without any
     /// notification) and no entry's attributes have changed that we know of.
     fn cached_listing(&self) -> Option<Listing> {
@@ -163,7 +196,11 @@ impl Directory {
         volume.counters().listings.increment();
         let vantage = cache.vantage(volume.root(), key).await;
         let before = self.attributes()?;
-        let dir = volume.root().open_directory(path).await?;
+        let dir = match self.object() {
+            // Itself, wherever it is called by now.
+            Some(_) => self.dir().open(&c".".to_owned(), LISTED).await?.into_dir()?,
+            None => volume.root().open_directory(path).await?,
+        };
         let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
             Some(libc::EFBIG) => Error::TooLarge { max },
             _ => error.into(),
@@ -215,6 +252,9 @@ impl Directory {
         if !self.volume.options().follow_symlinks {
             return None;
         }
+        if self.object().is_some() {
+            return self.volume.lookup(link).await.ok().map(|found| *found.attributes());
+        }
         let file = self.volume.root().open_beneath(link).await.ok()?;
         file.stat().ok().map(Attributes::from)
     }
@@ -238,6 +278,8 @@ impl OpenDirectory {
     }
 }
 
+/// How a directory is opened to be listed.
+const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
 /// A directory may move while it is looked up.
 const LOOKUP_TRIES_MAX: u32 = 4;
 /// Links looked through before other tasks of the lane get a turn.

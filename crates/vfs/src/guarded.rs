@@ -117,7 +117,7 @@ impl Volume {
             }
         };
         let stat = file.stat()?;
-        let node = self.same_or_new(key, file, &stat, vantage.object())?;
+        let node = self.same_or_new(key, file, &stat).await?;
         // A directory's rights are its own.
         let inside = match &node {
             Node::File(_) => None,

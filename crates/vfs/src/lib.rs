@@ -56,6 +56,7 @@ mod counters;
 mod directory;
 mod error;
 mod file;
+mod fold;
 mod guarded;
 mod links;
 mod listing;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::attributes::{Attributes, ChangeToken};
 use crate::cache::{CacheOptions, Vantage};
 use crate::error::Error;
+use crate::fold::{FoldedNames, fold};
 
 /// The entries of a directory, sorted by the bytes of their names. Shared: cloning it is cheap.
 #[derive(Clone, Debug)]
@@ -37,6 +38,7 @@ pub(crate) struct CachedListing {
     token: ChangeToken,
     vantage: Vantage,
     derived: OnceCell<Rc<dyn Any>>,
+    folded: OnceCell<FoldedNames>,
     _alive: Alive,
 }
 
@@ -76,6 +78,19 @@ impl Listing {
         Rc::clone(kept).downcast().unwrap_or_default()
     }
 
+    /// The first name that is `name` in any case, as it is stored.
+    pub(crate) async fn find_folded(&self, name: &[u8]) -> Option<Box<[u8]>> {
+        if self.cached.folded.get().is_none() {
+            let folded = FoldedNames::of(self).await;
+            // Somebody else may have been faster.
+            let _ = self.cached.folded.set(folded);
+        }
+        let wanted = fold(name);
+        let mut found = self.cached.folded.get().expect("set above").find(&wanted);
+        let at = found.find(|&at| fold(&self[at].name) == wanted)?;
+        Some(self[at].name.clone())
+    }
+
     /// Tells this listing of a directory from any other that is alive.
     pub fn identity(&self) -> usize {
         Rc::as_ptr(&self.cached).addr()
@@ -98,7 +113,15 @@ impl CachedListing {
         vantage: Vantage,
         alive: Alive,
     ) -> Self {
-        Self { entries, found, token, vantage, derived: OnceCell::new(), _alive: alive }
+        Self {
+            entries,
+            found,
+            token,
+            vantage,
+            derived: OnceCell::new(),
+            folded: OnceCell::new(),
+            _alive: alive,
+        }
     }
 
     /// Whether it is still to be believed of a directory whose token is `now`.

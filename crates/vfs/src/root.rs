@@ -1,14 +1,17 @@
 //! The directory of a volume and the opening of what lies beneath it.
 
+use std::cell::OnceCell;
 use std::ffi::CString;
 use std::io;
+use std::sync::Arc;
 
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, Owner, VolumePolicy};
-use lane::fs::{Dir, File, OpenHow, OpenKind, Stat};
+use lane::fs::{Dir, File, OpenHow, OpenKind};
 
 use crate::error::Error;
 use crate::links::{Budget, Places};
 use crate::name::RelPath;
+use crate::object::Object;
 use crate::spec::VolumeSpec;
 
 /// An open volume directory. It stays the same directory if its own name later names another.
@@ -19,6 +22,8 @@ pub(crate) struct Root {
     places: Option<Places>,
     /// Who may do what, on a writable volume.
     policy: Option<VolumePolicy>,
+    /// Its own, once somebody relied on it.
+    object: OnceCell<Arc<Object>>,
 }
 
 impl Root {
@@ -28,7 +33,7 @@ impl Root {
         let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
         let owner = Owner { uid: Some(dir.stat()?.uid), recorded: None };
         let policy = || VolumePolicy { privileged, writable: spec.writable.clone(), owner };
-        Ok(Self { dir, places, policy: spec.is_writable().then(policy) })
+        Ok(Self { dir, places, policy: spec.is_writable().then(policy), object: OnceCell::new() })
     }
 
     /// Who may do what; `None` where everybody may read what the server can, and that is all.
@@ -63,9 +68,14 @@ impl Root {
         self.dir.read_link_at(path).await
     }
 
-    /// The directory's own attributes.
-    pub(crate) fn stat(&self) -> io::Result<Stat> {
-        self.dir.stat()
+    /// The directory's own object, if anybody has relied on it yet.
+    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
+        self.object.get()
+    }
+
+    pub(crate) fn set_object(&self, object: &Arc<Object>) {
+        // It is the same each time: the directory stays open.
+        let _ = self.object.set(Arc::clone(object));
     }
 
     /// Whether clients may change what lies beneath.

@@ -16,7 +16,7 @@ use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::{RelPath, RelPathBuf};
-use crate::object::{Object, Objects, Place as ObjectPlace, path_beneath};
+use crate::object::{Object, Objects, path_beneath};
 use crate::root::Root;
 use crate::spec::{VolumeName, VolumeOptions, VolumeSpec};
 use crate::trouble::{self, Place};
@@ -42,8 +42,6 @@ struct Inner {
     id: VolumeId,
     path: Rc<Path>,
     root: Root,
-    /// Its directory's, for a writable volume.
-    root_object: Option<Arc<Object>>,
     /// Who asks where nobody is named, for a writable volume.
     anonymous: Option<Caller>,
     cache: Cache,
@@ -63,15 +61,11 @@ impl Volume {
         }
         let root =
             Root::open(spec, cache.joined().is_some_and(|joined| joined.objects.options().privileged))?;
-        let root_object = match cache.joined().filter(|_| spec.is_writable()) {
-            Some(joined) => Some(joined.objects.of(&root.stat()?)?),
-            None => None,
-        };
         let anonymous = spec.is_writable().then(Caller::anonymous);
         let id = cache.new_volume();
         let (name, options, cache) = (spec.name.clone(), spec.options, cache.clone());
         let path = spec.path.as_path().into();
-        Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, root_object, anonymous, cache }) })
+        Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, anonymous, cache }) })
     }
 
     /// Whether both are one opening of a directory: clones of each other.
@@ -146,9 +140,14 @@ impl Volume {
         self.inner.cache.joined().filter(|_| self.is_writable()).map(|joined| &joined.objects)
     }
 
+    /// Who asks where nobody is named; `None` where everybody may read what the server can.
+    pub(crate) fn anonymous(&self) -> Option<&Caller> {
+        self.inner.anonymous.as_ref()
+    }
+
     /// Where a directory is now, as far as this server has moved it.
     pub(crate) fn path_of(&self, directory: &Arc<Object>) -> Option<RelPathBuf> {
-        path_beneath(self.inner.root_object.as_ref()?, directory)
+        path_beneath(self.inner.root.object()?, directory)
     }
 
     /// For messages.
@@ -216,7 +215,7 @@ impl Volume {
             }
         };
         let stat = file.stat()?;
-        let node = self.same_or_new(key, file, &stat, None)?;
+        let node = self.same_or_new(key, file, &stat).await?;
         cache.keep_open(key, node.clone(), vantage);
         Ok(self.resolved(&node, stat.into()))
     }
@@ -244,14 +243,7 @@ impl Volume {
     }
 
     /// The node already kept if the name still leads to the same file: its users and ours share it.
-    /// `directory` is that of the name, where this is relied on.
-    pub(crate) fn same_or_new(
-        &self,
-        key: KeyRef<'_>,
-        file: File,
-        now: &Stat,
-        directory: Option<&Arc<Object>>,
-    ) -> Result<Node, Error> {
+    pub(crate) async fn same_or_new(&self, key: KeyRef<'_>, file: File, now: &Stat) -> Result<Node, Error> {
         let id = Attributes::from(*now).id;
         if let Some(kept) = self.inner.cache.peek(key) {
             self.counters().rechecks.increment();
@@ -264,7 +256,7 @@ impl Volume {
             return Err(Error::NotServable);
         }
         let object = match self.objects() {
-            Some(objects) => Some(self.object(objects, key, now, directory)?),
+            Some(objects) => Some(objects.of_open(&file, now).await?),
             None => None,
         };
         if now.kind == FileKind::Directory {
@@ -273,21 +265,6 @@ impl Volume {
         }
         let place = Place::new(&self.inner.path, key.path);
         Ok(Node::File(Rc::new(OpenFile::new(file, id, place, object, Arc::clone(self.counters())))))
-    }
-
-    /// The object of what was just opened; its place is noted where the way to it is promised.
-    fn object(
-        &self,
-        objects: &Objects,
-        key: KeyRef<'_>,
-        now: &Stat,
-        directory: Option<&Arc<Object>>,
-    ) -> Result<Arc<Object>, Error> {
-        let object = objects.of(now)?;
-        if let (Some(directory), Some(name)) = (directory, key.path.file_name()) {
-            object.set_place(ObjectPlace { directory: Arc::clone(directory), name: name.as_bytes().into() });
-        }
-        Ok(object)
     }
 
     pub(crate) fn resolved(&self, node: &Node, attributes: Attributes) -> Resolved {

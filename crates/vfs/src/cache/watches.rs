@@ -253,7 +253,10 @@ impl Watches {
         }
         let dir = root.open_real_directory(path).await.map_err(|_| None)?;
         let stat = dir.stat().map_err(|_| None)?;
-        let object = joined.objects.of(&stat).map_err(|_| None)?;
+        let object = joined.objects.of_open(dir.as_file(), &stat).await.map_err(|_| None)?;
+        if path.is_root() {
+            root.set_object(&object);
+        }
         watched.promise.set(joined.promises.hold(&object)).ok().expect("it is new");
         self.by_object.borrow_mut().entry(Arc::as_ptr(&object)).or_default().push(Rc::downgrade(watched));
         if object.is_moving() {

@@ -79,7 +79,7 @@ impl Directory {
             let file = directory.dir().create(&name, how).await.map_err(Error::of_change)?;
             let stat = file.stat().map_err(Error::from)?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
-            let file = Rc::new(directory.made_file(name, file, &stat)?);
+            let file = Rc::new(directory.made_file(name, file, &stat).await?);
             way.end(here.volume());
             here.keep(name, Node::File(Rc::clone(&file)));
             let writer = Writer::new(here.volume().clone(), file);
@@ -98,7 +98,7 @@ impl Here {
             return Err(Error::NotServable);
         }
         self.require_of(caller, &stat.into(), Rights::WRITE)?;
-        let file = Rc::new(self.directory().made_file(name, file, &stat)?);
+        let file = Rc::new(self.directory().made_file(name, file, &stat).await?);
         let writer = Writer::new(self.volume().clone(), file);
         Ok(Created { writer, attributes: stat.into(), is_new: false })
     }

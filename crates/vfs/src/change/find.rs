@@ -25,15 +25,17 @@ impl Here {
         {
             return Ok(Some(Found { object: Arc::clone(object), kind: node.kind() }));
         }
-        match self.directory().dir().stat_at(&c_name(name)).await {
-            Ok(stat) => self.found(&stat).map(Some),
+        let name = c_name(name);
+        match self.directory().dir().stat_at(&name).await {
+            Ok(stat) => self.found(&name, &stat).await.map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::of_change(error)),
         }
     }
 
-    fn found(&self, stat: &Stat) -> Result<Found, Error> {
-        let object = self.volume().objects().ok_or(Error::ReadOnly)?.of(stat)?;
+    async fn found(&self, name: &CString, stat: &Stat) -> Result<Found, Error> {
+        let objects = self.volume().objects().ok_or(Error::ReadOnly)?;
+        let object = objects.of_name(self.directory().dir(), name, stat).await?;
         Ok(Found { object, kind: stat.kind })
     }
 }

@@ -21,8 +21,8 @@ pub(super) struct Here {
 
 /// What became of one attempt at a change.
 pub(super) enum Unmade {
-    /// Something moved meanwhile.
-    Again,
+    /// Something moves or has moved: to be waited for, if it is known.
+    Again(Option<Arc<Object>>),
     Refused(Error),
 }
 
@@ -40,7 +40,11 @@ impl Directory {
         if vantage.object().is_some_and(|found| Arc::ptr_eq(found, object)) {
             return Ok(Here { directory: self.clone(), path, vantage });
         }
-        if self.attributes()?.nlink == 0 { Err(Error::Stale.into()) } else { Err(Unmade::Again) }
+        if self.attributes()?.nlink == 0 {
+            Err(Error::Stale.into())
+        } else {
+            Err(Unmade::Again(vantage.hindrance().cloned()))
+        }
     }
 
     /// As [`Directory::here`], for a caller who wants to change the name `name` and needs these rights to.
@@ -65,17 +69,20 @@ impl Directory {
             match attempt().await {
                 Ok(made) => return Ok(made),
                 Err(Unmade::Refused(error)) => return volume.counted(Err(error)),
-                Err(Unmade::Again) => {
+                Err(Unmade::Again(hindrance)) => {
                     volume.counters().changes_anew.increment();
-                    volume.counted(self.settled().await)?;
+                    volume.counted(self.settled(hindrance).await)?;
                 }
             }
         }
         volume.counted(Err(Error::Busy))
     }
 
-    /// Waits until nobody moves this directory or one above it, holding nothing.
-    async fn settled(&self) -> Result<(), Error> {
+    /// Waits until nobody moves this directory or one above it, or what is in the way to it; holding nothing.
+    async fn settled(&self, hindrance: Option<Arc<Object>>) -> Result<(), Error> {
+        if let Some(object) = hindrance {
+            self.volume().wait_for(&object).await?;
+        }
         let mut next = self.object().cloned();
         while let Some(object) = next {
             if object.is_changing() {
@@ -102,7 +109,7 @@ impl Here {
 
     /// Whether the place and the rights are as they were.
     pub(super) fn still(&self) -> Result<(), Unmade> {
-        if self.vantage.is_current() { Ok(()) } else { Err(Unmade::Again) }
+        if self.vantage.is_current() { Ok(()) } else { Err(Unmade::Again(None)) }
     }
 
     /// Whether the caller has these rights over the directory.

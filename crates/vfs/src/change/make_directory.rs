@@ -45,7 +45,7 @@ impl Directory {
                 return Err(error.into());
             }
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
-            let made = Rc::new(directory.made_directory(name, made)?);
+            let made = Rc::new(directory.made_directory(name, made).await?);
             way.end(here.volume());
             here.keep(name, Node::Directory(Rc::clone(&made)));
             Ok(Self::new(here.volume().clone(), made))

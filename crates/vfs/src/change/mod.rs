@@ -8,12 +8,16 @@ pub use self::stage::{Expect, Published, Staged};
 pub use self::writer::Writer;
 
 mod access;
+mod attributes;
 mod create;
+mod extended;
 mod find;
 mod here;
+mod link;
 mod make_directory;
 mod remove;
 mod rename;
+mod room;
 mod stage;
 mod way;
 mod write;

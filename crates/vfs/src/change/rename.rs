@@ -99,13 +99,13 @@ impl Directory {
 impl Concerned {
     /// Whether there is anything to be done: two names of one file stay.
     fn is_due(&self, here: &Here, there: &Here, over: Over) -> Result<bool, Error> {
+        if self.replaced.is_some() && over == Over::Nothing {
+            return Err(Error::Exists);
+        }
         if self.moved.kind == FileKind::Directory && there.is_in(&self.moved.object) {
             return Err(Error::IntoItself);
         }
         let Some(replaced) = &self.replaced else { return Ok(true) };
-        if over == Over::Nothing {
-            return Err(Error::Exists);
-        }
         // What holds the directory that the name comes from holds something.
         if replaced.kind == FileKind::Directory && here.is_in(&replaced.object) {
             return Err(Error::NotEmpty);

@@ -86,7 +86,7 @@ impl Directory {
                 Err(error) => return Err(Error::of_change(error)),
             };
             let stat = file.stat()?;
-            let file = Rc::new(self.made_file(Name::parse(aside.name().as_bytes())?, file, &stat)?);
+            let file = Rc::new(self.made_file(Name::parse(aside.name().as_bytes())?, file, &stat).await?);
             return Ok(Staged { file, aside: Rc::new(aside) });
         }
         Err(Error::Busy)

@@ -1,16 +1,14 @@
 //! Writes, appends and truncates.
 
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use lane::buffer::Buf;
 
 use super::Writer;
-use super::way::{Way, to_the_end};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::object::Object;
 use crate::promise::What;
 
 impl Writer {
@@ -34,46 +32,23 @@ impl Writer {
     /// # Errors
     /// As [`Writer::write_at`].
     pub async fn truncate(&self, caller: &Caller, len: u64) -> Result<(), Error> {
-        let truncated = async {
-            let way = self.way(caller).await?;
-            let file = Rc::clone(self.file());
-            let volume = self.volume().clone();
-            to_the_end(async move {
-                way.rise();
-                file.lane_file().truncate(len).await.map_err(Error::of_write)?;
-                way.end(&volume);
-                Ok(())
-            })
-            .await
-        };
-        self.volume().counted(truncated.await)
+        self.change(caller, What::Content, None, async move |file| {
+            file.lane_file().truncate(len).await.map_err(Error::of_write)
+        })
+        .await
     }
 
     async fn write(&self, caller: &Caller, at: At, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
-        let way = match self.way(caller).await {
-            Ok(way) => way,
-            Err(error) => return (self.volume().counted(Err(error)), Some(buf)),
-        };
-        let (file, volume) = (Rc::clone(self.file()), self.volume().clone());
-        let (written, buf) = to_the_end(async move {
-            way.rise();
+        let slot = Rc::new(RefCell::new(Some(buf)));
+        let lent = Rc::clone(&slot);
+        let written = self.change(caller, What::Content, None, async move |file| {
+            let buf = lent.take().expect("it is taken once");
             let (written, buf) = write(&file, at, buf).await;
-            way.end(&volume);
-            (written, buf)
-        })
-        .await;
-        (self.volume().counted(written), Some(buf))
-    }
-
-    /// The permit of the file, with everybody told that its content changes.
-    async fn way(&self, caller: &Caller) -> Result<Way, Error> {
-        let object = self.object()?;
-        let (permits, ()) = self.volume().permits(&[object], async || Ok(((), Vec::new()))).await?;
-        Ok(self.volume().tell(caller, permits, vec![(object, What::Content)]).await)
-    }
-
-    fn object(&self) -> Result<&Arc<Object>, Error> {
-        self.file().object().ok_or(Error::ReadOnly)
+            lent.replace(Some(buf));
+            written
+        });
+        let written = written.await;
+        (written, slot.take())
     }
 }
 

@@ -15,6 +15,7 @@ pub(crate) use self::place::{Place, path_beneath};
 
 use crate::promise::What;
 
+mod identify;
 mod identity;
 mod lanes;
 mod line;

@@ -6,8 +6,6 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use lane::fs::{Stat, Timestamp};
-
 use super::{Identity, LaneBits, Line, Object, Versions};
 use crate::error::Error;
 use crate::promise::Desks;
@@ -95,11 +93,6 @@ impl Objects {
                 Ok(object)
             }
         }
-    }
-
-    /// As [`Objects::get`], of what has these attributes.
-    pub(crate) fn of(&self, stat: &Stat) -> Result<Arc<Object>, Error> {
-        self.get(Identity::of_inode(stat.dev, stat.ino, Timestamp::default()))
     }
 
     pub(crate) fn desks(&self) -> &Desks {

@@ -15,6 +15,7 @@ mod access;
 mod changes;
 mod coherence;
 mod history;
+mod kinds;
 mod order;
 mod stage;
 

@@ -1,0 +1,54 @@
+//! The room a file takes: taken ahead, given back, copied without coming to the lane.
+
+use std::rc::Rc;
+
+use lane::fs::Allocate;
+
+use super::Writer;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::file::OpenFile;
+use crate::promise::What;
+
+impl Writer {
+    /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what` says.
+    ///
+    /// # Errors
+    /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so.
+    pub async fn allocate(
+        &self,
+        caller: &Caller,
+        what: Allocate,
+        offset: u64,
+        len: u64,
+    ) -> Result<(), Error> {
+        self.change(caller, What::Content, None, async move |file| {
+            file.lane_file().allocate(what, offset, len).await.map_err(Error::of_write)
+        })
+        .await
+    }
+
+    /// Copies `len` bytes of `from`, from `offset` on, to `to_offset` here, under the permits of both; says how many: fewer
+    /// only at its end. The file system may share room instead.
+    ///
+    /// # Errors
+    /// As [`Writer::write_at`]; [`Error::CrossDevice`] where the file systems cannot.
+    pub async fn copy_from(
+        &self,
+        caller: &Caller,
+        from: &Rc<OpenFile>,
+        offset: u64,
+        to_offset: u64,
+        len: u64,
+    ) -> Result<u64, Error> {
+        let source = Rc::clone(from);
+        self.change(caller, What::Content, from.object(), async move |file| {
+            let copied = source.lane_file().copy_range(offset, file.lane_file(), to_offset, len).await;
+            copied.map_err(|error| match error.raw_os_error() {
+                Some(libc::EXDEV) => Error::CrossDevice,
+                _ => Error::of_write(error),
+            })
+        })
+        .await
+    }
+}

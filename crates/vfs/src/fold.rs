@@ -1,0 +1,109 @@
+//! Names in any case: what SMB clients mean when they ask for one. Two names are the same if Unicode's simple case folding
+//! makes them so (CaseFolding.txt, C and S); of names that are no UTF-8 the letters of ASCII are folded.
+
+use std::hash::{BuildHasher, RandomState};
+
+use identity::Rights;
+
+use crate::caller::Caller;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::listing::Listing;
+use crate::name::Name;
+use crate::volume::Resolved;
+
+/// The names of one listing, found in any case: 16 bytes a name.
+pub(crate) struct FoldedNames {
+    hasher: RandomState,
+    /// Hashes of folded names and their places in the listing, in order.
+    places: Box<[(u64, u32)]>,
+}
+
+impl Directory {
+    /// What `name` names in this directory in whatever case it is stored, with the name as it is stored: as it is given if
+    /// there is one, else the first in the order of the listing. Takes [`Rights::LOOKUP`] here, and `need` there.
+    ///
+    /// Costs a look in a table where the directory's listing is at hand, else a listing of at most `max` entries.
+    ///
+    /// # Errors
+    /// As [`Volume::lookup_as`](crate::Volume::lookup_as) and [`Directory::entries`].
+    pub async fn lookup_folded(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        need: Rights,
+        max: usize,
+    ) -> Result<(Box<[u8]>, Resolved), Error> {
+        match self.lookup_as(caller, name, need).await {
+            Err(Error::NotFound) => {}
+            found => return Ok((name.as_bytes().into(), found?)),
+        }
+        let listing = self.entries_as(caller, max).await?;
+        let stored = listing.find_folded(name.as_bytes()).await.ok_or(Error::NotFound);
+        let stored = self.volume().counted(stored)?;
+        let found = self.lookup_as(caller, Name::parse(&stored)?, need).await?;
+        Ok((stored, found))
+    }
+}
+
+impl FoldedNames {
+    /// Of all names of a listing; others of the lane have turns meanwhile.
+    pub(crate) async fn of(listing: &Listing) -> Self {
+        let hasher = RandomState::new();
+        let mut places = Vec::with_capacity(listing.len());
+        for (at, entry) in listing.iter().enumerate() {
+            if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
+                lane::give_way().await;
+            }
+            let at = u32::try_from(at).expect("listings are bounded far below 2^32 entries");
+            places.push((hasher.hash_one(fold(&entry.name)), at));
+        }
+        places.sort_unstable();
+        Self { hasher, places: places.into() }
+    }
+
+    /// Places of names that may be meant.
+    pub(crate) fn find(&self, folded: &[u8]) -> impl Iterator<Item = usize> {
+        let hash = self.hasher.hash_one(folded);
+        let first = self.places.partition_point(|(other, _)| *other < hash);
+        self.places[first..].iter().take_while(move |(other, _)| *other == hash).map(|(_, at)| *at as usize)
+    }
+}
+
+/// What all spellings of a name have in common.
+pub(crate) fn fold(name: &[u8]) -> Vec<u8> {
+    if name.is_ascii() {
+        return name.to_ascii_lowercase();
+    }
+    let Ok(text) = std::str::from_utf8(name) else { return name.to_ascii_lowercase() };
+    let folded = |letter: char| {
+        let other = unicode_case_mapping::case_folded(letter);
+        other.and_then(|other| char::from_u32(other.get())).unwrap_or(letter)
+    };
+    text.chars().map(folded).collect::<String>().into_bytes()
+}
+
+const NAMES_PER_TURN: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_a_name_fold_to_one() {
+        for (one, other) in [
+            ("ReadMe.TXT", "readme.txt"),
+            ("STRASSE", "strasse"),
+            ("ÄÖÜ", "äöü"),
+            ("ΣΊΣΥΦΟΣ", "σίσυφοσ"),
+            ("K", "k"),
+        ] {
+            assert_eq!(fold(one.as_bytes()), fold(other.as_bytes()), "{one}");
+        }
+        // Simple folding keeps the number of letters; and the dotless i is a letter of its own.
+        for (one, other) in [("straße", "strasse"), ("ı", "i"), ("a", "b")] {
+            assert_ne!(fold(one.as_bytes()), fold(other.as_bytes()), "{one}");
+        }
+        assert_eq!(fold(b"A\xffB"), b"a\xffb");
+    }
+}
