@@ -143,6 +143,10 @@ impl Step<'_> {
         match &self.targets.first {
             Target::File(file) => {
                 let inode = &file.inode;
+                if let Some(Target::File(second)) = &self.targets.second {
+                    second.act();
+                }
+                file.act();
                 engine.note("file operation", &[self.host.0 as u64, inode.ino()]);
                 Ok(AtFile { disk, engine, process, file, inode, second: self.targets.second.as_ref() })
             }

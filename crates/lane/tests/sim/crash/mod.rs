@@ -45,6 +45,54 @@ fn what_is_left_without_any_order_is_legal_and_every_kind_of_it_is_seen() {
     assert_eq!(seen, all.into());
 }
 
+#[test]
+fn the_checker_refuses_what_may_not_be() {
+    let world = World::new(1, Config::clean());
+    let host = world.host("10.0.0.1");
+    let fs = host.fs();
+    fs.write("/one", vec![1; 3000]).unwrap();
+    let mut history = History::new(fs.tree());
+    let step = |history: &mut History, change: &dyn Fn(&Fs)| {
+        change(&fs.unsynced());
+        history.trees.push(fs.tree());
+    };
+    step(&mut history, &|fs| fs.write_at("/one", 0, &[2; 2000]).unwrap());
+    step(&mut history, &|fs| fs.write("/new", "").unwrap());
+    history.sync_all();
+    step(&mut history, &|fs| fs.rename("/new", "/newer").unwrap());
+    let with = |change: &dyn Fn(&mut Tree)| {
+        let mut tree = history.last().clone();
+        change(&mut tree);
+        [JournalKind::Ordered, JournalKind::Unordered].map(|kind| history.check(&tree, kind).is_ok())
+    };
+    let content = |bytes: Vec<u8>| {
+        with(&move |tree| tree.get_mut("/one").unwrap().kind = FoundKind::File(bytes.clone()))
+    };
+    assert_eq!(with(&|_| ()), [true, true]);
+    assert_eq!(content(vec![1; 3000]), [false, false], "it was synced");
+    assert_eq!(content([vec![2; 1999], vec![1; 1001]].concat()), [false, false], "a byte is another");
+    assert_eq!(content([vec![2; 2000], vec![1; 500]].concat()), [false, false], "it was never so short");
+    assert_eq!(with(&|tree| drop(tree.remove("/one"))), [false, false], "its name was synced");
+    assert_eq!(with(&|tree| tree.get_mut("/one").unwrap().mode = 0o600), [false, false]);
+    let stranger = |tree: &mut Tree| {
+        let mut found = tree["/one"].clone();
+        found.generation += 1;
+        tree.insert("/stranger".to_owned(), found);
+    };
+    assert_eq!(with(&stranger), [false, false]);
+    let attribute = |tree: &mut Tree| {
+        tree.get_mut("/one").unwrap().xattrs.insert(b"user.a".to_vec(), Vec::new());
+    };
+    assert_eq!(with(&attribute), [false, false]);
+    // What only an order forbids.
+    let both = |tree: &mut Tree| {
+        let found = tree["/newer"].clone();
+        tree.insert("/new".to_owned(), found);
+    };
+    assert_eq!(with(&both), [false, true]);
+    assert_eq!(with(&|tree| drop(tree.remove("/newer"))), [false, true]);
+}
+
 /// Changes a tree at random, cuts the power, and checks what is left; and again from there.
 fn crash_often(journal: JournalKind) -> BTreeSet<&'static str> {
     let seen = RefCell::new(BTreeSet::new());

@@ -19,6 +19,7 @@ mod datagrams;
 mod names;
 mod operations;
 mod streams;
+mod told;
 
 /// A file tree to build on either side.
 enum Entry {

@@ -142,7 +142,7 @@ impl Disk {
         let mut record = vec![Change::Xattr { of: Rc::clone(&inode.stored), name: name.to_vec(), to }];
         inode.changed(self.stamp(engine), &mut record);
         self.journal.push(record);
-        self.notify_names(inode, engine);
+        self.notify(inode, engine);
     }
 
     /// Changes attributes, and the time of that.
@@ -158,7 +158,7 @@ impl Disk {
         let mut record = Record::new();
         inode.set(attributes, &mut record);
         self.journal.push(record);
-        self.notify_names(inode, engine);
+        self.notify(inode, engine);
     }
 
     fn check_owner(&self, inode: &Inode) -> io::Result<()> {

@@ -13,7 +13,7 @@ use crate::backend::sim::config::JournalKind;
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
-    /// Writes at `offset`; takes less than given at random, and where room ends. Watchers of all its names learn.
+    /// Writes at `offset`; takes less than given at random, and where room ends.
     pub(crate) fn write(
         &mut self,
         inode: &Rc<Inode>,
@@ -215,7 +215,7 @@ impl Disk {
         if !record.is_empty() {
             self.journal.push(record);
         }
-        self.notify_names(inode, engine);
+        self.notify(inode, engine);
         let Ok(content) = inode.content() else { return };
         if content.borrow().is_overdue() {
             self.journal.commit_all();
@@ -228,12 +228,12 @@ impl Disk {
         vec![Change::Resize { of: Rc::clone(&inode.stored), event }]
     }
 
-    /// Watchers of every directory that it has a name in learn of a change.
-    pub(super) fn notify_names(&mut self, inode: &Inode, engine: &mut Engine) {
-        for (dir, name) in &*inode.names.borrow() {
-            if let Some(dir) = dir.upgrade() {
-                self.watches.entry_changed(&dir, name, engine);
-            }
+    /// Watchers of the directory in which it was found learn of a change, and those of its other names do not. It may have
+    /// lost the name meanwhile: that is told too.
+    pub(super) fn notify(&mut self, inode: &Inode, engine: &mut Engine) {
+        let Some(name) = &*inode.found_by.borrow() else { return };
+        if let Some(dir) = name.dir.borrow().upgrade() {
+            self.watches.entry_changed(&dir, &name.called.borrow(), engine);
         }
     }
 }

@@ -96,7 +96,7 @@ impl Disk {
         if let Some(before) = before {
             self.drop_link(&before, &place.parent, &place.name, stamp, &mut record);
         }
-        file.put_at(&place.parent, &place.name, &mut record);
+        file.put_at(&place.parent, &place.name, None, &mut record);
         self.entry_changed(&place.parent, &place.name, stamp, &mut record, engine);
         self.journal.push(record);
         Ok(())

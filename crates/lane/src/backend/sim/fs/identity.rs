@@ -46,6 +46,8 @@ impl Disk {
         let generation = u32::from_ne_bytes(generation);
         let inode = inode.filter(|inode| handle.kind == INO32_GEN && inode.stored.generation == generation);
         let inode = inode.ok_or_else(|| errno(libc::ESTALE))?;
+        let any_name = inode.names.borrow().first().cloned();
+        inode.found_by.replace(any_name);
         match inode.kind() {
             FileKind::Symlink => Err(errno(libc::ELOOP)),
             FileKind::Other => Err(errno(libc::ENXIO)),

@@ -25,13 +25,21 @@ pub(crate) struct Inode {
     pub(super) nlink: Cell<u32>,
     /// Made without a name, and never given one: it may still get one.
     pub(super) is_temporary: Cell<bool>,
-    /// Where it has names.
-    pub(super) names: RefCell<Vec<(Weak<Inode>, Vec<u8>)>>,
+    pub(super) names: RefCell<Vec<Rc<Name>>>,
+    /// By which of its names whoever acts on it has it: watchers of that one's directory learn of changes, as
+    /// fsnotify tells the parent of the entry that was opened.
+    pub(super) found_by: RefCell<Option<Rc<Name>>>,
     /// Pages that are not in memory, by number.
     pub(super) cold: RefCell<BTreeSet<u64>>,
     pub(super) locks: RefCell<Locks>,
     /// Failures to write back so far, and whether any description was told of the last.
     pub(super) failures: Cell<(u32, bool)>,
+}
+
+/// A name that an inode has in a directory, or had last: it stays the same when it is moved.
+pub(super) struct Name {
+    pub(super) dir: RefCell<Weak<Inode>>,
+    pub(super) called: RefCell<Vec<u8>>,
 }
 
 /// What of an inode is on the disk, once the journal has come to it.
@@ -150,6 +158,7 @@ impl Inode {
             nlink: Cell::new(nlink),
             is_temporary: Cell::new(false),
             names: RefCell::default(),
+            found_by: RefCell::default(),
             cold: RefCell::default(),
             locks: RefCell::default(),
             failures: Cell::new((0, true)),
@@ -233,7 +242,23 @@ impl Inode {
 
     /// The directory it has a name in; `None` for the root and what was removed.
     pub(super) fn parent(&self) -> Option<Rc<Self>> {
-        self.names.borrow().first().and_then(|(dir, _)| dir.upgrade())
+        self.names.borrow().first().and_then(|name| name.dir.borrow().upgrade())
+    }
+
+    /// Somebody has found it by this name.
+    pub(super) fn found_in(&self, dir: &Rc<Self>, called: &[u8]) {
+        let found = self.names.borrow().iter().find(|name| name.is(dir, called)).cloned();
+        self.found_by.replace(found);
+    }
+}
+
+impl Name {
+    pub(super) fn new(dir: &Rc<Inode>, called: &[u8]) -> Rc<Self> {
+        Rc::new(Self { dir: RefCell::new(Rc::downgrade(dir)), called: RefCell::new(called.to_vec()) })
+    }
+
+    pub(super) fn is(&self, dir: &Rc<Inode>, called: &[u8]) -> bool {
+        std::ptr::eq(self.dir.borrow().as_ptr(), Rc::as_ptr(dir)) && *self.called.borrow() == called
     }
 }
 

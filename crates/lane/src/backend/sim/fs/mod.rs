@@ -133,10 +133,11 @@ impl Disk {
         });
     }
 
-    /// A description of a file has one holder less. If it was the last and could write, watchers of the file's names learn.
+    /// A description of a file has one holder less. If it was the last and could write, watchers learn.
     pub(super) fn closed(&mut self, file: Rc<OpenFile>, engine: &mut Engine) {
         if file.is_writable() && Rc::strong_count(&file) == 1 {
-            self.notify_names(&file.inode, engine);
+            file.act();
+            self.notify(&file.inode, engine);
         }
         drop(file);
         self.sweep(engine);

@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 
 use super::content::Content;
-use super::inode::{Inode, Node};
+use super::inode::{Inode, Name, Node};
 use super::journal::{Change, Record};
 use super::resolve::NAME_MAX;
 use super::{Disk, READ, SEARCH, WRITE, errno};
@@ -117,7 +117,7 @@ impl Disk {
         inode.nlink.set(inode.nlink.get() + 1);
         inode.is_temporary.set(false);
         inode.changed(stamp, &mut record);
-        inode.put_at(dir, name, &mut record);
+        inode.put_at(dir, name, None, &mut record);
         self.entry_changed(dir, name, stamp, &mut record, engine);
         self.journal.push(record);
         Ok(())
@@ -215,13 +215,13 @@ impl Disk {
         if let Some(before) = before {
             self.drop_link(&before, to_dir, to, stamp, &mut record);
         }
-        moved.take_from(from_dir, from);
+        let name = moved.take_from(from_dir, from);
         record.push(no_name(from_dir, from));
-        moved.put_at(to_dir, to, &mut record);
+        moved.put_at(to_dir, to, name, &mut record);
         moved.changed(stamp, &mut record);
         self.entry_changed(from_dir, from, stamp, &mut record, engine);
-        self.watches.gone(moved.serial(), engine);
         self.entry_changed(to_dir, to, stamp, &mut record, engine);
+        self.watches.gone(moved.serial(), engine);
         self.journal.push(record);
         self.sweep(engine);
     }
@@ -236,16 +236,18 @@ impl Disk {
         self.check_leaves(one, from_dir, to_dir)?;
         self.check_leaves(other, to_dir, from_dir)?;
         let (stamp, mut record) = (self.stamp(engine), Record::new());
-        one.take_from(from_dir, from);
-        other.take_from(to_dir, to);
-        one.put_at(to_dir, to, &mut record);
-        other.put_at(from_dir, from, &mut record);
-        for moved in [one, other] {
+        let (one_name, other_name) = (one.take_from(from_dir, from), other.take_from(to_dir, to));
+        one.put_at(to_dir, to, one_name, &mut record);
+        other.put_at(from_dir, from, other_name, &mut record);
+        // Told as two moves, one after the other.
+        for (moved, (dir, name), (other_dir, other_name)) in
+            [(one, (from_dir, from), (to_dir, to)), (other, (to_dir, to), (from_dir, from))]
+        {
             moved.changed(stamp, &mut record);
+            self.entry_changed(dir, name, stamp, &mut record, engine);
+            self.entry_changed(other_dir, other_name, stamp, &mut record, engine);
             self.watches.gone(moved.serial(), engine);
         }
-        self.entry_changed(from_dir, from, stamp, &mut record, engine);
-        self.entry_changed(to_dir, to, stamp, &mut record, engine);
         self.journal.push(record);
         Ok(())
     }
@@ -267,7 +269,7 @@ impl Disk {
         let inode = self.new_inode(node, mode, engine)?;
         let (stamp, mut record) = (self.stamp(engine), Record::new());
         inode.nlink.set(if inode.is_directory() { 2 } else { 1 });
-        inode.put_at(dir, name, &mut record);
+        inode.put_at(dir, name, None, &mut record);
         self.entry_changed(dir, name, stamp, &mut record, engine);
         self.journal.push(record);
         Ok(inode)
@@ -332,7 +334,11 @@ impl Disk {
         if name.len() > NAME_MAX {
             return Err(errno(libc::ENAMETOOLONG));
         }
-        Ok(entries.borrow().get(name).cloned())
+        let found = entries.borrow().get(name).cloned();
+        if let Some(found) = &found {
+            found.found_in(dir, name);
+        }
+        Ok(found)
     }
 
     fn check_absent(&self, dir: &Rc<Inode>, name: &[u8]) -> io::Result<()> {
@@ -365,9 +371,19 @@ impl Disk {
 }
 
 impl Inode {
-    /// Gets a name; what had it loses it.
-    pub(super) fn put_at(self: &Rc<Self>, dir: &Rc<Self>, name: &[u8], record: &mut Record) {
-        self.names.borrow_mut().push((Rc::downgrade(dir), name.to_vec()));
+    /// Gets a name, the one that it had elsewhere if it is moved; what had it loses it.
+    pub(super) fn put_at(
+        self: &Rc<Self>,
+        dir: &Rc<Self>,
+        name: &[u8],
+        moved: Option<Rc<Name>>,
+        record: &mut Record,
+    ) {
+        let kept = moved.unwrap_or_else(|| Name::new(dir, name));
+        kept.dir.replace(Rc::downgrade(dir));
+        kept.called.replace(name.to_vec());
+        self.found_by.replace(Some(Rc::clone(&kept)));
+        self.names.borrow_mut().push(kept);
         let entries = dir.directory().expect("names are in directories");
         entries.borrow_mut().insert(name.to_vec(), Rc::clone(self));
         if self.is_directory() {
@@ -378,20 +394,17 @@ impl Inode {
     }
 
     /// Loses a name.
-    fn take_from(&self, dir: &Rc<Self>, name: &[u8]) {
-        let is_it = |(at, called): &(std::rc::Weak<Self>, Vec<u8>)| {
-            std::ptr::eq(at.as_ptr(), Rc::as_ptr(dir)) && called == name
-        };
+    fn take_from(&self, dir: &Rc<Self>, name: &[u8]) -> Option<Rc<Name>> {
         let mut names = self.names.borrow_mut();
-        if let Some(index) = names.iter().position(is_it) {
-            names.swap_remove(index);
-        }
+        let index = names.iter().position(|kept| kept.is(dir, name));
+        let lost = index.map(|index| names.swap_remove(index));
         let entries = dir.directory().expect("names are in directories");
         let taken = entries.borrow_mut().remove(name);
         if self.is_directory() {
             dir.nlink.set(dir.nlink.get() - 1);
         }
         drop(taken);
+        lost
     }
 
     /// Whether it is `outer` or lies beneath it.

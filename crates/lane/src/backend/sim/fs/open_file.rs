@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 
 use super::errno;
-use super::inode::Inode;
+use super::inode::{Inode, Name};
 use crate::backend::sim::core::Access;
 
 /// An open file or directory.
@@ -14,6 +14,8 @@ pub(crate) struct OpenFile {
     pub(crate) inode: Rc<Inode>,
     access: Access,
     owner: u64,
+    /// By which name; `None` where it had none.
+    name: Option<Rc<Name>>,
     /// Of the inode's failures those that it was told of, or that were told before it was opened.
     told: Cell<u32>,
 }
@@ -24,11 +26,17 @@ impl OpenFile {
         let (failures, was_told) = inode.failures.get();
         // One that nobody was told of is told to the next that comes.
         let told = if was_told { failures } else { failures.wrapping_sub(1) };
-        Rc::new(Self { inode, access, owner, told: Cell::new(told) })
+        let name = inode.found_by.borrow().clone();
+        Rc::new(Self { inode, access, owner, name, told: Cell::new(told) })
     }
 
     pub(crate) fn is_writable(&self) -> bool {
         self.access == Access::Write
+    }
+
+    /// Something is done to the file by this description.
+    pub(in crate::backend::sim) fn act(&self) {
+        self.inode.found_by.replace(self.name.clone());
     }
 
     /// Whose locks these are.

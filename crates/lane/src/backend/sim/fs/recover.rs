@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use super::content::Left;
-use super::inode::{Inode, Stored};
+use super::inode::{Inode, Name, Stored};
 use super::{Disk, ROOT_INO, dev_of};
 use crate::backend::sim::config::JournalKind;
 use crate::backend::sim::engine::Engine;
@@ -76,7 +76,7 @@ impl Recovery {
                     self.directory(disk, &entry, engine)
                 }
             };
-            inode.names.borrow_mut().push((Rc::downgrade(&dir), name.clone()));
+            inode.names.borrow_mut().push(Name::new(&dir, &name));
             dir.directory().expect("it is one").borrow_mut().insert(name, inode);
         }
         dir

@@ -99,6 +99,7 @@ impl Walk {
         let target = match next.target() {
             Some(target) if !is_last || !self.rules.keep_last => target,
             _ => {
+                next.found_in(&directory, name);
                 self.at.push(next);
                 self.names.push(name.to_vec());
                 return Ok(());

@@ -1,0 +1,120 @@
+//! What a server's own changes tell those who watch the directory.
+
+use std::ffi::CString;
+use std::time::Duration;
+
+use lane::buffer::BufClass;
+use lane::fs::{
+    Allocate, AttributeChange, CreateHow, Dir, File, OpenHow, RenameHow, SetTime, Timestamp, WatchEvent,
+    XattrHow, watch_events,
+};
+use lane::time;
+
+use super::{Edit, Entry, same_on_both, settle};
+
+#[test]
+fn a_servers_changes_are_told_alike() {
+    let tree = [Entry::File("file", "content"), Entry::File("sub/x", ""), Entry::File("third/x", "")];
+    same_on_both(&tree, |root, _| async move {
+        let root = Dir::open_root(&root).unwrap();
+        let sub = root.open(&name("sub"), OpenHow::NO_SYMLINKS).await.unwrap().into_dir().unwrap();
+        let third = root.open(&name("third"), OpenHow::NO_SYMLINKS).await.unwrap().into_dir().unwrap();
+        let watches = [root.watch().unwrap(), sub.watch().unwrap()];
+        third.watch().unwrap();
+        let told = async || {
+            settle().await;
+            let mut told = Vec::new();
+            while let Ok(events) = time::timeout(Duration::from_millis(20), watch_events()).await {
+                told.extend(events.unwrap().into_iter().map(|event| match event {
+                    WatchEvent::Entry { watch, name } => {
+                        let dir = if watch == watches[0] { "root" } else { "sub" };
+                        format!("{dir} {}", String::from_utf8(name).unwrap())
+                    }
+                    WatchEvent::Gone(_) => "gone".to_owned(),
+                    WatchEvent::Overflow => "overflow".to_owned(),
+                }));
+            }
+            told.dedup();
+            told
+        };
+        let mut seen = Vec::new();
+        let file = root.open(&name("file"), OpenHow::WRITE).await.unwrap();
+        for change in 0..19 {
+            make(change, &root, &sub, &file).await;
+            seen.push((change, told().await));
+        }
+        drop(file);
+        seen.push((100, told().await));
+        seen
+    });
+}
+
+#[test]
+fn a_change_through_another_name_is_told_where_that_name_is() {
+    let tree = [Entry::File("one/a", "content"), Entry::File("other/x", "")];
+    same_on_both(&tree, |root, edit| async move {
+        let root = Dir::open_root(&root).unwrap();
+        let open = async |path: &str| root.open(&name(path), OpenHow::NO_SYMLINKS).await.unwrap();
+        let (one, other) = (open("one").await.into_dir().unwrap(), open("other").await.into_dir().unwrap());
+        other.link(&open("one/a").await, &name("b")).await.unwrap();
+        settle().await;
+        let watches = [one.watch().unwrap(), other.watch().unwrap()];
+        let mut seen = Vec::new();
+        for change in [
+            Edit::Append("other/b", "more"),
+            Edit::Append("one/a", "more"),
+            Edit::Mode("one/a", 0o600),
+            Edit::Mode("other/b", 0o640),
+        ] {
+            edit(change);
+            settle().await;
+            let events = time::timeout(Duration::from_millis(50), watch_events()).await.unwrap().unwrap();
+            let mut told: Vec<_> = events
+                .into_iter()
+                .map(|event| match event {
+                    WatchEvent::Entry { watch, name } => (watches.iter().position(|w| *w == watch), name),
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            told.dedup();
+            seen.push((format!("{change:?}"), told));
+        }
+        seen
+    });
+}
+
+async fn make(change: u32, root: &Dir, sub: &Dir, file: &File) {
+    let mtime = SetTime::At(Timestamp { secs: 7, nanos: 7 });
+    match change {
+        0 => drop(root.create(&name("new"), CreateHow { mode: 0o600, exclusive: true }).await.unwrap()),
+        1 => {
+            let mut buf = lane::current().buffers().get(BufClass::Small).await;
+            buf.append(b"bytes");
+            file.write_at(0, buf).await.0.unwrap();
+        }
+        2 => file.truncate(3).await.unwrap(),
+        3 => file.allocate(Allocate::Extend, 0, 100).await.unwrap(),
+        4 => file.allocate(Allocate::Punch, 0, 10).await.unwrap(),
+        5 => {
+            let mode = AttributeChange { mode: Some(0o640), ..AttributeChange::NONE };
+            file.set_attributes(mode).await.unwrap();
+        }
+        6 => file.set_attributes(AttributeChange { mtime, ..AttributeChange::NONE }).await.unwrap(),
+        7 => file.set_xattr(&name("user.a"), b"value".to_vec(), XattrHow::Any).await.unwrap(),
+        8 => file.remove_xattr(&name("user.a")).await.unwrap(),
+        9 => sub.link(file, &name("linked")).await.unwrap(),
+        10 => root.mkdir(&name("dir"), 0o755).await.unwrap(),
+        11 => root.symlink(&name("link"), &name("anywhere")).await.unwrap(),
+        12 => root.rename(&name("new"), sub, &name("moved"), RenameHow::NoReplace).await.unwrap(),
+        13 => sub.rename(&name("moved"), root, &name("link"), RenameHow::Exchange).await.unwrap(),
+        14 => sub.rename(&name("moved"), root, &name("link"), RenameHow::Replace).await.unwrap(),
+        15 => root.unlink(&name("link")).await.unwrap(),
+        16 => root.rmdir(&name("dir")).await.unwrap(),
+        17 => root.rename(&name("third"), sub, &name("third"), RenameHow::Replace).await.unwrap(),
+        _ => sub.unlink(&name("linked")).await.unwrap(),
+    }
+}
+
+fn name(name: &str) -> CString {
+    CString::new(name).unwrap()
+}
