@@ -126,15 +126,8 @@ impl Answer {
         }
     }
 
-    /// Writes the HTTP/1.1 head, with the empty line that ends it. `extra` are the configured fields,
-    /// such as Strict-Transport-Security, as whole lines.
-    pub fn put_http1(
-        &self,
-        date: &[u8; date::LEN],
-        extra: &[u8],
-        persistence: Persistence,
-        out: &mut Writer<'_>,
-    ) {
+    /// Writes the HTTP/1.1 head, with the empty line that ends it.
+    pub fn put_http1(&self, date: &[u8; date::LEN], persistence: Persistence, out: &mut Writer<'_>) {
         out.status_line(self.status);
         out.field("Server", SERVER.as_bytes());
         out.field("Date", date);
@@ -142,7 +135,6 @@ impl Answer {
         if self.chunked {
             out.put(b"Transfer-Encoding: chunked\r\n");
         }
-        out.put(extra);
         match persistence {
             Persistence::KeepAlive => {}
             Persistence::KeepAliveSaid => out.put(b"Connection: keep-alive\r\n"),
@@ -152,8 +144,8 @@ impl Answer {
     }
 
     /// More bytes than [`Answer::put_http1`] writes.
-    pub fn http1_len_max(&self, extra: &[u8]) -> usize {
-        HEAD_BYTES_MAX + extra.len() + self.location.as_ref().map_or(0, Vec::len)
+    pub fn http1_len_max(&self) -> usize {
+        HEAD_BYTES_MAX + self.location.as_ref().map_or(0, Vec::len)
     }
 }
 
@@ -303,7 +295,7 @@ mod tests {
     fn head(answer: &Answer, persistence: Persistence) -> String {
         let mut buffer = [0; HEAD_BYTES_MAX];
         let mut out = Writer::new(&mut buffer);
-        answer.put_http1(&date::imf_fixdate(784_111_777), b"X-A: b\r\n", persistence, &mut out);
+        answer.put_http1(&date::imf_fixdate(784_111_777), persistence, &mut out);
         String::from_utf8(out.written().to_vec()).unwrap()
     }
 
@@ -334,7 +326,7 @@ mod tests {
         let text = head(&answer, Persistence::Close);
         assert!(text.starts_with("HTTP/1.1 416 Range Not Satisfiable\r\n"), "{text}");
         assert!(text.contains("\r\nContent-Range: bytes */47\r\n"), "{text}");
-        assert!(text.ends_with("\r\nX-A: b\r\nConnection: close\r\n\r\n"), "{text}");
+        assert!(text.ends_with("\r\nConnection: close\r\n\r\n"), "{text}");
     }
 
     #[test]

@@ -12,7 +12,6 @@ use rustix::fs::{CWD, FileType, OFlags, mknodat};
 use rustix::process::Signal;
 
 use support::http2::{self, ACK, PING, SETTINGS, frame};
-use support::metrics::Scrape;
 use support::raw;
 use support::site::Site;
 use support::{Launch, Server};
@@ -257,7 +256,7 @@ fn flood(server: &Server, connections: usize, frames: usize) {
 
 /// New connections reach either lane, and both answer; so does the admin address.
 fn assert_both_lanes_serve(server: &Server) {
-    let served = |lane: &str| Scrape::of(server.admin).sum("linerate_http_requests", lane);
+    let served = |lane: &str| server.counted("linerate_http_requests", lane);
     let lanes = ["lane=\"0\"", "lane=\"1\""];
     let before = lanes.map(served);
     for _ in 0..64 {

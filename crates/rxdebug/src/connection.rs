@@ -116,16 +116,6 @@ impl DebugConn {
         w.zeros(9 * 4);
         w.finish()
     }
-
-    /// Whether a list of interesting connections shows this one: a call has begun and not yet ended.
-    pub fn is_interesting(&self) -> bool {
-        let waiting = self.flags & (conn_flags::MAKECALL_WAITING | conn_flags::DESTROY_ME) != 0;
-        waiting
-            || self.calls.iter().any(|call| {
-                matches!(call.state, CallState::Precall | CallState::Active)
-                    || matches!(call.mode, CallMode::Sending | CallMode::Receiving)
-            })
-    }
 }
 
 impl Default for DebugConn {
@@ -426,15 +416,5 @@ mod tests {
         let old = DebugStats { version: b'L', ..DebugStats::default() };
         let conn = DebugConn::decode(&bytes, &old).expect("decodes").expect("an entry");
         assert_eq!(conn.calls, sample().calls);
-    }
-
-    #[test]
-    fn idle_connection_is_not_interesting() {
-        let mut conn = DebugConn::default();
-        conn.calls[0].state = CallState::Dally;
-        conn.calls[0].mode = CallMode::Eof;
-        assert!(!conn.is_interesting());
-        conn.calls[2].state = CallState::Active;
-        assert!(conn.is_interesting());
     }
 }

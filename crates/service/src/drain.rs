@@ -81,11 +81,6 @@ impl Drain {
         self.waiting.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
     }
 
-    /// Whether everybody was asked to leave.
-    pub fn is_asked(&self) -> bool {
-        self.asked.get()
-    }
-
     /// Whether those of this cohort are to leave.
     pub fn is_leaving(&self, cohort: Cohort) -> bool {
         self.asked.get() || cohort < self.cohort()

@@ -1,6 +1,7 @@
-//! What tests and tasks share, and nothing that is shipped: a skip that is told, network namespaces, and the stock Rx as
-//! a peer.
+//! What tests and tasks share, and nothing that is shipped: a skip that is told, network namespaces, a reader of
+//! metrics, and the stock Rx as a peer.
 
+pub mod metrics;
 pub mod netns;
 mod ports;
 mod skip;

@@ -42,9 +42,6 @@ pub enum TlsError {
     /// The peer ended the connection with this fatal alert.
     #[error("peer sent the alert {0:?}")]
     PeerAlert(AlertDescription),
-    /// The transport ended without close_notify: what came last may be cut short.
-    #[error("connection ended without close_notify")]
-    Truncated,
     /// The key has protected as many records as is safe and cannot be replaced.
     #[error("the key has protected as many records as is safe; close the connection")]
     KeyExhausted,
@@ -91,7 +88,6 @@ impl TlsError {
             Self::RecordVersion(_) => "record_version",
             Self::Flood(_) => "flood",
             Self::PeerAlert(_) => "peer_alert",
-            Self::Truncated => "truncated",
             Self::KeyExhausted => "key_exhausted",
             Self::KernelRekey => "kernel_rekey",
             Self::NotOpen => "not_open",

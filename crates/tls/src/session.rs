@@ -84,20 +84,6 @@ impl TlsSession {
         Receive { session: self, input, consumed: 0 }
     }
 
-    /// Tells the session that the transport is at its end.
-    ///
-    /// # Errors
-    /// [`TlsError::Truncated`] when the peer did not say so itself: what came last may be cut short.
-    pub fn peer_eof(&mut self) -> Result<(), TlsError> {
-        let result = match &self.state {
-            State::Handshaking(_) => Err(TlsError::ClosedInHandshake),
-            State::Open(open) if !open.peer_closed => Err(TlsError::Truncated),
-            State::Open(_) | State::Ended => Ok(()),
-        };
-        self.state = State::Ended;
-        result
-    }
-
     /// Bytes wait to be sent.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()

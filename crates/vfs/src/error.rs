@@ -110,11 +110,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same call may well succeed later.
-    pub fn is_transient(&self) -> bool {
-        matches!(self, Self::TooManyOpen | Self::Overloaded | Self::Changed | Self::Busy)
-    }
-
     /// What a refused write means.
     pub(crate) fn of_write(error: io::Error) -> Self {
         match error.raw_os_error() {
@@ -170,8 +165,6 @@ mod tests {
         let of = |errno| Error::from(io::Error::from_raw_os_error(errno));
         assert!(matches!(of(libc::EMFILE), Error::TooManyOpen));
         assert!(matches!(of(libc::ENFILE), Error::TooManyOpen));
-        assert!(of(libc::EMFILE).is_transient());
         assert!(matches!(of(libc::EIO), Error::Io(_)));
-        assert!(!of(libc::EIO).is_transient());
     }
 }

@@ -29,11 +29,6 @@ impl<'a, const MAX: usize> Bytes<'a, MAX> {
     pub fn into_owned(self) -> Bytes<'static, MAX> {
         Bytes(Cow::Owned(self.0.into_owned()))
     }
-
-    /// The bytes as a vector, copied unless they are owned already.
-    pub fn into_vec(self) -> Vec<u8> {
-        self.0.into_owned()
-    }
 }
 
 impl<'a, const MAX: usize> From<&'a [u8]> for Bytes<'a, MAX> {

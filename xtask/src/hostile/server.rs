@@ -13,7 +13,7 @@ use anyhow::{Context, bail, ensure};
 
 use super::arena::{Arena, SERVER, inside};
 use crate::cpu;
-use crate::lab::guest::metrics::Scrape;
+use crate::lab::guest::metrics::{Scrape, scrape};
 
 /// What a scenario wants of its server.
 #[derive(Clone, Debug, Default)]
@@ -74,7 +74,7 @@ impl Server {
         let child = inside(&arena.server, move || command.spawn().context("cannot start the server"))?;
         let mut server = Self { child, log };
         let give_up = Instant::now() + START_TIMEOUT;
-        while inside(&arena.server, || Scrape::of(ADMIN)).is_err() {
+        while inside(&arena.server, || scrape(ADMIN)).is_err() {
             if let Some(status) = server.child.try_wait()? {
                 bail!("the server ended at once: {status}\n{}", server.said());
             }
@@ -99,7 +99,7 @@ impl Server {
     }
 
     pub(crate) fn scrape(arena: &Arena) -> anyhow::Result<Scrape> {
-        inside(&arena.server, || Scrape::of(ADMIN))
+        inside(&arena.server, || scrape(ADMIN))
     }
 
     /// What is in use now, by [`LEVELS`].

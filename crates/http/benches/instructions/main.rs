@@ -31,7 +31,7 @@ fn parse_request_head(bytes: &[u8]) -> usize {
 fn write_200_response_head(input: (Answer, [u8; date::LEN], Vec<u8>)) -> (Answer, Vec<u8>, usize) {
     let (answer, date, mut buf) = input;
     let mut out = Writer::new(&mut buf);
-    answer.put_http1(&date, HSTS, Persistence::KeepAlive, &mut out);
+    answer.put_http1(&date, Persistence::KeepAlive, &mut out);
     let len = out.finish().expect("the head fits");
     (answer, buf, len)
 }
@@ -107,6 +107,5 @@ const BROWSER: &[u8] = b"GET /photos/2026/summer.html?size=large HTTP/1.1\r\n\
     Accept-Language: en-GB,en;q=0.9\r\n\
     If-None-Match: \"0123456789abcdef\"\r\n\
     If-Modified-Since: Sat, 21 Nov 2026 08:00:00 GMT\r\n\r\n";
-const HSTS: &[u8] = b"Strict-Transport-Security: max-age=31536000\r\n";
 const FILE_SIZE: u64 = 1 << 30;
 const RANGES_MAX: usize = 16;

@@ -42,7 +42,7 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream
                 return Box::pin(serve_http2(service, wire, inbox, entry)).await;
             }
             Ok((_, open)) => _counted = Some(open),
-            Err(abort) => return Box::pin(end_failed_handshake(service, &site, wire, inbox, abort)).await,
+            Err(abort) => return Box::pin(end_failed_handshake(service, wire, inbox, abort)).await,
         }
     }
     drop(site);
@@ -126,7 +126,7 @@ async fn serve_request(
                 }
                 Ok(None) => examined = unread.len(),
                 Err(refusal) => {
-                    return Box::pin(refuse_and_close(service, site, wire, unread, refusal)).await;
+                    return Box::pin(refuse_and_close(service, wire, unread, refusal)).await;
                 }
             }
         }
@@ -144,7 +144,7 @@ async fn serve_request(
             }
             Err(abort) if abort.is_timeout() && begun => {
                 let refusal = Refusal::HeaderTimeout;
-                return Box::pin(refuse_and_close(service, site, wire, inbox.unread(), refusal)).await;
+                return Box::pin(refuse_and_close(service, wire, inbox.unread(), refusal)).await;
             }
             // The end of a long answer may be on its way for longer than a connection may idle.
             Err(abort) if abort.is_timeout() && wire.is_taking() => {
@@ -219,7 +219,7 @@ async fn exchange(
         (true, Version::Http11) => Persistence::KeepAlive,
     };
     let before = wire.sent();
-    let sent = send_reply(service, site, wire, head.method, &mut reply, persistence).await;
+    let sent = send_reply(service, wire, head.method, &mut reply, persistence).await;
     let body_bytes = *sent.as_ref().unwrap_or(&(wire.sent() - before));
     service.counters.body_bytes.add(body_bytes);
     service.log(&Record {
@@ -257,13 +257,12 @@ fn redirect_to_https(service: &Service, head: &Head<'_>, https_port: u16) -> Rep
 /// Answers what could not be parsed. Where the next request would begin is not known, so none is read.
 async fn refuse_and_close(
     service: &Service,
-    site: &Site,
     wire: &mut Wire,
     unread: &[u8],
     refusal: Refusal,
 ) -> Result<Next, Abort> {
     let mut reply = refuse(service, refusal, &Fields::default());
-    let sent = send_reply(service, site, wire, Method::Get, &mut reply, Persistence::Close).await?;
+    let sent = send_reply(service, wire, Method::Get, &mut reply, Persistence::Close).await?;
     service.counters.response(reply.answer.status.as_u16());
     let first_line = unread.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     service.log(&Record {
@@ -329,7 +328,6 @@ async fn handshake<'a>(
 /// Ends a connection that did not become TLS. One that speaks HTTP is told where it has come.
 async fn end_failed_handshake(
     service: &Service,
-    site: &Site,
     mut wire: Wire,
     mut inbox: Inbox,
     abort: Abort,
@@ -338,7 +336,7 @@ async fn end_failed_handshake(
     match abort {
         Abort::Tls(TlsError::PlainHttp) => {
             wire.forget_tls();
-            let told = refuse_and_close(service, site, &mut wire, b"", Refusal::PlainHttp).await;
+            let told = refuse_and_close(service, &mut wire, b"", Refusal::PlainHttp).await;
             if told.is_ok() {
                 Box::pin(wire.close(&mut inbox)).await;
             }

@@ -7,7 +7,6 @@ use lane::buffer::BufClass;
 use super::abort::Abort;
 use super::listener::Service;
 use super::reply::{Body, Reply, Version};
-use super::site::Site;
 use super::wire::{SMALL_BODY_MAX, Wire};
 use crate::listing::Rendering;
 use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
@@ -18,13 +17,12 @@ use crate::response::{CHUNK_END, CHUNK_HEAD_BYTES_MAX, LAST_CHUNK, Persistence};
 /// leave with the replies to pipelined requests in one send.
 pub(super) async fn send_reply(
     service: &Service,
-    site: &Site,
     wire: &mut Wire,
     method: Method,
     reply: &mut Reply,
     persistence: Persistence,
 ) -> Result<u64, Abort> {
-    let head_max = reply.answer.http1_len_max(site.extra_lines());
+    let head_max = reply.answer.http1_len_max();
     let small_body = match &reply.body {
         Body::File(_, range) | Body::Content(_, range) if range.len() <= SMALL_BODY_MAX => {
             range.len() as usize
@@ -38,7 +36,7 @@ pub(super) async fn send_reply(
     wire.reserve(head_max + small_body, class).await?;
     let mark = wire.mark();
     service.with_date(|date| {
-        wire.write(head_max, |out| reply.answer.put_http1(date, site.extra_lines(), persistence, out));
+        wire.write(head_max, |out| reply.answer.put_http1(date, persistence, out));
     });
     if method == Method::Head {
         return Ok(0);

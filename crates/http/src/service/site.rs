@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use httptypes::{HeaderName, HeaderValue};
 use rustls::ServerConfig;
 use vfs::{Volume, VolumeName};
 
@@ -23,8 +22,6 @@ pub struct Site {
     pub tls: Option<Arc<ServerConfig>>,
     /// Port of HTTPS that redirects name.
     pub https_port: u16,
-    extra: Vec<(HeaderName, HeaderValue)>,
-    extra_lines: Vec<u8>,
 }
 
 /// A volume at a place in the URL tree.
@@ -62,23 +59,12 @@ impl Site {
             cache_control: None,
             tls: None,
             https_port: 443,
-            extra: Vec::new(),
-            extra_lines: Vec::new(),
         }
     }
 
     /// The volume of this name, if it is mounted.
     pub fn volume(&self, name: &VolumeName) -> Option<&Volume> {
         self.mounts.iter().map(|mount| &mount.volume).find(|volume| volume.name() == name)
-    }
-
-    /// Adds a field to every response.
-    pub fn add_field(&mut self, name: HeaderName, value: HeaderValue) {
-        self.extra_lines.extend_from_slice(name.as_str().as_bytes());
-        self.extra_lines.extend_from_slice(b": ");
-        self.extra_lines.extend_from_slice(value.as_bytes());
-        self.extra_lines.extend_from_slice(b"\r\n");
-        self.extra.push((name, value));
     }
 
     /// The mount a decoded path lies in, the innermost of several, and the rest of the path.
@@ -118,14 +104,5 @@ impl Site {
             }
         }
         names
-    }
-
-    pub(super) fn extra(&self) -> &[(HeaderName, HeaderValue)] {
-        &self.extra
-    }
-
-    /// The configured fields as HTTP/1.1 lines.
-    pub(super) fn extra_lines(&self) -> &[u8] {
-        &self.extra_lines
     }
 }

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use testkit::metrics::Scrape;
 
 pub(crate) mod http2;
-pub(crate) mod metrics;
 pub(crate) mod raw;
 pub(crate) mod site;
 pub(crate) mod webdriver;
@@ -208,7 +208,15 @@ impl Server {
     /// The sum of a counter over all lanes. `labels` is a part of the label list, such as
     /// `reason="bare_lf"`, or empty.
     pub(crate) fn counted(&self, name: &str, labels: &str) -> u64 {
-        metrics::Scrape::of(self.admin).sum(name, labels)
+        self.scrape().sum(name, &[labels]).unwrap() as u64
+    }
+
+    /// All counters now.
+    pub(crate) fn scrape(&self) -> Scrape {
+        let response = raw::get(self.admin, "/metrics");
+        assert_eq!(response.status, 200);
+        assert!(response.expect("content-type").starts_with("application/openmetrics-text"));
+        Scrape::parse(std::str::from_utf8(&response.body).expect("UTF-8")).unwrap()
     }
 
     /// Waits until a counter has reached `at_least`.

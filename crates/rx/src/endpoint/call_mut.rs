@@ -197,11 +197,6 @@ impl<'e> CallMut<'e> {
     pub fn remote(&self) -> std::net::SocketAddr {
         self.connection.core.remote
     }
-
-    /// Whether the peer's stream has been received to its end, read or not.
-    pub fn is_request_complete(&self) -> bool {
-        self.connection.channels[self.channel].call.as_ref().is_some_and(|call| call.rx.is_complete())
-    }
 }
 
 impl Call {

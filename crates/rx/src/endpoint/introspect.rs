@@ -81,11 +81,6 @@ impl<'e> ConnectionView<'e> {
         self.connection.core.error
     }
 
-    /// Whether the client's address has answered us.
-    pub fn is_reached(&self) -> bool {
-        self.connection.core.proof.reached
-    }
-
     /// How long its calls may take.
     pub fn limits(&self) -> crate::Limits {
         self.connection.core.limits

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::metrics::Scrape;
+use super::metrics::{Scrape, scrape};
 use super::{Guest, wait_for};
 
 /// A running server, killed when its owner goes.
@@ -65,7 +65,7 @@ impl Server {
 
     /// Its counters now.
     pub(crate) fn scrape(&self) -> anyhow::Result<Scrape> {
-        Scrape::of(self.admin)
+        scrape(self.admin)
     }
 
     /// Replaces the configuration and waits until it is taken over.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use super::Scenario;
-use crate::lab::guest::metrics::Scrape;
+use crate::lab::guest::metrics::{Scrape, scrape};
 use crate::lab::guest::net::{self, Namespace};
 use crate::lab::guest::server::{Background, Server};
 use crate::lab::guest::{Guest, wait_for};
@@ -157,7 +157,7 @@ fn rx_is_served(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
     let admin = SocketAddr::from(([127, 0, 0, 1], 8091));
     wait_for("the Rx service", || TcpStream::connect(admin).ok())?;
     for client in clients {
-        let before = Scrape::of(admin)?;
+        let before = scrape(admin)?;
         let mut load = client.namespace.command(guest.linerate().get_program());
         load.args([
             "bench",
@@ -173,7 +173,7 @@ fn rx_is_served(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
         let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
         let no_errors = report["errors"].as_object().is_some_and(serde_json::Map::is_empty);
         ensure!(no_errors && report["calls"].as_u64() > Some(0), "Rx calls failed: {report}");
-        let after = Scrape::of(admin)?;
+        let after = scrape(admin)?;
         let growth = Growth { before: &before, after: &after, counter: RX_CALLS, label: "" };
         let (here, all) = growth.on(client.node)?;
         let what = format!("Rx calls by n{node}: on node {node}", node = client.node);

@@ -25,7 +25,6 @@ use super::inbox::Inbox;
 use super::listener::{Entry, Service};
 use super::refuse::refuse;
 use super::reply::Reply;
-use super::site::Site;
 use super::wire::Wire;
 use crate::http2::frame::Reason;
 use crate::http2::request::Request;
@@ -81,10 +80,10 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox,
 }
 
 /// Answers one request.
-async fn answer(service: Rc<Service>, request: Box<Request>) -> (Rc<Site>, Reply) {
+async fn answer(service: Rc<Service>, request: Box<Request>) -> Reply {
     let site = service.site();
     service.counters.requests_http2.increment();
-    let reply = match request.head(&site.limits) {
+    match request.head(&site.limits) {
         Ok(head) => dispatch(&service, &site, &head).await,
         Err(refusal) => {
             service.counters.request(request.method());
@@ -92,6 +91,5 @@ async fn answer(service: Rc<Service>, request: Box<Request>) -> (Rc<Site>, Reply
             service.counters.response(reply.answer.status.as_u16());
             reply
         }
-    };
-    (site, reply)
+    }
 }

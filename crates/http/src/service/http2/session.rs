@@ -30,7 +30,6 @@ use crate::response::SERVER;
 use crate::service::abort::Abort;
 use crate::service::listener::Service;
 use crate::service::reply::{Body, Reply};
-use crate::service::site::Site;
 
 /// A connection and what is under way on it.
 pub(super) struct Session {
@@ -81,7 +80,7 @@ struct Results {
 }
 
 enum Done {
-    Answer(Rc<Site>, Reply),
+    Answer(Reply),
     Fetched(StreamBody, Result<Vec<u8>, Abort>, Charge),
 }
 
@@ -180,7 +179,7 @@ impl Session {
             // Whoever took the request back wants nothing of it.
             let Some(mut exchange) = self.exchanges.remove(&stream) else { continue };
             match done {
-                Done::Answer(site, reply) => self.respond(stream, exchange, &site, reply),
+                Done::Answer(reply) => self.respond(stream, exchange, reply),
                 Done::Fetched(body, Ok(bytes), held) => {
                     exchange.state = match bytes.is_empty() {
                         true => State::Sending(body),
@@ -245,21 +244,20 @@ impl Session {
             Poll::Pending => {
                 let results = Rc::clone(&self.results);
                 let task = lane::spawn(async move {
-                    let (site, reply) = answering.await;
-                    results.put(stream, Done::Answer(site, reply));
+                    results.put(stream, Done::Answer(answering.await));
                 });
                 (State::Answering(task), None)
             }
         };
         let exchange = Exchange { finish, is_head, is_queued: false, state };
         match answered {
-            Some((site, reply)) => self.respond(stream, exchange, &site, reply),
+            Some(reply) => self.respond(stream, exchange, reply),
             None => drop(self.exchanges.insert(stream, exchange)),
         }
     }
 
     /// Sends an answer's head, and lets its body stand in line.
-    fn respond(&mut self, stream: u32, mut exchange: Exchange, site: &Site, reply: Reply) {
+    fn respond(&mut self, stream: u32, mut exchange: Exchange, reply: Reply) {
         let Reply { answer, body } = reply;
         exchange.finish.status = answer.status.as_u16();
         let mut block = Vec::with_capacity(BLOCK_BYTES);
@@ -268,9 +266,6 @@ impl Session {
         hpack::field(&mut block, "Server", SERVER.as_bytes());
         self.service.with_date(|date| hpack::field(&mut block, "Date", date));
         answer.each_field(|name, value| hpack::field(&mut block, name, value));
-        for (name, value) in site.extra() {
-            hpack::field(&mut block, name.as_str(), value.as_bytes());
-        }
         let body = StreamBody::new(if exchange.is_head { Body::Empty } else { body });
         let ends = body.is_done();
         self.rules.head(stream, ends, &block);
