@@ -7,11 +7,16 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+use self::control::LEAVING;
+use self::requests::Unfinished;
 use super::frame::{self, FrameHead, Reason};
-use super::hpack::Decoder;
+use super::hpack::{Block, Decoder, Encoder};
 use super::patience::Patience;
-use super::request::{Block, Request, read_request, read_trailers};
+use super::request::Request;
 use super::stream::{Stream, Unfit};
+
+mod control;
+mod requests;
 
 /// The rules of one connection.
 #[derive(Debug)]
@@ -19,8 +24,11 @@ pub(crate) struct Connection {
     bounds: Bounds,
     stage: Stage,
     decoder: Decoder,
+    encoder: Encoder,
     /// A header block whose end has not come.
     block: Option<Unfinished>,
+    /// Since when the rest of a frame, but one of a body, or of a header block has been awaited.
+    cut_since: Option<Instant>,
     streams: BTreeMap<u32, Stream>,
     /// The highest stream that the client has opened.
     last_stream: u32,
@@ -82,14 +90,6 @@ enum Leaving {
     After(u32),
 }
 
-#[derive(Debug)]
-struct Unfinished {
-    stream: u32,
-    ends: bool,
-    depends_on_itself: bool,
-    bytes: Vec<u8>,
-}
-
 /// What a frame breaks.
 #[derive(Clone, Copy, Debug)]
 enum Broken {
@@ -106,7 +106,9 @@ impl Connection {
             bounds,
             stage: Stage::Preface,
             decoder: Decoder::new(),
+            encoder: Encoder::new(),
             block: None,
+            cut_since: None,
             streams: BTreeMap::new(),
             last_stream: 0,
             let_go: VecDeque::new(),
@@ -138,6 +140,10 @@ impl Connection {
             Stage::Preface => self.preface(input),
             Stage::Settings | Stage::Open => self.next_frame(input, now),
         };
+        // A body's bytes have a patience of their own.
+        let is_data = || input.get(frame::KIND_AT) == Some(&frame::DATA);
+        let is_cut = self.block.is_some() || (consumed == 0 && !input.is_empty() && !is_data());
+        self.cut_since = if is_cut { self.cut_since.or(Some(now)) } else { None };
         let outcome = match outcome {
             Err(Broken::Stream(stream, reason)) => self.refuse(stream, reason, now),
             other => other,
@@ -169,6 +175,16 @@ impl Connection {
         self.broken
     }
 
+    /// Since when the client has owed the rest of a frame that is none of a body, or of a header block.
+    pub(crate) fn cut_since(&self) -> Option<Instant> {
+        self.cut_since
+    }
+
+    /// Ends the connection of a client that is too slow.
+    pub(crate) fn give_up(&mut self) {
+        self.end(Reason::EnhanceYourCalm);
+    }
+
     /// How many streams were reset for what the client did, since this was last asked.
     pub(crate) fn take_refused(&mut self) -> u64 {
         std::mem::take(&mut self.refused)
@@ -185,13 +201,24 @@ impl Connection {
         usize::try_from(window.min(self.send_window)).unwrap_or(0)
     }
 
-    /// Begins an answer, and ends it if it has no body.
-    pub(crate) fn head(&mut self, stream: u32, ends: bool, block: &[u8]) {
-        if self.streams.contains_key(&stream) {
-            frame::put_block(&mut self.replies, stream, ends, block, frame::FRAME_BYTES);
-            if ends {
-                self.answered(stream);
-            }
+    /// Begins an answer, whose fields `put_fields` gives, and ends it if it has no body.
+    pub(crate) fn head(
+        &mut self,
+        stream: u32,
+        ends: bool,
+        status: u16,
+        put_fields: impl FnOnce(&mut Block<'_>),
+    ) {
+        // A block that is made is sent: the next one builds on its table.
+        if !self.streams.contains_key(&stream) {
+            return;
+        }
+        let start = self.replies.len();
+        self.replies.extend_from_slice(&[0; frame::HEAD_BYTES]);
+        put_fields(&mut self.encoder.begin(status, &mut self.replies));
+        frame::end_block(&mut self.replies, start, stream, ends);
+        if ends {
+            self.answered(stream);
         }
     }
 
@@ -313,7 +340,7 @@ impl Connection {
             frame::RST_STREAM => self.rst_stream(head, payload, now),
             frame::SETTINGS => self.settings(head, payload),
             frame::PING => self.ping(head, payload),
-            frame::GOAWAY => goaway(head),
+            frame::GOAWAY => control::goaway(head),
             frame::WINDOW_UPDATE => self.window_update(head, payload),
             frame::PUSH_PROMISE => Err(Broken::Connection(Reason::Protocol)),
             // RFC 9113 5.5.
@@ -363,101 +390,6 @@ impl Connection {
         })
     }
 
-    /// RFC 9113 6.2.
-    fn headers(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
-        if head.stream.is_multiple_of(2) {
-            return Err(Broken::Connection(Reason::Protocol));
-        }
-        let mut fragment = unpadded(head, payload)?;
-        let mut depends_on_itself = false;
-        if head.has(frame::HAS_PRIORITY) {
-            let (priority, rest) =
-                fragment.split_first_chunk::<5>().ok_or(Broken::Connection(Reason::FrameSize))?;
-            depends_on_itself = depends_on(*priority) == head.stream;
-            fragment = rest;
-        }
-        let ends = head.has(frame::END_STREAM);
-        if head.has(frame::END_HEADERS) {
-            return self.whole_block(head.stream, ends, depends_on_itself, fragment);
-        }
-        let bytes = fragment.to_vec();
-        self.block = Some(Unfinished { stream: head.stream, ends, depends_on_itself, bytes });
-        Ok(None)
-    }
-
-    /// RFC 9113 6.10. A block without end is cut where no good one can be longer.
-    fn continuation(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> Outcome {
-        let Some(mut block) = self.block.take() else { return Err(Broken::Connection(Reason::Protocol)) };
-        if payload.len() < SMALL_CONTINUATION {
-            self.patience.spend(COST_OF_NOTHING, now).map_err(Broken::Connection)?;
-        }
-        if block.bytes.len() + payload.len() > BLOCK_BYTES_MAX {
-            return Err(Broken::Connection(Reason::EnhanceYourCalm));
-        }
-        block.bytes.extend_from_slice(payload);
-        if head.has(frame::END_HEADERS) {
-            return self.whole_block(block.stream, block.ends, block.depends_on_itself, &block.bytes);
-        }
-        self.block = Some(block);
-        Ok(None)
-    }
-
-    /// Every block is decoded, whatever becomes of it: the next one builds on its table.
-    fn whole_block(&mut self, stream: u32, ends: bool, depends_on_itself: bool, block: &[u8]) -> Outcome {
-        let read = match stream > self.last_stream {
-            true => {
-                let Bounds { head_bytes_max, fields_max, .. } = self.bounds;
-                read_request(&mut self.decoder, block, head_bytes_max, fields_max)
-            }
-            false => read_trailers(&mut self.decoder, block),
-        };
-        let read = read.map_err(|_| Broken::Connection(Reason::Compression))?;
-        let broken = |reason| Err(Broken::Stream(stream, reason));
-        if stream <= self.last_stream {
-            let Some(state) = self.streams.get_mut(&stream) else { return self.closed(stream) };
-            if state.is_half_closed {
-                return broken(Reason::StreamClosed);
-            }
-            return match (read, ends && !depends_on_itself && state.end().is_ok()) {
-                (Block::Trailers, true) => Ok(None),
-                _ => broken(Reason::Protocol),
-            };
-        }
-        self.last_stream = stream;
-        if matches!(self.leaving, Leaving::After(last) if stream > last) {
-            self.let_go(stream);
-            return Ok(None);
-        }
-        let Block::Request(request) = read else { return broken(Reason::Protocol) };
-        if depends_on_itself || (ends && request.body_length.is_some_and(|length| length > 0)) {
-            return broken(Reason::Protocol);
-        }
-        if self.streams.len() >= self.bounds.streams_max {
-            return broken(Reason::RefusedStream);
-        }
-        let mut state = Stream::new(self.initial_window, request.body_length);
-        state.is_half_closed = ends;
-        self.streams.insert(stream, state);
-        Ok(Some(Event::Request(stream, request)))
-    }
-
-    /// RFC 9113 6.3: priorities mean nothing any more, but the frame has a form.
-    fn priority(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
-        if head.stream == 0 {
-            return Err(Broken::Connection(Reason::Protocol));
-        }
-        let reason = match <[u8; 5]>::try_from(payload) {
-            Err(_) => Reason::FrameSize,
-            Ok(priority) if depends_on(priority) == head.stream => Reason::Protocol,
-            Ok(_) => return Ok(None),
-        };
-        match self.streams.contains_key(&head.stream) {
-            true => Err(Broken::Stream(head.stream, reason)),
-            // A stream that is not open cannot be reset.
-            false => Err(Broken::Connection(reason)),
-        }
-    }
-
     /// RFC 9113 6.4.
     fn rst_stream(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> Outcome {
         if payload.len() != 4 {
@@ -473,105 +405,6 @@ impl Connection {
         self.patience.spend(COST_OF_RESET, now).map_err(Broken::Connection)?;
         Ok(Some(Event::Gone(head.stream)))
     }
-
-    /// RFC 9113 6.5.
-    fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
-        if head.stream != 0 {
-            return Err(Broken::Connection(Reason::Protocol));
-        }
-        if head.has(frame::ACK) {
-            return if payload.is_empty() { Ok(None) } else { Err(Broken::Connection(Reason::FrameSize)) };
-        }
-        if !payload.len().is_multiple_of(6) {
-            return Err(Broken::Connection(Reason::FrameSize));
-        }
-        let window_before = self.initial_window;
-        for setting in payload.chunks_exact(6) {
-            let name = u16::from_be_bytes([setting[0], setting[1]]);
-            let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
-            let reason = match name {
-                frame::ENABLE_PUSH if value > 1 => Some(Reason::Protocol),
-                frame::INITIAL_WINDOW_SIZE if i64::from(value) > frame::WINDOW_MAX => {
-                    Some(Reason::FlowControl)
-                }
-                // Frames of this side are no longer than everybody takes.
-                frame::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => Some(Reason::Protocol),
-                _ => None,
-            };
-            if let Some(reason) = reason {
-                return Err(Broken::Connection(reason));
-            }
-            if name == frame::INITIAL_WINDOW_SIZE {
-                self.set_initial_window(i64::from(value))?;
-            }
-        }
-        self.stage = Stage::Open;
-        frame::put(&mut self.replies, frame::SETTINGS, frame::ACK, 0, &[]);
-        Ok((self.initial_window > window_before).then_some(Event::Room(None)))
-    }
-
-    /// RFC 9113 6.9.2.
-    fn set_initial_window(&mut self, window: i64) -> Result<(), Broken> {
-        let by = window - std::mem::replace(&mut self.initial_window, window);
-        match self.streams.values_mut().all(|stream| stream.widen(by)) {
-            true => Ok(()),
-            false => Err(Broken::Connection(Reason::FlowControl)),
-        }
-    }
-
-    /// RFC 9113 6.7.
-    fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
-        if head.stream != 0 {
-            return Err(Broken::Connection(Reason::Protocol));
-        }
-        if payload.len() != 8 {
-            return Err(Broken::Connection(Reason::FrameSize));
-        }
-        if !head.has(frame::ACK) {
-            frame::put(&mut self.replies, frame::PING, frame::ACK, 0, payload);
-        } else if self.leaving == Leaving::Told && payload == LEAVING {
-            self.leaving = Leaving::After(self.last_stream);
-            self.put_goaway(self.last_stream, Reason::NoError);
-        } else {
-            tracing::warn!(target: TRACED, "a ping is acknowledged that was never sent");
-        }
-        Ok(None)
-    }
-
-    /// RFC 9113 6.9.
-    fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Outcome {
-        let Ok(bytes) = <[u8; 4]>::try_from(payload) else {
-            return Err(Broken::Connection(Reason::FrameSize));
-        };
-        let by = i64::from(u32::from_be_bytes(bytes) & frame::STREAM_MAX);
-        if head.stream == 0 {
-            self.send_window += by;
-            return match (by, self.send_window) {
-                (0, _) => Err(Broken::Connection(Reason::Protocol)),
-                (_, ..=frame::WINDOW_MAX) => Ok(Some(Event::Room(None))),
-                _ => Err(Broken::Connection(Reason::FlowControl)),
-            };
-        }
-        if self.is_idle(head.stream) {
-            return Err(Broken::Connection(Reason::Protocol));
-        }
-        // It may have been on its way when the stream ended.
-        let Some(stream) = self.streams.get_mut(&head.stream) else { return Ok(None) };
-        match (by, stream.widen(by)) {
-            (0, _) => Err(Broken::Stream(head.stream, Reason::Protocol)),
-            (_, true) => Ok(Some(Event::Room(Some(head.stream)))),
-            (_, false) => Err(Broken::Stream(head.stream, Reason::FlowControl)),
-        }
-    }
-}
-
-/// RFC 9113 6.8: the client opens no more streams, and ends the connection when it likes.
-fn goaway(head: FrameHead) -> Outcome {
-    match (head.stream, head.len) {
-        (0, 8..) => Ok(None),
-        (0, _) => Err(Broken::Connection(Reason::FrameSize)),
-        _ => Err(Broken::Connection(Reason::Protocol)),
-    }
 }
 
 /// The payload without its padding (RFC 9113 6.1).
@@ -584,24 +417,14 @@ fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], Broken> {
     Ok(&rest[..len])
 }
 
-/// The stream that a priority names.
-fn depends_on([a, b, c, d, _]: [u8; 5]) -> u32 {
-    u32::from_be_bytes([a, b, c, d]) & frame::STREAM_MAX
-}
-
 /// What is told of clients, which by default nobody hears.
 const TRACED: &str = "http2";
 /// The connection's window is given back when half of it is used.
 const GIVEN_BACK_FROM: usize = 32 * 1024;
-/// Compressed bytes of one header block, more than any that keeps SETTINGS_MAX_HEADER_LIST_SIZE has.
-const BLOCK_BYTES_MAX: usize = 32 * 1024;
 /// Streams that are remembered after this side ended them.
 const LET_GO_MAX: usize = 256;
-/// A continuation below this brings nearly nothing.
-const SMALL_CONTINUATION: usize = 256;
 const COST_OF_RESET: u32 = 10;
 const COST_OF_NOTHING: u32 = 1;
-const LEAVING: &[u8; 8] = b"leaving!";
 
 #[cfg(test)]
 mod tests;

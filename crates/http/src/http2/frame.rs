@@ -41,7 +41,7 @@ pub(crate) fn put(out: &mut Vec<u8>, kind: u8, flags: u8, stream: u32, payload: 
 }
 
 /// Appends a header block in as many frames as it takes.
-pub(crate) fn put_block(out: &mut Vec<u8>, stream: u32, ends: bool, block: &[u8], frame_max: usize) {
+fn put_block(out: &mut Vec<u8>, stream: u32, ends: bool, block: &[u8], frame_max: usize) {
     let mut rest = block;
     let mut kind = HEADERS;
     let mut flags = if ends { END_STREAM } else { 0 };
@@ -56,6 +56,19 @@ pub(crate) fn put_block(out: &mut Vec<u8>, stream: u32, ends: bool, block: &[u8]
         }
         (rest, kind, flags) = (later, CONTINUATION, 0);
     }
+}
+
+/// Puts what `out` has from `start` on, which begins with room for a frame's head, into as many frames as it takes.
+pub(crate) fn end_block(out: &mut Vec<u8>, start: usize, stream: u32, ends: bool) {
+    let len = out.len() - start - HEAD_BYTES;
+    if len > FRAME_BYTES {
+        let block = out.split_off(start + HEAD_BYTES);
+        out.truncate(start);
+        return put_block(out, stream, ends, &block, FRAME_BYTES);
+    }
+    let flags = if ends { END_HEADERS | END_STREAM } else { END_HEADERS };
+    out[start..start + HEAD_BYTES]
+        .copy_from_slice(&FrameHead { len, kind: HEADERS, flags, stream }.to_bytes());
 }
 
 /// What stands before `len` bytes of a body.
@@ -78,6 +91,8 @@ pub(crate) enum Reason {
 }
 
 pub(crate) const HEAD_BYTES: usize = 9;
+/// Where the type stands in it.
+pub(crate) const KIND_AT: usize = 3;
 /// What everybody takes in one frame, and what this side takes at most (RFC 9113 4.2).
 pub(crate) const FRAME_BYTES: usize = 16 * 1024;
 pub(crate) const STREAM_MAX: u32 = (1 << 31) - 1;
@@ -104,6 +119,7 @@ pub(crate) const PADDED: u8 = 0x8;
 pub(crate) const HAS_PRIORITY: u8 = 0x20;
 
 /// Settings (RFC 9113 6.5.2).
+pub(crate) const HEADER_TABLE_SIZE: u16 = 0x1;
 pub(crate) const ENABLE_PUSH: u16 = 0x2;
 pub(crate) const MAX_CONCURRENT_STREAMS: u16 = 0x3;
 pub(crate) const INITIAL_WINDOW_SIZE: u16 = 0x4;
@@ -127,6 +143,12 @@ mod tests {
         let expected =
             [(HEADERS, END_STREAM, 5, 10), (CONTINUATION, 0, 5, 10), (CONTINUATION, END_HEADERS, 5, 5)];
         assert_eq!(frames, expected);
+        let mut block = vec![9; 3 + HEAD_BYTES];
+        block.extend_from_slice(&[7; 25]);
+        end_block(&mut block, 3, 5, true);
+        let mut whole = vec![9; 3];
+        put_block(&mut whole, 5, true, &[7; 25], FRAME_BYTES);
+        assert_eq!(block, whole);
     }
 
     #[test]

@@ -326,12 +326,7 @@ async fn handshake<'a>(
 }
 
 /// Ends a connection that did not become TLS. One that speaks HTTP is told where it has come.
-async fn end_failed_handshake(
-    service: &Service,
-    mut wire: Wire,
-    mut inbox: Inbox,
-    abort: Abort,
-) {
+async fn end_failed_handshake(service: &Service, mut wire: Wire, mut inbox: Inbox, abort: Abort) {
     service.counters.handshakes_failed.increment();
     match abort {
         Abort::Tls(TlsError::PlainHttp) => {

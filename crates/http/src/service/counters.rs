@@ -43,6 +43,7 @@ lane::counter_block! {
         count closed_key_limit as closed [reason = "key_limit"]: "Connections closed by the server.",
         count closed_requests as closed [reason = "request_limit"]: "Connections closed by the server.",
         count closed_http2_error as closed [reason = "http2_error"]: "Connections closed by the server.",
+        count closed_header_timeout as closed [reason = "header_timeout"]: "Connections closed by the server.",
         count closed_http2_flood as closed [reason = "http2_flood"]: "Connections closed by the server.",
         count aborted_peer as aborted [cause = "peer"]: "Connections that ended in the middle.",
         count aborted_tls as aborted [cause = "tls"]: "Connections that ended in the middle.",

@@ -11,6 +11,7 @@ mod get_file;
 mod http2;
 mod inbox;
 mod lane_service;
+mod linger;
 mod list_directory;
 mod listener;
 mod options;

@@ -21,6 +21,7 @@ use service::pacer::Ticket;
 
 use super::abort::Abort;
 use super::inbox::Inbox;
+use super::linger::linger;
 use super::outbox::Outbox;
 use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
@@ -267,8 +268,7 @@ impl Wire {
         self.push_buffer(buf, more).await
     }
 
-    /// Ends the connection so that the peer gets all that was sent: says so, and waits a little for its
-    /// end. Closing at once with unread bytes would reset the connection and could destroy the answer.
+    /// Ends the connection so that the peer gets all that was sent: says so, and waits a little for its end.
     pub(super) async fn close(mut self, inbox: &mut Inbox) {
         if self.flush(false).await.is_err() {
             return;
@@ -287,17 +287,8 @@ impl Wire {
         if self.stream.shutdown(Shutdown::Write).is_err() {
             return;
         }
-        let deadline = now() + LINGER_MAX;
-        let mut left = LINGER_BYTES_MAX;
         inbox.consume(inbox.unread().len());
-        while let Ok(Ok(bytes)) = self.alarm.race(deadline, self.stream.recv()).await {
-            if bytes.is_empty() || bytes.len() > left {
-                return;
-            }
-            left -= bytes.len();
-        }
-        // What the client has not taken yet is the kernel's from now on, out of reach of a change of marks.
-        let _ = self.stream.set_option(SocketOption::Mark(0));
+        linger(&self.stream, &mut self.alarm).await;
     }
 
     /// Ends the connection so that the peer knows that what it has is not the whole.
@@ -485,8 +476,5 @@ fn timed_out() -> Abort {
     Abort::Io(io::ErrorKind::TimedOut.into())
 }
 
-/// How long, and for how many bytes, a closed connection waits for the client to read the answer.
-const LINGER_MAX: Duration = Duration::from_secs(2);
-const LINGER_BYTES_MAX: usize = 1 << 20;
 /// A longer send may take several steps, between which progress is watched.
 const QUEUED_SEND_MAX: usize = 32 * 1024;

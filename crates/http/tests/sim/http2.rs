@@ -325,3 +325,52 @@ fn requests_taken_back_at_once_end_their_connection_and_leave_nothing() {
         pair.end();
     });
 }
+
+#[test]
+fn header_block_that_comes_slowly_ends_its_connection_and_one_that_ends_in_time_is_answered() {
+    const SETTINGS: u8 = 4;
+    const HEADERS: u8 = 1;
+    const CONTINUATION: u8 = 9;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+    seeds(4, |seed| {
+        let pair = Pair::tls(seed, Config::default(), Limits::default(), &[("file", b"content")]);
+        let counters = pair.counters.clone();
+        pair.run(async move {
+            let connect = async || {
+                let tls = TlsClient::http2(CipherSuite::TLS13_AES_128_GCM_SHA256);
+                let mut client = Client::connect_tls(ADDRESS, tls).await.unwrap();
+                let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+                bytes.extend(frame(SETTINGS, 0, 0, b""));
+                bytes.extend(frame(HEADERS, END_STREAM, 1, b"\x82"));
+                client.send_sealed(bytes).await.unwrap();
+                client
+            };
+            let (mut hostile, mut slow) = (connect().await, connect().await);
+            let begun = now();
+            // GET, https, /file (RFC 7541 6.1, 6.2.2), a byte a second.
+            for byte in b"\x87\x04\x05/file" {
+                sleep(Duration::from_secs(1)).await;
+                slow.send_sealed(frame(CONTINUATION, 0, 1, &[*byte])).await.unwrap();
+                hostile.send_sealed(frame(CONTINUATION, 0, 1, &[0x87])).await.unwrap();
+            }
+            slow.send_sealed(frame(CONTINUATION, END_HEADERS, 1, b"")).await.unwrap();
+            while counters.closed_header_timeout.get() == 0 {
+                // It may be over already.
+                let _ = hostile.send_sealed(frame(CONTINUATION, 0, 1, &[0x87])).await;
+                sleep(Duration::from_secs(1)).await;
+                assert!(now().duration_since(begun) < Duration::from_secs(18));
+            }
+            assert!(now().duration_since(begun) > Duration::from_secs(14));
+            let (_, came) = hostile.end().await;
+            // The farewell is ENHANCE_YOUR_CALM.
+            assert!(came.ends_with(&[0, 0, 0, 0xb]), "{came:02x?}");
+            sleep(Duration::from_secs(20)).await;
+            assert_eq!((counters.closed_header_timeout.get(), counters.requests_http2.get()), (1, 1));
+            drop(slow);
+            sleep(Duration::from_secs(5)).await;
+        });
+        assert_eq!(pair.connections.reply_memory_bytes.get(), 0, "all is given back");
+        pair.end();
+    });
+}

@@ -332,6 +332,9 @@ pub enum SocketOption {
     NoDelay(bool),
     /// Kernel send buffer, bytes.
     SendBuffer(usize),
+    /// Bytes that may wait in the kernel before they are sent: above it the stream takes no more, and below half of it it is
+    /// writable again (TCP_NOTSENT_LOWAT).
+    UnsentMax(u32),
     /// Close by reset: unsent bytes are dropped and the peer learns the transfer failed (SO_LINGER 0).
     ResetOnClose,
     /// Report datagrams that did not reach their destination (IP_RECVERR, IPV6_RECVERR): a receive fails when there is

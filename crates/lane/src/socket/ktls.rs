@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 
 use socket2::{Domain, Socket, Type};
 

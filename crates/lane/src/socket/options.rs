@@ -25,6 +25,12 @@ pub fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<BufferSize
     set_buffer(socket, bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
 }
 
+/// Has a stream take no more while so many bytes wait that were never sent; it is writable again below half of that
+/// (TCP_NOTSENT_LOWAT). What is under way does not count.
+pub fn set_unsent_max(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
+}
+
 /// Marks every packet the socket sends from now on, retransmitted ones too (SO_MARK); 0 takes the mark away.
 ///
 /// # Errors
@@ -95,6 +101,27 @@ mod tests {
             assert!(!set(&socket, 64 << 10).unwrap().limited);
         }
         assert!(set_receive_buffer(&socket, usize::MAX).unwrap().limited);
+    }
+
+    #[test]
+    fn stream_takes_no_more_than_may_wait_unsent() {
+        use std::io::Write;
+
+        const UNSENT_MAX: u32 = 32 << 10;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // Accepted connections have it too; the kernel books twice of it.
+        set_receive_buffer(&listener, 16 << 10).unwrap();
+        let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (_receiver, _) = listener.accept().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        set_send_buffer(&sender, 8 << 20).unwrap();
+        set_unsent_max(&sender, UNSENT_MAX).unwrap();
+        let mut taken = 0;
+        while let Ok(n) = sender.write(&[0; 4096]) {
+            taken += n;
+        }
+        // What the receiver's host took, what may wait, and a packet of the largest size above it.
+        assert!((UNSENT_MAX as usize..256 << 10).contains(&taken), "{taken}");
     }
 
     #[test]

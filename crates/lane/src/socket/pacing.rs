@@ -22,9 +22,7 @@ mod tests {
     #[test]
     fn rate_above_32_bits_is_kept() {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        let max_rate = || -> u64 {
-            get_option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE).unwrap()
-        };
+        let max_rate = || -> u64 { get_option(&socket, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE).unwrap() };
         assert_eq!(max_rate(), u64::MAX);
         set_max_rate(&socket, 12_500_000_000).unwrap();
         assert_eq!(max_rate(), 12_500_000_000);

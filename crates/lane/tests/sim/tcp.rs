@@ -69,6 +69,36 @@ fn a_receiver_that_takes_nothing_stops_the_sender_at_the_buffers() {
 }
 
 #[test]
+fn a_stream_takes_no_more_than_may_wait_unsent_and_more_below_half_of_that() {
+    let mut config = Config::clean();
+    config.net.tcp.send_buffer = 100_000;
+    config.net.tcp.recv_buffer = 20_000;
+    let world = World::new(1, config);
+    let server = world.host("10.0.0.1");
+    server.spawn(async {
+        let stream = listen(80).accept().await.unwrap();
+        time::sleep(Duration::from_secs(100)).await;
+        assert!(receive_all(&stream).await.unwrap() == pattern(100_000));
+    });
+    let client = world.host("10.0.0.2");
+    world.block_on(&client, async {
+        let stream = connect("10.0.0.1:80").await.unwrap();
+        stream.set_option(SocketOption::UnsentMax(10_000)).unwrap();
+        let bytes = pattern(100_000);
+        let mut sent = 0;
+        while let Ok(writable) = time::timeout(Duration::from_secs(10), stream.writable()).await {
+            writable.unwrap();
+            sent += stream.try_send(&[IoSlice::new(&bytes[sent..])], false).unwrap().unwrap_or(0);
+        }
+        assert!((25_000..=30_000).contains(&sent), "what the receiver holds, and what may wait: {sent}");
+        stream.writable().await.unwrap();
+        send(&stream, &bytes[sent..]).await.unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+    });
+    world.run_for(Duration::from_secs(200));
+}
+
+#[test]
 fn clients_that_are_not_heard_keep_nobody_waiting_and_hold_a_bounded_part() {
     seeds(20, |seed| {
         let mut config = Config::default();

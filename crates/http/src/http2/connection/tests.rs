@@ -185,7 +185,7 @@ fn frames_that_break_the_connection_end_it_with_the_right_reason() {
         let mut client = Client::new();
         // Stream 1 is closed, stream 3 is open.
         client.get(1);
-        client.connection.head(1, true, b"");
+        client.connection.head(1, true, 200, |_| {});
         client.post(3, &[]);
         client.frame(kind, flags, stream, &payload);
         assert!(client.is_ended(reason), "{what}");
@@ -278,7 +278,7 @@ fn no_more_streams_at_a_time_than_allowed() {
     assert!(client.replies().is_empty());
     client.get(9);
     assert!(client.is_reset(9, Reason::RefusedStream));
-    client.connection.head(1, true, b"");
+    client.connection.head(1, true, 200, |_| {});
     client.replies();
     client.get(11);
     assert_eq!(client.requests(), [1, 3, 5, 7, 11]);
@@ -318,7 +318,7 @@ fn bodies_are_thrown_away_and_only_the_connection_s_window_is_given_back() {
     assert!(client.is_reset(1, Reason::FlowControl));
     // An answer that ends before the request tells the client to stop; what is on its way is passed over.
     client.post(3, &[]);
-    client.connection.head(3, true, b"");
+    client.connection.head(3, true, 200, |_| {});
     let replies = client.replies();
     assert_eq!(
         replies.iter().map(|sent| (sent.0, sent.2)).collect::<Vec<_>>(),
@@ -380,6 +380,57 @@ fn frames_of_nothing_and_blocks_without_end_end_the_connection() {
 }
 
 #[test]
+fn rest_of_a_frame_or_block_is_awaited_from_its_first_byte_to_its_last() {
+    let mut client = Client::new();
+    let block = block(&GET);
+    let begun = client.now;
+    let tick = |client: &mut Client| client.now += Duration::from_secs(1);
+    client.frame(HEADERS, END_STREAM, 1, &block[..1]);
+    for byte in &block[1..6] {
+        tick(&mut client);
+        client.frame(CONTINUATION, 0, 1, &[*byte]);
+        assert_eq!(client.connection.cut_since(), Some(begun), "more of it is not its end");
+    }
+    client.frame(CONTINUATION, END_HEADERS, 1, &block[6..]);
+    assert_eq!((client.connection.cut_since(), client.requests()), (None, vec![1]));
+    let mut ping = Vec::new();
+    put(&mut ping, PING, 0, 0, &[0; 8]);
+    for end in 1..ping.len() {
+        assert_eq!(client.connection.handle(&ping[..end], client.now).0, 0);
+        assert_eq!(client.connection.cut_since(), Some(begun + Duration::from_secs(5)));
+    }
+    client.send(&ping);
+    assert_eq!(client.connection.cut_since(), None);
+    // A body may take longer.
+    client.post(3, &[]);
+    client.connection.handle(&[0, 0, 9, DATA, 0, 0, 0, 0, 3, 1], client.now);
+    assert_eq!(client.connection.cut_since(), None);
+    client.connection.give_up();
+    assert!(client.is_ended(Reason::EnhanceYourCalm));
+}
+
+#[test]
+fn heads_of_answers_use_the_table_that_the_client_keeps() {
+    let mut client = Client::new();
+    let answer = |client: &mut Client, stream| {
+        client.get(stream);
+        client.replies();
+        client.connection.head(stream, true, 200, |block| block.field("Server", b"linerate"));
+        client.replies()[0].3.len()
+    };
+    let first = answer(&mut client, 1);
+    assert_eq!(answer(&mut client, 3), 2);
+    client.frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0]);
+    assert_eq!(answer(&mut client, 5), first - 2, "two bytes less to tell the table's size");
+    // Of a request taken back no block is made that would not be sent.
+    client.frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 16, 0]);
+    client.get(7);
+    client.frame(RST_STREAM, 0, 7, &[0; 4]);
+    client.connection.head(7, true, 200, |_| unreachable!());
+    assert_eq!(answer(&mut client, 9), first);
+}
+
+#[test]
 fn farewell_lets_what_is_on_its_way_arrive_and_nothing_after() {
     let mut client = Client::new();
     client.get(1);
@@ -392,9 +443,9 @@ fn farewell_lets_what_is_on_its_way_arrive_and_nothing_after() {
     assert_eq!(client.replies()[0].3[..4], 3u32.to_be_bytes());
     client.get(5);
     assert_eq!(client.requests(), [1, 3]);
-    client.connection.head(1, true, b"");
+    client.connection.head(1, true, 200, |_| {});
     assert!(!client.connection.is_over());
-    client.connection.head(3, true, b"");
+    client.connection.head(3, true, 200, |_| {});
     assert!(client.connection.is_over());
 }
 

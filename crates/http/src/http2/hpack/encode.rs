@@ -1,63 +1,100 @@
-//! Fields into header blocks (RFC 7541 6): by the static table, values as they are.
+//! Fields into header blocks (RFC 7541 6): by the static table, by a small one of the connection's own for fields that
+//! come with every answer, and values as they are.
 
-use super::table::STATIC;
+use super::table::Table;
 
-/// One direction's compression.
-#[derive(Debug, Default)]
+/// One direction's compression; its blocks must be sent in the order in which they were made.
+#[derive(Debug)]
 pub(crate) struct Encoder {
-    /// The peer has been told that no table is used.
-    has_begun: bool,
+    table: Table,
+    bytes_max: usize,
+    /// The table's size is to be told: the smallest that it had since that was last done, and what it has now.
+    resized: Option<usize>,
 }
 
 impl Encoder {
-    /// Begins the next block.
-    pub(crate) fn begin(&mut self, block: &mut Vec<u8>) {
-        // A table of size 0 from the first block on: whatever size the peer allows later, none of its changes needs an
-        // answer (RFC 7541 4.2).
-        if !std::mem::replace(&mut self.has_begun, true) {
-            block.push(0b0010_0000);
+    /// For a peer that has not said how large a table it keeps.
+    pub(crate) fn new() -> Self {
+        // It takes a larger one for granted (RFC 9113 6.5.2) and must be told.
+        Self { table: Table::new(TABLE_BYTES), bytes_max: TABLE_BYTES, resized: Some(TABLE_BYTES) }
+    }
+
+    /// The peer keeps a table of so many bytes (SETTINGS_HEADER_TABLE_SIZE).
+    pub(crate) fn set_table_max(&mut self, bytes: usize) {
+        let bytes_max = bytes.min(TABLE_BYTES);
+        if bytes_max == self.bytes_max {
+            return;
         }
+        self.bytes_max = bytes_max;
+        self.table.set_max(bytes_max);
+        self.resized = Some(self.resized.map_or(bytes_max, |smallest| smallest.min(bytes_max)));
+    }
+
+    /// Begins the next block, behind what `out` has, with its `:status`.
+    pub(crate) fn begin<'e>(&'e mut self, status: u16, out: &'e mut Vec<u8>) -> Block<'e> {
+        if let Some(smallest) = self.resized.take() {
+            // RFC 7541 4.2.
+            if smallest < self.bytes_max {
+                integer(out, 0b0010_0000, 5, smallest);
+            }
+            integer(out, 0b0010_0000, 5, self.bytes_max);
+        }
+        let index = match status {
+            200 => 8,
+            204 => 9,
+            206 => 10,
+            304 => 11,
+            400 => 12,
+            404 => 13,
+            500 => 14,
+            _ => {
+                let digits = [100, 10, 1].map(|unit| b'0' + (status / unit % 10) as u8);
+                integer(out, 0, 4, 8);
+                string(out, &digits);
+                return Block { table: &mut self.table, out };
+            }
+        };
+        out.push(0b1000_0000 | index);
+        Block { table: &mut self.table, out }
     }
 }
 
-/// Appends `:status`, which comes before all fields.
-pub(crate) fn status(block: &mut Vec<u8>, status: u16) {
-    let index = match status {
-        200 => 8,
-        204 => 9,
-        206 => 10,
-        304 => 11,
-        400 => 12,
-        404 => 13,
-        500 => 14,
-        _ => {
-            let digits = [100, 10, 1].map(|unit| b'0' + (status / unit % 10) as u8);
-            literal(block, 8, &digits);
-            return;
-        }
-    };
-    block.push(0b1000_0000 | index);
+/// A block that is being made.
+#[derive(Debug)]
+pub(crate) struct Block<'e> {
+    table: &'e mut Table,
+    out: &'e mut Vec<u8>,
 }
 
-/// Appends a field; its name may have capital letters, which are sent small (RFC 9113 8.2.1).
-pub(crate) fn field(block: &mut Vec<u8>, name: &str, value: &[u8]) {
-    match index_of(name) {
-        Some(index) => literal(block, index, value),
-        None if name == "X-Content-Type-Options" => unindexed(block, b"x-content-type-options", value),
-        None => unindexed(block, name.to_ascii_lowercase().as_bytes(), value),
+impl Block<'_> {
+    /// Appends a field; its name may have capital letters, which are sent small (RFC 9113 8.2.1).
+    #[inline]
+    pub(crate) fn field(&mut self, name: &'static str, value: &[u8]) {
+        let (index, again) = known(name);
+        let Some(lower) = again.filter(|_| value.len() <= KEPT_MAX) else {
+            integer(self.out, 0, 4, index);
+            if index == 0 {
+                string(self.out, name.to_ascii_lowercase().as_bytes());
+            }
+            return string(self.out, value);
+        };
+        if let Some(at) = self.table.find(lower, value) {
+            return integer(self.out, 0b1000_0000, 7, at);
+        }
+        integer(self.out, 0b0100_0000, 6, index);
+        if index == 0 {
+            string(self.out, lower);
+        }
+        string(self.out, value);
+        self.table.insert(lower, value);
     }
 }
 
 /// Appends a field with its name, not to be kept in a table.
+#[cfg(test)]
 pub(crate) fn unindexed(block: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     block.push(0);
     string(block, name);
-    string(block, value);
-}
-
-/// A value behind a name of the static table, not to be kept in a table.
-fn literal(block: &mut Vec<u8>, index: usize, value: &[u8]) {
-    integer(block, 0, 4, index);
     string(block, value);
 }
 
@@ -81,43 +118,67 @@ fn integer(block: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     block.push(rest as u8);
 }
 
-/// The static table's index of a name; names of a file's answer without a search.
-fn index_of(name: &str) -> Option<usize> {
+/// The static table's index of a name, 0 if it has none; and the name in small letters if it comes with the same value
+/// again, so that it is worth a place in the table.
+fn known(name: &str) -> (usize, Option<&'static [u8]>) {
     match name {
-        "Accept-Ranges" => Some(18),
-        "Content-Length" => Some(28),
-        "Content-Type" => Some(31),
-        "Date" => Some(33),
-        "ETag" => Some(34),
-        "Last-Modified" => Some(44),
-        "Server" => Some(54),
-        "X-Content-Type-Options" => None,
-        _ => {
-            let regular = STATIC[FIRST_REGULAR - 1..].iter();
-            regular
-                .map(|(known, _)| known)
-                .position(|known| known.eq_ignore_ascii_case(name))
-                .map(|at| at + FIRST_REGULAR)
-        }
+        "Server" => (54, Some(b"server")),
+        "Date" => (33, Some(b"date")),
+        "Content-Type" => (31, Some(b"content-type")),
+        "Content-Length" => (28, None),
+        "Last-Modified" => (44, None),
+        "ETag" => (34, None),
+        "Accept-Ranges" => (18, Some(b"accept-ranges")),
+        "X-Content-Type-Options" => (0, Some(b"x-content-type-options")),
+        "Vary" => (59, Some(b"vary")),
+        "Cache-Control" => (24, Some(b"cache-control")),
+        "Content-Encoding" => (26, Some(b"content-encoding")),
+        "Content-Security-Policy" => (0, Some(b"content-security-policy")),
+        "Content-Range" => (30, None),
+        "Location" => (46, None),
+        "Allow" => (22, Some(b"allow")),
+        "Retry-After" => (53, None),
+        "WWW-Authenticate" => (61, Some(b"www-authenticate")),
+        _ => (0, None),
     }
 }
 
-/// Index of the first field that is none of the protocol's own.
-const FIRST_REGULAR: usize = 15;
+/// What a connection's table may hold, as RFC 7541 4.1 counts: what every answer has, and a dozen dates. A look through
+/// it costs less than the bytes that it saves.
+const TABLE_BYTES: usize = 1024;
+/// A longer value would push out most of what comes again.
+const KEPT_MAX: usize = 128;
 
 #[cfg(test)]
 mod tests {
+    use super::super::table::STATIC;
     use super::*;
 
     #[test]
     fn names_that_are_known_by_heart_stand_where_they_should() {
-        for name in
-            ["Accept-Ranges", "Content-Length", "Content-Type", "Date", "ETag", "Last-Modified", "Server"]
-        {
-            let index = index_of(name).unwrap();
-            assert!(STATIC[index - 1].0.eq_ignore_ascii_case(name));
+        for name in [
+            "Server",
+            "Date",
+            "Content-Type",
+            "Content-Length",
+            "Last-Modified",
+            "ETag",
+            "Accept-Ranges",
+            "X-Content-Type-Options",
+            "Vary",
+            "Cache-Control",
+            "Content-Encoding",
+            "Content-Security-Policy",
+            "Content-Range",
+            "Location",
+            "Allow",
+            "Retry-After",
+            "WWW-Authenticate",
+        ] {
+            let (index, lower) = known(name);
+            let position = STATIC.iter().position(|(known, _)| known.eq_ignore_ascii_case(name));
+            assert_eq!(index, position.map_or(0, |at| at + 1), "{name}");
+            assert!(lower.is_none_or(|lower| lower == name.to_ascii_lowercase().as_bytes()), "{name}");
         }
-        assert_eq!(index_of("vary"), Some(59));
-        assert_eq!(index_of("Content-Security-Policy"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Header compression (RFC 7541): everything that it has is decoded; what is sent uses the static table alone, so that
-//! this side keeps no table and two connections' heads of one file are the same bytes.
+//! Header compression (RFC 7541): everything that it has is decoded. What is sent names fields that come again by a table
+//! of one kilobyte, and has no Huffman codes: they would cost more than the bytes that they save here.
 
 mod decode;
 mod encode;
@@ -11,4 +11,4 @@ mod tests;
 pub(crate) use decode::{Decoder, HpackError};
 #[cfg(test)]
 pub(crate) use encode::unindexed;
-pub(crate) use encode::{Encoder, field, status};
+pub(crate) use encode::{Block, Encoder};

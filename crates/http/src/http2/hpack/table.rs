@@ -32,6 +32,17 @@ impl Table {
         Some(entry.text.split_at(entry.name_len))
     }
 
+    /// The index of a field that was inserted.
+    pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Option<usize> {
+        let is_it = |entry: &Entry| {
+            entry.name_len == name.len()
+                && entry.text.len() == name.len() + value.len()
+                && entry.text[name.len()..] == *value
+                && entry.text[..name.len()] == *name
+        };
+        self.entries.iter().position(is_it).map(|at| STATIC.len() + 1 + at)
+    }
+
     /// Adds a field. One that is larger than the whole table leaves it empty (RFC 7541 4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let bytes = name.len() + value.len() + ENTRY_BYTES;

@@ -79,28 +79,63 @@ fn what_is_no_header_block_is_refused() {
     }
 }
 
+/// One answer's block; none of its fields comes again but the first two.
+fn encoded(encoder: &mut Encoder, status: u16, fields: &[(&'static str, &str)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut block = encoder.begin(status, &mut out);
+    fields.iter().for_each(|(name, value)| block.field(name, value.as_bytes()));
+    out
+}
+
 #[test]
-fn what_is_encoded_is_decoded_to_the_same() {
+fn what_is_encoded_is_decoded_to_the_same_and_what_comes_again_is_one_byte() {
     let long = "x".repeat(300);
     let fields = [
         ("Server", "linerate"),
         ("X-Content-Type-Options", "nosniff"),
         ("Vary", "Accept"),
         ("Location", &long),
+        ("Cache-Control", &long),
+        ("X-Unknown", "a"),
     ];
-    let mut encoder = Encoder::default();
+    let mut encoder = Encoder::new();
     let mut decoder = Decoder::new();
     for code in [200, 206, 416, 304] {
-        let mut block = Vec::new();
-        encoder.begin(&mut block);
-        status(&mut block, code);
-        fields.iter().for_each(|(name, value)| field(&mut block, name, value.as_bytes()));
+        let block = encoded(&mut encoder, code, &fields);
         let read = decoded(&mut decoder, &block).unwrap();
         assert_eq!(read[0], format!(":status: {code}"));
+        assert_eq!(read.len(), 1 + fields.len());
         for ((name, value), read) in fields.iter().zip(&read[1..]) {
             assert_eq!(*read, format!("{}: {value}", name.to_ascii_lowercase()));
         }
     }
+    let again = encoded(&mut encoder, 200, &fields[..3]);
+    assert_eq!(again.len(), 4);
+    assert_eq!(decoded(&mut decoder, &again).unwrap()[3], "vary: Accept");
+}
+
+#[test]
+fn sent_table_has_the_size_that_the_peer_keeps_and_forgets_as_it_does() {
+    let mut encoder = Encoder::new();
+    let mut decoder = Decoder::new();
+    let mut size = 4096;
+    for n in 0..200u32 {
+        // Any sizes in turn, sometimes several between two blocks; RFC 7541 4.2 wants the smallest told.
+        for step in 0..n % 4 {
+            size = [0, 100, 60, 700, 4096, 1 << 20][(n + 5 * step) as usize % 6];
+            encoder.set_table_max(size);
+        }
+        let date = format!("date {}", n / 3);
+        let block = encoded(&mut encoder, 200, &[("Server", "linerate"), ("Date", &date), ("Vary", "b")]);
+        let expected = [":status: 200", "server: linerate", &format!("date: {date}"), "vary: b"];
+        assert_eq!(decoded(&mut decoder, &block).unwrap(), expected, "{n}, {size} bytes");
+    }
+    encoder.set_table_max(0);
+    let fields = [("Server", "linerate")];
+    let first = encoded(&mut encoder, 200, &fields);
+    let second = encoded(&mut encoder, 200, &fields);
+    assert_eq!((first[0], &first[1..]), (0x20, &second[..]), "that there is no table is told once");
+    assert_eq!(decoded(&mut decoder, &first).unwrap(), decoded(&mut decoder, &second).unwrap());
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use lane::net::TcpStream;
+use service::alarm::Alarm;
 use service::memory::{Account, Charge};
 use service::pacer::Ticket;
 use tls::{TlsEvent, TlsSession};
@@ -14,6 +15,7 @@ use tls::{TlsEvent, TlsSession};
 use super::outgoing::Outgoing;
 use super::progress::Progress;
 use crate::service::inbox::Inbox;
+use crate::service::linger::linger;
 
 /// Reads plaintext and writes sealed records.
 pub(super) struct Link {
@@ -160,5 +162,12 @@ impl Link {
         }
         ready!(self.poll_send(cx))?;
         Poll::Ready(self.stream.shutdown(Shutdown::Write))
+    }
+
+    /// Waits a little for the end of a client that was told that nothing follows.
+    pub(super) async fn linger(self, alarm: &mut Alarm) {
+        if !self.ended {
+            linger(&self.stream, alarm).await;
+        }
     }
 }

@@ -13,7 +13,8 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
 
-use lane::time::Elapsed;
+use lane::backend::SocketOption;
+use lane::time::{Elapsed, now};
 use service::alarm::Alarm;
 
 use self::link::Link;
@@ -36,32 +37,49 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox,
     let peer = wire.peer_ip();
     let limits = service.site().limits.clone();
     let (stream, ticket, tls, account) = wire.into_parts();
+    // What waits in the kernel delays all streams, and is sent by whoever takes the client's ACKs. It only tunes.
+    let _ = stream.set_option(SocketOption::UnsentMax(UNSENT_MAX));
     let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(entry.place), limits.send_rate_min));
     let link = Link::new(stream, ticket, tls, inbox, Rc::clone(&progress), Rc::clone(&account));
     let mut session =
         Session::new(Rc::clone(service), peer, Rc::clone(&account), Rc::clone(&progress), link, &limits);
     let mut alarm = Alarm::default();
-    let mut is_leaving = false;
+    let (mut is_leaving, mut is_late) = (false, false);
     loop {
+        let cut_since = session.cut_since();
         let goes_on = poll_fn(|cx| match session.poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Ok(())),
+            Poll::Ready(()) => Poll::Ready(Ok(Turn::Over)),
+            Poll::Pending if session.cut_since().is_some_and(|since| cut_since != Some(since)) => {
+                Poll::Ready(Ok(Turn::Cut))
+            }
             Poll::Pending => account.poll_gives_way(cx).map(|()| Err(Abort::GaveWay)),
         });
-        let served = alarm.race(progress.next_look(&limits), goes_on);
+        let rest_at = cut_since.filter(|_| !is_late).map(|since| since + limits.header_timeout);
+        let look_at = progress.next_look(&limits);
+        let served = alarm.race(rest_at.map_or(look_at, |at| at.min(look_at)), goes_on);
         let outcome =
             if is_leaving { Some(served.await) } else { service.unless_leaving(cohort, served).await };
         match outcome {
-            Some(Ok(Ok(()))) => {
+            Some(Ok(Ok(Turn::Cut))) => {}
+            Some(Ok(Ok(Turn::Over))) => {
                 // What the client had to be told it was told.
                 match session.broken() {
+                    Some(_) if is_late => service.counters.closed_header_timeout.increment(),
                     Some(Reason::EnhanceYourCalm) => service.counters.closed_http2_flood.increment(),
                     Some(_) => service.counters.closed_http2_error.increment(),
                     None if session.has_begun() => {}
                     None => service.counters.abort(&Abort::PeerClosed),
                 }
-                return;
+                return session.linger(&mut alarm).await;
             }
             Some(Ok(Err(abort))) => return service.counters.abort(&abort),
+            Some(Err(Elapsed))
+                if rest_at.is_some_and(|at| now() >= at) && session.cut_since() == cut_since =>
+            {
+                // It hears of it if it listens.
+                session.give_up();
+                is_late = true;
+            }
             Some(Err(Elapsed)) => match progress.verdict(&limits) {
                 Verdict::GoesOn => {}
                 Verdict::Idle => return service.counters.closed_idle.increment(),
@@ -79,6 +97,13 @@ pub(super) async fn serve_http2(service: &Rc<Service>, wire: Wire, inbox: Inbox,
     }
 }
 
+/// How far a session got.
+enum Turn {
+    Over,
+    /// The client has begun something whose end must come in time.
+    Cut,
+}
+
 /// Answers one request.
 async fn answer(service: Rc<Service>, request: Box<Request>) -> Reply {
     let site = service.site();
@@ -93,3 +118,6 @@ async fn answer(service: Rc<Service>, request: Box<Request>) -> Reply {
         }
     }
 }
+
+/// Bytes that wait in the kernel unsent: as many as one send has.
+const UNSENT_MAX: u32 = 128 * 1024;

@@ -74,12 +74,14 @@ impl Outgoing {
         }
         let mut done = 0;
         while done < len {
+            let before = self.bytes.len();
             let part = self.begin_part(len - done);
             let start = self.bytes.len();
             self.bytes.resize(start + part, 0);
             let got = read(done, &mut self.bytes[start..]);
             let kept = *got.as_ref().ok().and_then(|got| got.as_ref()).unwrap_or(&0);
-            self.bytes.truncate(start + kept);
+            // A record that gets nothing does not begin.
+            self.bytes.truncate(if kept > 0 { start + kept } else { before });
             self.plain_len += kept;
             done += kept;
             match got? {
@@ -183,8 +185,9 @@ impl Outgoing {
     }
 }
 
-/// Plaintext of one send: four full records.
-const GATHERED_MAX: usize = 4 * PLAINTEXT_MAX;
+/// Plaintext of one send: eight full records. Half of it costs a tenth more of processor time a byte, twice of it saves
+/// little.
+const GATHERED_MAX: usize = 8 * PLAINTEXT_MAX;
 /// Below it a frame of a longer body is not worth its head.
 const SMALL_FRAME: usize = 1024;
 /// Most turns have a few short answers.

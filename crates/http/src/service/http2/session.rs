@@ -9,9 +9,11 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use lane::Task;
 use lane::time::now;
+use service::alarm::Alarm;
 use service::memory::{Account, Charge};
 
 use super::answer;
@@ -22,7 +24,6 @@ use super::outgoing::Outgoing;
 use super::progress::Progress;
 use crate::http2::connection::{Bounds, Connection, Event};
 use crate::http2::frame::{FRAME_BYTES, HEAD_BYTES, Reason, data_head};
-use crate::http2::hpack::{self, Encoder};
 use crate::http2::request::Request;
 use crate::limits::Limits;
 use crate::request::Method;
@@ -39,11 +40,12 @@ pub(super) struct Session {
     progress: Rc<Progress>,
     link: Link,
     rules: Connection,
-    encoder: Encoder,
     exchanges: BTreeMap<u32, Exchange>,
     /// Streams with something to send, by turns.
     queue: VecDeque<u32>,
     results: Rc<Results>,
+    /// Nothing had arrived that was left unread.
+    has_read_all: bool,
 }
 
 /// A request whose answer has not ended.
@@ -121,10 +123,10 @@ impl Session {
             progress,
             link,
             rules: Connection::new(bounds, now()),
-            encoder: Encoder::default(),
             exchanges: BTreeMap::new(),
             queue: VecDeque::new(),
             results: Rc::default(),
+            has_read_all: false,
         }
     }
 
@@ -138,9 +140,24 @@ impl Session {
         self.rules.broken()
     }
 
+    /// Since when the client has kept the rest of a frame or header block back: what it has sent was read.
+    pub(super) fn cut_since(&self) -> Option<Instant> {
+        self.rules.cut_since().filter(|_| self.has_read_all)
+    }
+
+    /// Ends the connection of a client that is too slow.
+    pub(super) fn give_up(&mut self) {
+        self.rules.give_up();
+    }
+
     /// Takes no more requests than those on their way.
     pub(super) fn leave(&mut self) {
         self.rules.leave();
+    }
+
+    /// Waits a little for the client to take what it was told at the end.
+    pub(super) async fn linger(self, alarm: &mut Alarm) {
+        self.link.linger(alarm).await;
     }
 
     /// Goes on as far as it can; ready when the connection is over.
@@ -151,6 +168,7 @@ impl Session {
             let received = self.receive(cx);
             self.service.counters.http2_streams_refused.add(self.rules.take_refused());
             let Ok(has_read_all) = received else { return Poll::Ready(()) };
+            self.has_read_all = has_read_all;
             let has_written_all = self.write();
             match self.link.poll_send(cx) {
                 Poll::Ready(Ok(())) => {}
@@ -260,15 +278,14 @@ impl Session {
     fn respond(&mut self, stream: u32, mut exchange: Exchange, reply: Reply) {
         let Reply { answer, body } = reply;
         exchange.finish.status = answer.status.as_u16();
-        let mut block = Vec::with_capacity(BLOCK_BYTES);
-        self.encoder.begin(&mut block);
-        hpack::status(&mut block, answer.status.as_u16());
-        hpack::field(&mut block, "Server", SERVER.as_bytes());
-        self.service.with_date(|date| hpack::field(&mut block, "Date", date));
-        answer.each_field(|name, value| hpack::field(&mut block, name, value));
         let body = StreamBody::new(if exchange.is_head { Body::Empty } else { body });
         let ends = body.is_done();
-        self.rules.head(stream, ends, &block);
+        let service = &self.service;
+        self.rules.head(stream, ends, answer.status.as_u16(), |block| {
+            block.field("Server", SERVER.as_bytes());
+            service.with_date(|date| block.field("Date", date));
+            answer.each_field(|name, value| block.field(name, value));
+        });
         if !ends {
             exchange.state = State::Sending(body);
             self.exchanges.insert(stream, exchange);
@@ -410,5 +427,3 @@ const ARRIVALS_PER_ROUND: u32 = 8;
 const REQUESTS_PER_ROUND: u32 = 32;
 /// Replies that wait while more is read: some hundred heads of answers.
 const REPLIES_MAX: usize = 16 * 1024;
-/// Most heads are shorter.
-const BLOCK_BYTES: usize = 256;

@@ -134,6 +134,7 @@ pub(super) fn set_option(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result
         SocketOption::Mark(mark) => crate::socket::options::set_mark(fd, mark),
         SocketOption::NoDelay(on) => socket.set_tcp_nodelay(on),
         SocketOption::SendBuffer(bytes) => socket.set_send_buffer_size(bytes),
+        SocketOption::UnsentMax(bytes) => crate::socket::options::set_unsent_max(fd, bytes),
         SocketOption::ResetOnClose => socket.set_linger(Some(Duration::ZERO)),
         SocketOption::ReportUnreachable => crate::socket::unreachable::enable(fd),
     }

@@ -208,6 +208,7 @@ impl StreamSocket {
             host,
             conn,
             send_buffer: None,
+            unsent_max: None,
             pacing: None,
             reset_on_close: false,
             receive: Default::default(),

@@ -70,6 +70,7 @@ struct StreamSocket {
     /// `None` before it connects.
     conn: Option<(ConnId, Side)>,
     send_buffer: Option<usize>,
+    unsent_max: Option<usize>,
     pacing: Option<u64>,
     reset_on_close: bool,
     receive: StreamReceive,
@@ -232,6 +233,7 @@ impl Network {
             SocketOption::NoDelay(_) | SocketOption::Mark(_) => {}
             SocketOption::PacingRate(rate) => stream.pacing = Some(rate),
             SocketOption::SendBuffer(bytes) => stream.send_buffer = Some(bytes.max(SEND_BUFFER_MIN)),
+            SocketOption::UnsentMax(bytes) => stream.unsent_max = Some(bytes as usize),
             SocketOption::ResetOnClose => stream.reset_on_close = true,
         }
         self.apply_options(socket);
@@ -342,6 +344,7 @@ impl Network {
         let flow = &mut conn.flows[side as usize];
         flow.pacing = stream.pacing.or(flow.pacing);
         flow.send_buffer = stream.send_buffer.unwrap_or(flow.send_buffer);
+        flow.unsent_max = stream.unsent_max.or(flow.unsent_max);
     }
 
     /// Runs `act` on a connection if it still is one, and forgets it once it is over.

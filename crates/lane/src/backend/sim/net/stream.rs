@@ -74,6 +74,7 @@ pub(super) struct Flow {
     acked: u64,
     limit: u64,
     pub(super) send_buffer: usize,
+    pub(super) unsent_max: Option<usize>,
     pub(super) pacing: Option<u64>,
     paced_until: Duration,
 
@@ -194,7 +195,8 @@ impl Conn {
     /// Whether a send would take bytes or tell an error.
     pub(super) fn is_writable(&self, side: Side) -> bool {
         let (end, flow) = (&self.ends[side as usize], &self.flows[side as usize]);
-        end.broken || flow.fin_wanted || flow.room() * 3 >= flow.send_buffer
+        let is_drained = flow.unsent_max.is_none_or(|max| 2 * flow.out.len() < max);
+        end.broken || flow.fin_wanted || (is_drained && flow.buffer_room() * 3 >= flow.send_buffer)
     }
 
     /// Takes the next bytes, at most `most`, out of the socket's buffer.
@@ -486,9 +488,15 @@ impl Flow {
         self.acked
     }
 
-    fn room(&self) -> usize {
+    fn buffer_room(&self) -> usize {
         let in_flight = usize::try_from(self.sent - self.acked).expect("bounded by the receiver's window");
         self.send_buffer.saturating_sub(self.out.len() + in_flight)
+    }
+
+    /// Bytes that it takes from its sender now.
+    fn room(&self) -> usize {
+        let unsent = self.unsent_max.map_or(usize::MAX, |max| max.saturating_sub(self.out.len()));
+        self.buffer_room().min(unsent)
     }
 
     /// When a paced sender may send `n` more bytes.

@@ -1,0 +1,27 @@
+//! The end of a connection whose client is to get all that was sent: closing at once with unread bytes would reset the
+//! connection and could destroy the answer (RFC 9112 9.6).
+
+use std::time::Duration;
+
+use lane::backend::SocketOption;
+use lane::net::TcpStream;
+use lane::time::now;
+use service::alarm::Alarm;
+
+/// Waits a little for the end of a client that was told that nothing follows, and throws away what it sends meanwhile.
+pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm) {
+    let deadline = now() + LINGER_MAX;
+    let mut left = LINGER_BYTES_MAX;
+    while let Ok(Ok(bytes)) = alarm.race(deadline, stream.recv()).await {
+        if bytes.is_empty() || bytes.len() > left {
+            return;
+        }
+        left -= bytes.len();
+    }
+    // What the client has not taken yet is the kernel's from now on, out of reach of a change of marks.
+    let _ = stream.set_option(SocketOption::Mark(0));
+}
+
+/// How long, and for how many bytes, a closed connection waits for the client to read the answer.
+const LINGER_MAX: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 1 << 20;
