@@ -210,7 +210,7 @@ struct Grown {
 
 impl Grown {
     fn of(&self, counter: &str, labels: &[&str]) -> anyhow::Result<f64> {
-        self.after.grown(&self.before, counter, labels)
+        Ok(self.after.grown(&self.before, counter, labels)?)
     }
 
     /// Connections accepted on these nodes.
