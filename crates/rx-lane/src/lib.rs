@@ -82,7 +82,8 @@ pub struct DriverConfig {
     pub endpoint: EndpointConfig,
     /// Calls in the hands of services at once; more are aborted, and those of a host that has as many as are free.
     pub handlers_max: usize,
-    /// How long the lane gathers packets of stock peers where they come fast, on Linux from 6.12 on; zero for never.
+    /// How long the lane gathers packets of stock peers at most where they come fast, on Linux from 6.12 on; zero for never.
+    /// Less where few packets are under way, so that the peers do not run out of work.
     pub gather: Duration,
     /// Receive and send buffers of the socket, and coalesced receives.
     pub socket: UdpOptions,

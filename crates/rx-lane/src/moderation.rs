@@ -5,37 +5,61 @@
 
 use std::time::{Duration, Instant};
 
-/// The rate at which packets of stock peers come.
+/// The rates at which packets and calls of stock peers come.
 #[derive(Debug)]
 pub(super) struct Moderation {
-    /// Packets each second, of late.
-    rate: f64,
-    seen: u64,
+    /// Each second, of late.
+    packets: f64,
+    calls: f64,
+    seen: Seen,
     wait: Duration,
     at: Instant,
 }
 
+/// Counts so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    /// Packets of stock peers.
+    pub(super) packets: u64,
+    /// Calls that have begun, of all peers.
+    pub(super) calls: u64,
+    /// Of these, the ones that have not ended.
+    pub(super) under_way: u64,
+}
+
 impl Moderation {
-    /// `wait` is how long to gather; zero for never.
+    /// `wait` is how long to gather at most; zero for never.
     pub(super) fn new(now: Instant, wait: Duration) -> Self {
-        Self { rate: 0.0, seen: 0, wait, at: now }
+        Self { packets: 0.0, calls: 0.0, seen: Seen::default(), wait, at: now }
     }
 
-    /// What to gather for after a pass, when `seen` packets have come in all.
-    pub(super) fn after_pass(&mut self, now: Instant, seen: u64) -> Option<Duration> {
-        let (came, time) = (seen - self.seen, now.saturating_duration_since(self.at).as_secs_f64());
+    /// What to gather for after a pass. Peers work on while we wait as long as they have something in hand: a call of many
+    /// packets half a window, a small one no more than its packets.
+    pub(super) fn after_pass(&mut self, now: Instant, seen: Seen) -> Option<Duration> {
+        let time = now.saturating_duration_since(self.at).as_secs_f64();
+        let rate = |old: f64, came: u64| (old * MEMORY_S + came as f64) / (MEMORY_S + time);
+        self.packets = rate(self.packets, seen.packets - self.seen.packets);
+        self.calls = rate(self.calls, seen.calls - self.seen.calls);
         (self.seen, self.at) = (seen, now);
-        self.rate = (self.rate * MEMORY_S + came as f64) / (MEMORY_S + time);
-        (self.rate * self.wait.as_secs_f64() >= GAIN_MIN).then_some(self.wait)
+        let of_a_call = (self.packets / self.calls.max(1.0)).clamp(1.0, HALF_A_WINDOW);
+        let in_hand = seen.under_way.max(1) as f64 * of_a_call;
+        let wait = self.wait.min(PACKET_TIME.mul_f64(in_hand));
+        (self.packets >= RATE_MIN && wait >= WAIT_MIN).then_some(wait)
     }
 }
 
 /// Time in which an old rate loses most of its weight, seconds.
 const MEMORY_S: f64 = 0.001;
-/// How long to gather unless configured otherwise.
-pub(super) const WAIT: Duration = Duration::from_micros(50);
-/// Packets that have to come in that time to make the wait worth it.
-const GAIN_MIN: f64 = 3.0;
+/// How long to gather at most unless configured otherwise.
+pub(super) const WAIT: Duration = Duration::from_micros(100);
+/// Less is not worth it.
+const WAIT_MIN: Duration = Duration::from_micros(25);
+/// Packets a second that make a wait worth it.
+const RATE_MIN: f64 = 60_000.0;
+/// Packets of a stock peer's window that it may have worked off before we look again.
+const HALF_A_WINDOW: f64 = 16.0;
+/// What a stock peer takes for a packet.
+const PACKET_TIME: Duration = Duration::from_nanos(2_500);
 
 #[cfg(test)]
 mod tests {
@@ -47,11 +71,26 @@ mod tests {
     fn packets_that_come_fast_are_gathered_and_slow_ones_are_not() {
         let start = Instant::now();
         let (mut slow, mut fast) = (Moderation::new(start, WAIT), Moderation::new(start, WAIT));
+        let seen = |packets: u32| Seen { packets: packets.into(), calls: 1, under_way: 1 };
         for n in 1..1000u32 {
-            assert_eq!(slow.after_pass(start + n * 60 * US, n.into()), None, "one call at a time");
-            let gathered = fast.after_pass(start + n * 10 * US, n.into());
-            assert!(n < 200 || gathered.is_some());
+            assert_eq!(slow.after_pass(start + n * 60 * US, seen(n)), None, "one call at a time");
+            let gathered = fast.after_pass(start + n * 10 * US, seen(n));
+            assert!(n < 400 || gathered == Some(40 * US), "{n}: {gathered:?}");
         }
-        assert_eq!(fast.after_pass(start + 30_000 * US, 1001), None, "and not for ever");
+        assert_eq!(fast.after_pass(start + 30_000 * US, seen(1001)), None, "and not for ever");
+    }
+
+    #[test]
+    fn wait_grows_with_what_peers_have_in_hand() {
+        let after = |wait, seen| {
+            let start = Instant::now();
+            Moderation::new(start, wait).after_pass(start + 1_000 * US, seen)
+        };
+        let bulk = |under_way| after(WAIT, Seen { packets: 1_000, calls: 0, under_way });
+        assert_eq!([0, 1, 2, 3, 64].map(bulk), [40, 40, 80, 100, 100].map(|us| Some(us * US)));
+        let small = |under_way| after(WAIT, Seen { packets: 1_000, calls: 500, under_way });
+        assert_eq!([1, 4].map(small), [None, None]);
+        assert_eq!([8, 16, 64].map(small), [40, 80, 100].map(|us| Some(us * US)));
+        assert_eq!(after(Duration::ZERO, Seen { packets: 1_000, calls: 0, under_way: 4 }), None);
     }
 }

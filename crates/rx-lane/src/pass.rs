@@ -11,7 +11,7 @@ use lane::time::Sleep;
 
 use crate::handover::{Links, Mail};
 use crate::intake::{Intake, Run};
-use crate::moderation::Moderation;
+use crate::moderation::{Moderation, Seen};
 use crate::state::{Shared, State};
 use crate::time_of_day;
 use rx::{Arrival, Transmit};
@@ -205,7 +205,12 @@ impl Pass {
 
     /// Where packets of stock peers come fast, the lane's next park waits for several.
     fn moderate(&mut self) {
-        let seen = self.shared.state.borrow().endpoint.stats().stock_received;
+        let seen = {
+            let state = self.shared.state.borrow();
+            let stats = state.endpoint.stats();
+            let calls = stats.calls_opened + stats.calls_accepted;
+            Seen { packets: stats.stock_received, calls, under_way: stats.calls_under_way() }
+        };
         if let Some(wait) = self.moderation.after_pass(self.shared.now.get(), seen) {
             lane::time::gather(wait);
         }

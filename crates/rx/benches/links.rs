@@ -17,6 +17,8 @@ mod pattern;
 mod rivals;
 #[path = "../tests/sim/scenario.rs"]
 mod scenario;
+#[path = "../tests/sim/socket_buffer.rs"]
+mod socket_buffer;
 #[path = "../tests/sim/wiretap.rs"]
 mod wiretap;
 #[path = "../tests/sim/world.rs"]

@@ -495,6 +495,7 @@ impl Connection {
         for channel in &mut self.channels {
             if let Some(mut call) = channel.call.take() {
                 call.clear(self.core.peer, shared);
+                shared.stats.calls_dead += 1;
             }
         }
     }

@@ -180,3 +180,11 @@ counters! {
         transmit_starved,
     }
 }
+
+impl EndpointStats {
+    /// Calls that have begun and not ended, whoever made them.
+    pub fn calls_under_way(&self) -> u64 {
+        let ended = self.calls_finished + self.calls_aborted + self.calls_dead;
+        (self.calls_opened + self.calls_accepted).saturating_sub(ended)
+    }
+}

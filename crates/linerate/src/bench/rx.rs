@@ -111,8 +111,8 @@ struct Transport {
     /// Packets under way to one stock address: what the receive buffer of its socket takes
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(2..=65_536))]
     stock_in_flight: u32,
-    /// Microseconds for which a lane gathers packets of stock peers where they come fast; 0 for never
-    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u64).range(0..=1000))]
+    /// Microseconds for which a lane gathers packets of stock peers at most where they come fast; 0 for never
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(0..=1000))]
     gather_us: u64,
 }
 

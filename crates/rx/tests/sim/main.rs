@@ -13,6 +13,7 @@ mod rivals;
 mod scenario;
 mod seeds;
 mod sharing;
+mod socket_buffer;
 mod stock;
 mod wiretap;
 mod world;

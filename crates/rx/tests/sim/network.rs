@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use crate::socket_buffer::SocketBuffer;
+
 /// Index of a node in its world.
 pub(crate) type NodeId = usize;
 
@@ -100,6 +102,8 @@ struct LinkState {
     link: Link,
     /// Index of its queue.
     queue: usize,
+    /// The buffer of the receiver's socket, in place of the queue.
+    socket: Option<SocketBuffer>,
     cut_until: Option<Instant>,
 }
 
@@ -110,7 +114,9 @@ impl Network {
         Self {
             rng: SmallRng::seed_from_u64(seed),
             addresses,
-            links: (0..count).map(|queue| LinkState { link: link.clone(), queue, cut_until: None }).collect(),
+            links: (0..count)
+                .map(|queue| LinkState { link: link.clone(), queue, socket: None, cut_until: None })
+                .collect(),
             queues: vec![None; count],
             started: None,
             fates: Fates::default(),
@@ -137,6 +143,13 @@ impl Network {
     pub(crate) fn link_mut(&mut self, from: NodeId, to: NodeId) -> &mut Link {
         let index = self.index(from, to);
         &mut self.links[index].link
+    }
+
+    /// What comes from `from` to `to` finds room in the buffer of a socket, which `to` reads at the link's rate. The path
+    /// before it has no queue.
+    pub(crate) fn receive_by(&mut self, from: NodeId, to: NodeId, socket: SocketBuffer) {
+        let index = self.index(from, to);
+        self.links[index].socket = Some(socket);
     }
 
     /// Nothing passes between two nodes, either way, until the given time.
@@ -185,7 +198,7 @@ impl Network {
 
     /// Size limit, partition, queue, loss; when it comes out at the other end.
     fn pass(&mut self, now: Instant, index: usize, datagram: &Outgoing<'_>) -> Option<Instant> {
-        let LinkState { link, queue, cut_until } = &self.links[index];
+        let LinkState { link, queue, socket, cut_until } = &mut self.links[index];
         let busy_until = &mut self.queues[*queue];
         let fragments = datagram.bytes.len().div_ceil(usize::from(link.mtu)).max(1);
         if fragments > 1 && datagram.dont_fragment {
@@ -201,11 +214,18 @@ impl Network {
         if let Some(rate) = link.bits_per_second {
             let idle_at = busy_until.map_or(now, |busy| busy.max(now));
             let queued_bytes = (idle_at - now).as_nanos() * u128::from(rate) / 8_000_000_000;
-            if queued_bytes as u64 + wire_bytes > link.queue_bytes {
+            leaves = idle_at + Duration::from_nanos((wire_bytes * 8).saturating_mul(1_000_000_000) / rate);
+            let has_room = match socket {
+                Some(socket) => {
+                    socket.read_until(now);
+                    socket.take(datagram.bytes.len(), fragments, leaves)
+                }
+                None => queued_bytes as u64 + wire_bytes <= link.queue_bytes,
+            };
+            if !has_room {
                 self.fates.queue_full += 1;
                 return None;
             }
-            leaves = idle_at + Duration::from_nanos((wire_bytes * 8).saturating_mul(1_000_000_000) / rate);
             *busy_until = Some(leaves);
         }
         if (0..fragments).any(|_| self.rng.random_bool(link.loss)) {

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use rx::{AddressRange, EndpointConfig, EndpointStats, Jumbograms};
 
 use crate::host::Host;
-use crate::network::{IP_AND_UDP, Link, Network};
+use crate::network::{Link, Network};
 use crate::scenario::{CLIENT, CallPlan, SERVER, client_address, server_address};
+use crate::socket_buffer::SocketBuffer;
 use crate::world::World;
 
 /// What a run came to.
@@ -48,10 +49,8 @@ fn fetch_over(seed: u64, calls: usize, link: &Link, stock: EndpointConfig, serve
     addresses.sort_by_key(|(node, _)| *node);
     let addresses = addresses.into_iter().map(|(_, address)| address).collect();
     let mut network = Network::new(seed, addresses, link);
-    // The buffer before a receiver that takes so many bytes a second is a queue before a link of that rate.
-    let to_client = network.link_mut(SERVER, CLIENT);
-    to_client.bits_per_second = Some(CLIENT_BITS_PER_SECOND);
-    to_client.queue_bytes = SOCKET_PACKETS * (1444 + IP_AND_UDP as u64);
+    network.link_mut(SERVER, CLIENT).bits_per_second = Some(CLIENT_BITS_PER_SECOND);
+    network.receive_by(SERVER, CLIENT, SocketBuffer::new(SOCKET_BYTES));
     let mut world = World::new(nodes.into_iter().map(|(_, host)| host).collect(), network, start);
     let idle = world.run_until(Duration::from_secs(120), |hosts| hosts.iter().all(Host::is_idle));
     assert!(idle, "seed {seed}: {calls} calls end");
@@ -66,9 +65,8 @@ fn fetch_over(seed: u64, calls: usize, link: &Link, stock: EndpointConfig, serve
     }
 }
 
-/// 64 KB are granted twice (SO_RCVBUF); a packet of 1,444 bytes is charged 2,304, and what was read is given back once it is a
-/// quarter of all.
-const SOCKET_PACKETS: u64 = 65_536 * 2 * 3 / 4 / 2_304;
+/// What OpenAFS asks for (`rx_UdpBufSize`).
+const SOCKET_BYTES: u64 = 65_536;
 /// What a stock client takes in.
 const CLIENT_BITS_PER_SECOND: u64 = 1_500_000_000;
 const LAN: Duration = Duration::from_micros(40);
