@@ -3,7 +3,7 @@
 //! Those of higher priority go first. So that none waits for ever, who is behind them has a burst after every few of
 //! theirs. As long as all have the same priority, which is nearly always, there is one list and nothing to choose.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use crate::config::Priority;
 
@@ -13,6 +13,8 @@ pub(crate) struct Ready {
     normal: VecDeque<u32>,
     high: VecDeque<u32>,
     low: VecDeque<u32>,
+    /// Of the connections that have another than the normal one.
+    priorities: HashMap<u32, Priority>,
     /// Whose turn it is.
     turn: Priority,
     /// Packets that have gone ahead of somebody who waits, since he last had a burst.
@@ -24,13 +26,37 @@ pub(crate) struct Ready {
 }
 
 impl Ready {
-    pub(crate) fn push(&mut self, index: u32, priority: Priority) {
+    /// Puts a connection on the list, at the end of those of its priority.
+    pub(crate) fn push(&mut self, index: u32) {
+        // As a rule nobody has another.
+        let priority = if self.priorities.is_empty() { Priority::Normal } else { self.priority(index) };
         self.list(priority).push_back(index);
     }
 
-    /// Puts connections on the list that wait for nobody in particular.
     pub(crate) fn extend(&mut self, indexes: impl IntoIterator<Item = u32>) {
-        self.normal.extend(indexes);
+        indexes.into_iter().for_each(|index| self.push(index));
+    }
+
+    /// Gives a connection another priority, from where it stands in the list too.
+    pub(crate) fn set_priority(&mut self, index: u32, priority: Priority) {
+        let lists = [&self.high, &self.normal, &self.low];
+        let waits = lists.iter().any(|list| list.contains(&index));
+        match priority {
+            Priority::Normal => self.priorities.remove(&index),
+            other => self.priorities.insert(index, other),
+        };
+        if waits {
+            self.take_out(index);
+            self.push(index);
+        }
+    }
+
+    /// The connection is no more.
+    pub(crate) fn forget(&mut self, index: u32, is_queued: bool) {
+        self.priorities.remove(&index);
+        if is_queued {
+            self.take_out(index);
+        }
     }
 
     /// Whose turn it is.
@@ -59,7 +85,11 @@ impl Ready {
         }
     }
 
-    pub(crate) fn remove(&mut self, index: u32) {
+    fn priority(&self, index: u32) -> Priority {
+        self.priorities.get(&index).copied().unwrap_or_default()
+    }
+
+    fn take_out(&mut self, index: u32) {
         for list in [&mut self.normal, &mut self.high, &mut self.low] {
             list.retain(|&queued| queued != index);
         }
@@ -126,7 +156,8 @@ mod tests {
         let mut ready = Ready::default();
         let mut sent = vec![0; priorities.len()];
         for (index, &priority) in priorities.iter().enumerate() {
-            ready.push(index as u32, priority);
+            ready.set_priority(index as u32, priority);
+            ready.push(index as u32);
         }
         for packet in 0..packets {
             let index = ready.front().expect("all have something to send");
@@ -134,7 +165,7 @@ mod tests {
             ready.sent();
             if packet % 10 == 9 {
                 ready.pop();
-                ready.push(index, priorities[index as usize]);
+                ready.push(index);
             }
         }
         sent
@@ -159,18 +190,23 @@ mod tests {
     #[test]
     fn few_packets_of_high_priority_go_before_all_others() {
         let mut ready = Ready::default();
-        ready.push(1, Priority::Low);
-        ready.push(2, Priority::Normal);
+        ready.set_priority(1, Priority::Low);
+        ready.set_priority(3, Priority::High);
+        ready.extend([1, 2]);
         assert_eq!(ready.front(), Some(2));
         ready.sent();
-        ready.push(3, Priority::High);
+        ready.extend([3]);
         assert_eq!(ready.front(), Some(3), "in the middle of the other's turn");
         ready.sent();
         ready.pop();
         assert_eq!(ready.front(), Some(2));
         ready.pop();
         assert_eq!(ready.front(), Some(1));
-        ready.remove(1);
+        ready.forget(1, true);
         assert_eq!(ready.front(), None);
+        ready.extend([1, 2]);
+        assert_eq!(ready.front(), Some(1), "who has its place now has no priority of its own");
+        ready.set_priority(1, Priority::Low);
+        assert_eq!(ready.front(), Some(2), "it goes where it belongs at once");
     }
 }

@@ -125,7 +125,7 @@ impl Shared {
     /// Puts a connection on the list for the next transmit pass.
     pub(crate) fn mark_ready(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut core.queued, true) {
-            self.ready.push(core.index, core.priority);
+            self.ready.push(core.index);
         }
     }
 

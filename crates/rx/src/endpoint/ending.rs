@@ -37,9 +37,7 @@ impl Endpoint {
             directory.release(&key, self.lane);
         }
         self.last_found = None;
-        if core.queued {
-            self.shared.ready.remove(index);
-        }
+        self.shared.ready.forget(index, core.queued);
         self.shared.peers[core.peer].room.forget(index);
         self.shared.peers.remove_connection(core.peer, now);
         let peer = &mut self.shared.peers[core.peer];

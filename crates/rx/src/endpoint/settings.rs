@@ -23,10 +23,7 @@ impl Endpoint {
     pub fn set_priority(&mut self, handle: ConnectionHandle, priority: Priority) -> bool {
         let Some(connection) = self.living(handle) else { return false };
         connection.core.priority = priority;
-        if connection.core.queued {
-            self.shared.ready.remove(handle.index);
-            self.shared.ready.push(handle.index, priority);
-        }
+        self.shared.ready.set_priority(handle.index, priority);
         true
     }
 
