@@ -160,7 +160,7 @@ pub(crate) trait Operation: Registered {
     /// Takes it as far as it goes now in a simulated world. Where it has to wait, it has told whom it waits for.
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Self::Value>>;
 
-    /// Whether a cancellation that comes now ends it in a simulated world.
+    /// Whether a cancellation that comes now may end it. What can not be only reads what it owns, until its peer is done.
     fn can_be_cancelled(&self) -> bool {
         true
     }

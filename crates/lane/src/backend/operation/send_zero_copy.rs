@@ -122,7 +122,7 @@ impl Operation for SendZeroCopy {
 
     /// What the stream has taken is sent, whoever wants it no more.
     fn can_be_cancelled(&self) -> bool {
-        self.unreleased.is_none()
+        !self.first.is_over()
     }
 
     fn finish(self, result: io::Result<()>) -> Vec<Buf> {

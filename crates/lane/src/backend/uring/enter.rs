@@ -49,22 +49,25 @@ impl Uring {
         entered.map(drop).or_else(ignore_transient)
     }
 
-    /// Whether operations are under way that read or write memory of ours.
-    fn is_kernel_in_our_memory(&self) -> bool {
-        self.ops.borrow().in_flight() + self.multishots.get() > 0
+    /// Operations under way that read or write memory of ours.
+    fn in_our_memory(&self) -> usize {
+        self.ops.borrow().in_flight() + self.multishots.get()
     }
 }
 
 impl Drop for Uring {
     /// Cancels everything and waits until the kernel has let go of our memory. What it does not let go of in time
-    /// it may write to for ever: that memory stays mapped and is used for nothing else.
+    /// it may write to for ever: that memory stays mapped and is used for nothing else. So does what peers have not
+    /// acknowledged of zero-copy sends, which is not waited for as long: how long that takes is theirs to say.
     fn drop(&mut self) {
         // Whatever still arrives is for nobody.
         for fd in self.sockets.take().descriptors() {
             self.push(&opcode::Close::new(RingFd(fd)).build(), Key::IGNORED);
         }
         self.push(&opcode::AsyncCancel2::new(CancelBuilder::any()).build(), Key::IGNORED);
-        let give_up = Instant::now() + self.options.patience;
+        let began = Instant::now();
+        let give_up = began + self.options.patience;
+        let give_peers_up = began + self.options.patience.min(PATIENCE_WITH_PEERS);
         // Once in any case: closes that were only queued would leave listeners open, and clients in their
         // queues, for as long as the process lives.
         loop {
@@ -73,14 +76,16 @@ impl Drop for Uring {
                 break;
             }
             self.reap();
-            if !self.is_kernel_in_our_memory() || Instant::now() > give_up {
+            let (left, now) = (self.in_our_memory(), Instant::now());
+            let only_peers = left == self.ops.borrow().lasting();
+            if left == 0 || now > give_up || (only_peers && now > give_peers_up) {
                 // What the last to end left to be closed.
                 let _ = self.enter();
                 break;
             }
         }
-        if self.is_kernel_in_our_memory() {
-            let left = self.ops.borrow().in_flight() + self.multishots.get();
+        let left = self.in_our_memory();
+        if left > 0 {
             self.counters.abandoned.add(left as u64);
             std::mem::forget((self.ops.take(), Rc::clone(&self.streams), self.datagrams.take()));
             std::mem::forget(std::mem::replace(
@@ -99,6 +104,8 @@ fn ignore_transient(error: io::Error) -> io::Result<()> {
     }
 }
 
+/// A round trip, as a rule: who has more to come is known by then.
+const PATIENCE_WITH_PEERS: Duration = Duration::from_millis(200);
 /// Completions that end a park which gathers at once.
 const GATHERED_MAX: usize = 64;
 /// IORING_ENTER_GETEVENTS: deferred work runs only when events are asked for.

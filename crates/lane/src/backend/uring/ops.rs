@@ -118,6 +118,15 @@ impl Ops {
         self.slots.iter().filter(|(_, slot)| !matches!(slot.state, State::Finished(_))).count()
     }
 
+    /// Of these, those that no cancellation ends.
+    pub(super) fn lasting(&self) -> usize {
+        let lasts = |slot: &Slot| match &slot.state {
+            State::Working(op, _) | State::Orphaned(op) => !op.can_be_cancelled(),
+            State::Finished(_) | State::Moving => false,
+        };
+        self.slots.iter().filter(|(_, slot)| lasts(slot)).count()
+    }
+
     /// Whether an operation that was given up, and that the kernel is not done with, works on this descriptor.
     pub(super) fn is_named_by_orphans(&self, fd: Fd) -> bool {
         let names = |slot: &Slot| match &slot.state {

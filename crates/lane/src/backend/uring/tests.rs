@@ -3,7 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use super::*;
-use crate::backend::operation::{Read, StatAt};
+use crate::backend::operation::{Read, SendZeroCopy, StatAt};
 use crate::buffer::{BufClass, BufferCounts, BufferPool};
 
 fn uring(patience: Duration) -> Uring {
@@ -71,6 +71,42 @@ fn memory_that_the_kernel_keeps_is_never_used_again() {
     assert!(pool.try_get(BufClass::Small).is_none(), "the kernel may write into it");
     assert!(streams.upgrade().is_some(), "the ring's buffers stay mapped");
     assert_eq!(counters.abandoned.get(), 1);
+}
+
+#[test]
+fn lane_that_ends_does_not_wait_long_for_peers_that_acknowledge_nothing() {
+    let uring = uring(Duration::from_secs(60));
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    // What is accepted later has it too.
+    socket2::SockRef::from(&listener).set_recv_buffer_size(4096).unwrap();
+    let ours = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    socket2::SockRef::from(&ours).set_send_buffer_size(4 << 20).unwrap();
+    let (_theirs, _) = listener.accept().unwrap();
+    let stream = uring.adopt(ours.into(), SocketKind::Stream).unwrap();
+    let pool = BufferPool::new(BufferCounts { small: 0, large: 4 }).unwrap();
+    let bufs: Vec<_> = (0..4).map(|_| pool.try_get(BufClass::Large).unwrap()).collect();
+    let bufs = bufs.into_iter().map(|mut buf| {
+        buf.append(&[7; 200_000]);
+        buf
+    });
+    let (op, first) = SendZeroCopy::new(stream.fd(), bufs.collect(), 0, false);
+    let id = uring.submit(op.into());
+    let sent = loop {
+        uring.turn(Park::Until(Some(Instant::now() + Duration::from_millis(10)))).unwrap();
+        if let Some(sent) = first.take(Waker::noop()) {
+            break sent;
+        }
+    };
+    if sent.is_err() {
+        testkit::skip("the kernel has no zero-copy sends");
+        return;
+    }
+    uring.forget(id);
+    let (counters, began) = (Arc::clone(&uring.counters), Instant::now());
+    drop(uring);
+    assert!(began.elapsed() < Duration::from_secs(30), "its peer reads nothing");
+    assert_eq!(counters.abandoned.get(), 1);
+    assert!(pool.try_get(BufClass::Large).is_none(), "the kernel still sends from it");
 }
 
 #[test]
