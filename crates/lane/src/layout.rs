@@ -54,6 +54,8 @@ pub struct NicRef {
     pub ifindex: u32,
     /// Interface name.
     pub name: String,
+    /// What stands behind it.
+    pub kind: NicKind,
 }
 
 /// What the operator asked for. The default gives every usable CPU a lane and every node a silo.
@@ -191,7 +193,7 @@ impl Layout {
     fn assign_nics(&mut self, topology: &Topology) {
         let silo_nodes: Vec<u32> = self.silos.iter().filter_map(|silo| silo.node).collect();
         for nic in &topology.nics {
-            let reference = NicRef { ifindex: nic.ifindex, name: nic.name.clone() };
+            let reference = NicRef { ifindex: nic.ifindex, name: nic.name.clone(), kind: nic.kind };
             let nearest = nic.node.and_then(|node| topology.nearest_node(node, silo_nodes.iter().copied()));
             // With one silo there is nothing to choose, known node or not.
             let silo = if self.silos.len() == 1 {

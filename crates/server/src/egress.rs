@@ -153,6 +153,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(250);
 #[cfg(test)]
 mod tests {
     use lane::layout::{LaneSpec, NicRef};
+    use lane::topology::NicKind;
 
     use super::*;
 
@@ -161,7 +162,8 @@ mod tests {
         let silo = |(silo, nics): (usize, &&[&str])| {
             let node = Some(silo as u32);
             let lanes = [0, 1].map(|at| LaneSpec { id: 2 * silo + at, silo, cpu: 0, node });
-            let nics = nics.iter().map(|name| NicRef { ifindex: 1, name: (*name).to_owned() });
+            let kind = NicKind::Device;
+            let nics = nics.iter().map(|name| NicRef { ifindex: 1, name: (*name).to_owned(), kind });
             let (cpus, nics) = (Default::default(), nics.collect());
             SiloLayout { node, cpus, lanes: lanes.into(), helper_threads: 1, nics }
         };
@@ -221,7 +223,7 @@ mod tests {
     #[test]
     fn marks_that_nobody_will_use_are_told() {
         let mut layout = layout(&[&["a"]]);
-        layout.shared_nics.push(NicRef { ifindex: 9, name: "bond0".to_owned() });
+        layout.shared_nics.push(NicRef { ifindex: 9, name: "bond0".to_owned(), kind: NicKind::Stacked });
         let warnings = warnings(&marks(&[("a", 1), ("bond0", 2), ("typo", 3)]), &layout);
         assert_eq!(warnings.len(), 2, "{warnings:?}");
         assert!(warnings[0].contains("bond0 belongs to no silo") && warnings[1].contains("no typo now"));

@@ -1,19 +1,25 @@
 //! Which lanes serve what, in words: for people who start a server or ask the doctor.
 
-use lane::layout::{Layout, SiloLayout};
-use lane::topology::CpuSet;
+use lane::layout::{Layout, NicRef, SiloLayout};
+use lane::topology::{CpuSet, NicKind};
 
 use crate::config::NodesWithoutNic;
 
 /// A line for each silo: its lanes, and which NICs they serve, or what they do without one.
 pub fn who_serves_what(layout: &Layout, without_nic: NodesWithoutNic) -> Vec<String> {
     let somebody_has_one = layout.silos.iter().any(|silo| !silo.nics.is_empty());
+    // What the kernel makes up is worth telling only where there is nothing else, as in a container.
+    let is_real = |nic: &&NicRef| nic.kind != NicKind::Virtual;
+    let real =
+        layout.silos.iter().flat_map(|silo| &silo.nics).chain(&layout.shared_nics).any(|nic| is_real(&nic));
+    let is_told = |nic: &&NicRef| is_real(nic) || (!real && nic.name != "lo");
     let line = |silo: &SiloLayout| {
         let place = silo.node.map_or_else(|| "all nodes".to_owned(), |node| format!("node {node}"));
         let lanes: CpuSet = silo.lanes.iter().filter_map(|lane| u32::try_from(lane.id).ok()).collect();
         let cpus: CpuSet = silo.lanes.iter().map(|lane| lane.cpu).collect();
-        let nics: Vec<&str> = silo.nics.iter().map(|nic| nic.name.as_str()).collect();
-        let what = match (nics.is_empty(), somebody_has_one, without_nic) {
+        let nics: Vec<&str> = silo.nics.iter().filter(is_told).map(|nic| nic.name.as_str()).collect();
+        let what = match (silo.nics.is_empty(), somebody_has_one, without_nic) {
+            (false, ..) if nics.is_empty() => "serve what the kernel deals out".to_owned(),
             (false, ..) => format!("serve {}", nics.join(", ")),
             (true, false, _) => "serve what the kernel deals out".to_owned(),
             (true, true, NodesWithoutNic::Help) => {
@@ -31,6 +37,7 @@ pub fn who_serves_what(layout: &Layout, without_nic: NodesWithoutNic) -> Vec<Str
 #[cfg(test)]
 mod tests {
     use lane::layout::Wishes;
+    use lane::topology::{Nic, Topology};
 
     use super::*;
     use crate::silo::placement::tests::four_nodes_with_cards_on_two;
@@ -55,5 +62,27 @@ mod tests {
             who_serves_what(&one, NodesWithoutNic::Help),
             ["all nodes: lanes 0-7 on CPUs 0-7 serve eth0, eth2"]
         );
+    }
+
+    #[test]
+    fn interfaces_without_a_card_are_told_where_there_is_no_other() {
+        let mut topology = four_nodes_with_cards_on_two();
+        let made_up = |name: &str, ifindex| Nic {
+            name: name.to_owned(),
+            ifindex,
+            kind: NicKind::Virtual,
+            node: None,
+            ..four_nodes_with_cards_on_two().nics.remove(0)
+        };
+        topology.nics.extend([made_up("lo", 1), made_up("ifb0", 7)]);
+        let wishes = Wishes { silos: false, ..Wishes::default() };
+        let told = |topology: &Topology| {
+            who_serves_what(&Layout::new(topology, &wishes).unwrap(), NodesWithoutNic::Help).remove(0)
+        };
+        assert!(told(&topology).ends_with(" serve eth0, eth2"));
+        topology.nics.retain(|nic| nic.kind == NicKind::Virtual);
+        assert!(told(&topology).ends_with(" serve ifb0"));
+        topology.nics.retain(|nic| nic.name == "lo");
+        assert!(told(&topology).ends_with(" serve what the kernel deals out"));
     }
 }

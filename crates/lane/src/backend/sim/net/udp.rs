@@ -101,17 +101,8 @@ impl Network {
         batch: &DatagramBatch<'_>,
         engine: &mut Engine,
     ) -> io::Result<Option<usize>> {
-        let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
-        let host = udp.host;
         let segment = check_segment(batch)?;
-        if udp.full {
-            return Ok(None);
-        }
-        if engine.chance(self.config.udp.would_block) {
-            udp.full = true;
-            engine.after(DRAIN_TIME, NetEvent::Drained(socket).into());
-            return Ok(None);
-        }
+        let Some(host) = self.takes_datagrams(socket, engine)? else { return Ok(None) };
         let bytes = concat(batch.parts);
         let datagrams = bytes.len().div_ceil(segment).clamp(1, SEGMENTS_MAX);
         let datagrams = engine.cut_short(datagrams, self.config.udp.partial_send);
@@ -125,8 +116,6 @@ impl Network {
         batch: &DatagramBatch<'_>,
         engine: &mut Engine,
     ) -> io::Result<Option<usize>> {
-        let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
-        let host = udp.host;
         let segment = check_segment(batch)?;
         let bytes = concat(batch.parts);
         let datagrams = bytes.len().div_ceil(segment).max(1);
@@ -136,14 +125,18 @@ impl Network {
         if datagrams > SEGMENTS_MAX {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
+        let Some(host) = self.takes_datagrams(socket, engine)? else { return Ok(None) };
+        self.put_out(socket, host, batch, &bytes, datagrams, engine).map(Some)
+    }
+
+    /// The host of a socket that takes datagrams; `None` where it is full, or becomes it.
+    fn takes_datagrams(&mut self, socket: SocketId, engine: &mut Engine) -> io::Result<Option<HostId>> {
+        let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
         if !udp.full && engine.chance(self.config.udp.would_block) {
             udp.full = true;
             engine.after(DRAIN_TIME, NetEvent::Drained(socket).into());
         }
-        if udp.full {
-            return Ok(None);
-        }
-        self.put_out(socket, host, batch, &bytes, datagrams, engine).map(Some)
+        Ok((!udp.full).then_some(udp.host))
     }
 
     /// Puts so many datagrams on their way; says how many bytes that is.
