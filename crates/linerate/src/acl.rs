@@ -151,6 +151,8 @@ fn set(args: &Set) -> anyhow::Result<()> {
     let attribute = args.kept.attribute();
     let dir = fs::canonicalize(&args.dir).with_context(|| format!("cannot find {}", args.dir.display()))?;
     let file = open(&dir)?;
+    // Of two who change one list at once, the second begins with what the first has made of it.
+    file.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
     if args.inherit {
         remove(&file, attribute)
             .with_context(|| format!("cannot take the list of {} away", dir.display()))?;

@@ -267,6 +267,19 @@ fn access_lists_are_set_inherited_and_taken_away() {
 }
 
 #[test]
+fn two_changes_of_one_list_at_once_are_both_made() {
+    let (scene, tree) = (Scene::new(), tree());
+    let set = |n: u32| format!("acl set --attribute user {} u{n}=rl", tree.path().display());
+    let children: Vec<_> =
+        (0..8).map(|n| scene.command(&set(n)).stdout(Stdio::null()).spawn().unwrap()).collect();
+    for mut child in children {
+        assert!(child.wait().unwrap().success());
+    }
+    let kept = kept(tree.path()).unwrap();
+    assert!((0..8).all(|n| kept.contains(&format!("u{n}=rl"))), "{kept}");
+}
+
+#[test]
 fn lists_are_kept_where_a_server_run_as_oneself_looks_for_them() {
     let (scene, tree) = (Scene::new(), tree());
     let dir = tree.path().display();
