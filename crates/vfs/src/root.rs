@@ -52,13 +52,17 @@ impl Root {
         self.places.as_ref()?.beneath(target)
     }
 
-    /// A directory's own access list as it is stored, if it has one; one that cannot be read is taken for damaged.
-    pub(crate) async fn access_list(&self, dir: &Dir) -> Option<Vec<u8>> {
+    /// A directory's own access list as it is stored, if it has one; one that is too long is taken for damaged.
+    ///
+    /// # Errors
+    /// Those of the file system: there may be one.
+    pub(crate) async fn access_list(&self, dir: &Dir) -> io::Result<Option<Vec<u8>>> {
         match dir.as_file().xattr(&self.acl_attribute(), Acl::BYTES_MAX).await {
-            Ok(list) => Some(list),
+            Ok(list) => Ok(Some(list)),
             Err(error) => match error.raw_os_error() {
-                Some(libc::ENODATA | libc::EOPNOTSUPP) => None,
-                _ => Some(Vec::new()),
+                Some(libc::ENODATA | libc::EOPNOTSUPP) => Ok(None),
+                Some(libc::ERANGE) => Ok(Some(Vec::new())),
+                _ => Err(error),
             },
         }
     }

@@ -262,7 +262,7 @@ impl Watches {
         if object.is_moving() {
             return Err(Some(object));
         }
-        let list = root.access_list(&dir).await;
+        let list = root.access_list(&dir).await.map_err(|_| None)?;
         let above = watched.upper.as_ref().and_then(|upper| upper.access.get());
         watched.access.set(Access::new(&stat, list.as_deref(), above)).ok().expect("it is new");
         // Changed meanwhile, it may be of before or after: it is looked at anew.
