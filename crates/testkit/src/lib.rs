@@ -1,6 +1,7 @@
-//! What tests and tasks share, and nothing that is shipped: a skip that is told, network namespaces, a reader of
-//! metrics, and the stock Rx as a peer.
+//! What tests and tasks share, and nothing that is shipped: a skip that is told, network namespaces, disks in image
+//! files, a reader of metrics, and the stock Rx as a peer.
 
+mod disk;
 pub mod metrics;
 pub mod netns;
 mod ports;
@@ -8,6 +9,7 @@ mod skip;
 pub mod stock_rx;
 mod wait;
 
+pub use disk::Disk;
 pub use ports::free_address;
 pub use skip::{LIST_VARIABLE, skip};
 pub use wait::wait_for;

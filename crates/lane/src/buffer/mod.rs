@@ -46,7 +46,8 @@ pub struct BufferPool {
     inner: Rc<PoolInner>,
 }
 
-/// A pooled buffer: bytes `0..len` are written, `len..capacity` is room. Goes back to its pool when dropped.
+/// A buffer, of the lane's pool as a rule: bytes `0..len` are written, `len..capacity` is room. Goes back to where it is from when
+/// dropped.
 pub struct Buf {
     memory: Memory,
     len: usize,
@@ -54,8 +55,14 @@ pub struct Buf {
 
 /// Whose memory a buffer is.
 enum Memory {
-    Pooled { pool: Rc<PoolInner>, class: BufClass, index: u32 },
+    Pooled {
+        pool: Rc<PoolInner>,
+        class: BufClass,
+        index: u32,
+    },
     Lent(Lent),
+    /// All of it written.
+    Received(RecvBuf),
 }
 
 /// What a pool holds and has lent.
@@ -136,6 +143,7 @@ impl Buf {
         match &self.memory {
             Memory::Pooled { class, .. } => class.bytes(),
             Memory::Lent(lent) => lent.bytes().len(),
+            Memory::Received(received) => received.len(),
         }
     }
 
@@ -191,6 +199,7 @@ impl Buf {
                 unsafe { shelf.memory.slice_mut(offset, shelf.size) }
             }
             Memory::Lent(lent) => lent.bytes_mut(),
+            Memory::Received(received) => received,
         }
     }
 
@@ -203,7 +212,24 @@ impl Buf {
                 unsafe { shelf.memory.slice(offset, shelf.size) }
             }
             Memory::Lent(lent) => lent.bytes(),
+            Memory::Received(received) => received,
         }
+    }
+}
+
+/// Received bytes as they lie, without a copy: what a stream brought is written from the lane's receive buffer. It has no room
+/// behind them, and keeps the receive ring that much shorter until it is dropped.
+impl From<RecvBuf> for Buf {
+    fn from(received: RecvBuf) -> Self {
+        let len = received.len();
+        Self { memory: Memory::Received(received), len }
+    }
+}
+
+/// Bytes in memory of their own, without room behind them.
+impl From<Vec<u8>> for Buf {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::from(RecvBuf::from_vec(bytes))
     }
 }
 
@@ -237,13 +263,14 @@ impl std::fmt::Debug for Buf {
         match &self.memory {
             Memory::Pooled { class, index, .. } => write!(f, "Buf({class:?} #{index}, {} bytes)", self.len),
             Memory::Lent(lent) => write!(f, "Buf(lent #{}, {} bytes)", lent.key(), self.len),
+            Memory::Received(_) => write!(f, "Buf(received, {} bytes)", self.len),
         }
     }
 }
 
 impl Drop for Buf {
     fn drop(&mut self) {
-        // Lent memory goes back to its lender by itself.
+        // Other memory goes back to where it is from by itself.
         if let Memory::Pooled { pool, class, index } = &self.memory {
             let shelf = pool.shelf(*class);
             shelf.state.borrow_mut().free.push(*index);
@@ -349,6 +376,19 @@ mod tests {
         drop((first, second));
         assert_eq!(pool.usage(BufClass::Small), PoolUsage { allocated: 2, free: 2, in_use: 0 });
         assert!(pool.try_get(BufClass::Large).is_some());
+    }
+
+    #[test]
+    fn received_bytes_are_a_buffer_without_room() {
+        let mut received = RecvBuf::from_vec(b"head and body".to_vec());
+        received.advance(9);
+        let mut buf = Buf::from(received);
+        assert_eq!((&*buf, buf.capacity(), buf.spare()), (&b"body"[..], 4, 0));
+        assert_eq!(buf.append(b"more"), 0);
+        buf.truncate(2);
+        buf[0] = b'B';
+        assert_eq!((&*buf, &*Buf::from(b"x".to_vec())), (&b"Bo"[..], &b"x"[..]));
+        assert!(size_of::<Buf>() <= 72, "buffers move by value: {}", size_of::<Buf>());
     }
 
     #[test]

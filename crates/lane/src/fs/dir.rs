@@ -39,6 +39,16 @@ impl Dir {
         context::with(|lane| lane.backend().stat(self.fd()))
     }
 
+    /// Opens the directory above, which may lie outside of what is exported: for who has opened a directory by its handle and
+    /// looks where it lies. Above the root of a file system lies what it is mounted on, and above that of all the root itself.
+    ///
+    /// # Errors
+    /// A directory that was removed has the one that it was in, or `ENOENT`; `EACCES`, `EIO` as the kernel says.
+    pub async fn parent(&self) -> io::Result<Self> {
+        let opened = OpFuture::submit(op::OpenParent { dir: self.fd() }).await?;
+        Ok(Self::of(File { fd: context::with(|lane| lane.backend().own(opened)) }))
+    }
+
     /// Attributes of `path` beneath this directory, not following a last symbolic link.
     pub async fn stat_at(&self, path: &CString) -> io::Result<Stat> {
         OpFuture::submit(op::StatAt { dir: self.fd(), path: path.clone() }).await

@@ -15,7 +15,7 @@ impl File {
     /// # Errors
     /// `EOPNOTSUPP` where the file system has none, as overlayfs; `EOVERFLOW` where it has more than 128 bytes, as NFS may.
     pub async fn handle(&self) -> io::Result<FileHandle> {
-        OpFuture::submit(op::HandleOf { file: self.fd(), name: None }).await
+        OpFuture::submit(op::HandleOf { file: self.fd(), name: None, connectable: false }).await
     }
 }
 
@@ -25,7 +25,19 @@ impl Dir {
     /// # Errors
     /// `ENOENT`; `EINVAL` for what is no name; `EAGAIN` when the silo's helpers are overloaded; else as [`File::handle`].
     pub async fn handle_at(&self, name: &CString) -> io::Result<FileHandle> {
-        OpFuture::submit(op::HandleOf { file: self.fd(), name: Some(component(name)?) }).await
+        let name = Some(component(name)?);
+        OpFuture::submit(op::HandleOf { file: self.fd(), name, connectable: false }).await
+    }
+
+    /// A handle of what has the name that says too in which directory that is: what [`Dir::open_handle`] opens by it is connected
+    /// to the root, as directories are by any handle. Another one when the name moves (`AT_HANDLE_CONNECTABLE`).
+    ///
+    /// # Errors
+    /// `EINVAL` before Linux 6.13; `EOPNOTSUPP` where the file system has none such, as tmpfs and simulated ones; else as
+    /// [`Dir::handle_at`].
+    pub async fn connectable_handle_at(&self, name: &CString) -> io::Result<FileHandle> {
+        let name = Some(component(name)?);
+        OpFuture::submit(op::HandleOf { file: self.fd(), name, connectable: true }).await
     }
 
     /// Opens a file or directory of the file system that this directory is on, wherever it lies there: a handle outlives

@@ -177,13 +177,15 @@ fn is_filtered(tree: &Tree) -> bool {
 
 /// Name, opcode whose presence tells, verdict when absent. Multishot has no opcode of its own: accept got it in 5.19
 /// with SOCKET, receive in 6.0 with SEND_ZC.
-const OPERATIONS: [(&str, u8, Verdict); 9] = [
+const OPERATIONS: [(&str, u8, Verdict); 11] = [
     ("multishot accept", opcode::Socket::CODE, Verdict::Bad),
     ("multishot receive", opcode::SendZc::CODE, Verdict::Bad),
     ("ring messages", opcode::MsgRingData::CODE, Verdict::Bad),
     ("openat2", opcode::OpenAt2::CODE, Verdict::Bad),
     ("statx", opcode::Statx::CODE, Verdict::Bad),
     ("splice", opcode::Splice::CODE, Verdict::Bad),
+    ("changes of names", opcode::MkDirAt::CODE, Verdict::Warn),
+    ("extended attributes", opcode::FSetXattr::CODE, Verdict::Warn),
     ("zero-copy send", opcode::SendZc::CODE, Verdict::Warn),
     ("zero-copy sendmsg", opcode::SendMsgZc::CODE, Verdict::Warn),
     ("zero-copy receive", opcode::RecvZc::CODE, Verdict::Good),

@@ -13,6 +13,8 @@ use crate::backend::{Fd, FileHandle};
 pub(crate) struct HandleOf {
     pub(crate) file: Fd,
     pub(crate) name: Option<CString>,
+    /// One that names the directory too, so that what is opened by it has a path: of a name only.
+    pub(crate) connectable: bool,
 }
 
 impl Call for HandleOf {
@@ -28,6 +30,7 @@ impl Call for HandleOf {
             Some(name) => (name.as_c_str(), 0),
             None => (c"", libc::AT_EMPTY_PATH),
         };
+        let flags = if self.connectable { flags | AT_HANDLE_CONNECTABLE } else { flags };
         let mut handle = RawHandle::new();
         let mut mount = 0;
         // SAFETY: the handle says how much room it has, the name ends with a zero, and both outlive the call.
@@ -48,6 +51,7 @@ impl Call for HandleOf {
 
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<FileHandle> {
         match &self.name {
+            Some(_) if self.connectable => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
             Some(name) => at.disk.handle_at(at.inode, name.as_bytes(), at.engine),
             None => at.disk.handle_of(at.inode),
         }
@@ -81,5 +85,7 @@ impl RawHandle {
     }
 }
 
+/// linux/fcntl.h, since Linux 6.13.
+const AT_HANDLE_CONNECTABLE: libc::c_int = 0x002;
 /// MAX_HANDLE_SZ.
 const HANDLE_BYTES_MAX: usize = 128;

@@ -40,6 +40,7 @@ mod message;
 mod mkdir;
 mod open;
 mod open_handle;
+mod open_parent;
 mod read;
 mod read_link;
 mod read_vectored;
@@ -91,6 +92,7 @@ operations! {
     mkdir::Mkdir,
     open::Open,
     open_handle::OpenHandle,
+    open_parent::OpenParent,
     read::Read,
     read_link::ReadLink,
     read_vectored::ReadVectored,
@@ -181,7 +183,9 @@ pub(crate) enum Start {
     Ring(squeue::Entry),
     /// On a helper thread, with a descriptor of its own of the file that the lane may close meanwhile.
     Helper(Fd, Job),
-    /// It is over already.
+    /// It is over already, with this answer of the kernel.
+    Ended(Completion),
+    /// It is over already, and this is what became of it.
     Done(Outcome),
 }
 
@@ -236,6 +240,12 @@ impl Start {
 }
 
 impl Completion {
+    /// Of a call that the lane made itself.
+    pub(crate) fn of(called: rustix::io::Result<usize>) -> Self {
+        let bytes = |n| i32::try_from(n).expect("a call moves less than 2 GiB");
+        Self { result: called.map_or_else(|error| -error.raw_os_error(), bytes) }
+    }
+
     /// As the call it stands for would have returned it.
     pub(crate) fn result(self) -> io::Result<u32> {
         u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(self.result.wrapping_neg()))

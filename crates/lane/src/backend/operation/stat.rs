@@ -2,39 +2,33 @@
 
 use std::ffi::CString;
 use std::io;
-use std::task::Poll;
+use std::os::fd::BorrowedFd;
 
-use super::{Operation, Start};
-use crate::backend::sim::Step;
-use crate::backend::uring::{Uring, files};
+use super::Call;
+use crate::backend::sim::AtFile;
+use crate::backend::uring::files;
 use crate::backend::{Fd, Stat};
 
 /// Attributes of `path` beneath `dir`, not following a last symbolic link.
+#[derive(Clone)]
 pub(crate) struct StatAt {
     pub(crate) dir: Fd,
     pub(crate) path: CString,
 }
 
-impl Operation for StatAt {
+impl Call for StatAt {
     const NAME: &'static str = "stat";
     type Value = Stat;
-    type Output = io::Result<Stat>;
 
     fn descriptor(&self) -> Fd {
         self.dir
     }
 
-    fn prepare(&mut self, _: &Uring) -> Start {
-        let path = std::mem::take(&mut self.path);
-        Start::on_helper::<Self>(self.dir, move |dir| files::stat_at(dir, &path))
+    fn call(&self, dir: BorrowedFd<'_>, _: BorrowedFd<'_>) -> io::Result<Stat> {
+        files::stat_at(dir, &self.path)
     }
 
-    fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Stat>> {
-        let at = step.file()?;
-        Poll::Ready(at.disk.stat_at(at.inode, self.path.as_bytes(), at.engine))
-    }
-
-    fn finish(self, result: io::Result<Stat>) -> io::Result<Stat> {
-        result
+    fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Stat> {
+        at.disk.stat_at(at.inode, self.path.as_bytes(), at.engine)
     }
 }

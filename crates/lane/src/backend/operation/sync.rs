@@ -5,6 +5,7 @@ use std::task::Poll;
 
 use io_uring::opcode;
 use io_uring::types::{Fd as RingFd, FsyncFlags};
+use rustix::fs as sys;
 
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
@@ -28,7 +29,11 @@ impl Operation for Sync {
         self.file
     }
 
-    fn prepare(&mut self, _: &Uring) -> Start {
+    fn prepare(&mut self, ring: &Uring) -> Start {
+        if ring.is_in_memory(self.file) {
+            ring.count_syscall();
+            return Start::Ended(Completion::of(sys::fsync(ring.borrow_fd(self.file)).map(|()| 0)));
+        }
         let flags = if self.data_only { FsyncFlags::DATASYNC } else { FsyncFlags::empty() };
         Start::Ring(opcode::Fsync::new(RingFd(self.file.0)).flags(flags).build())
     }

@@ -35,6 +35,11 @@ impl Vectors {
         u32::try_from(self.parts.len()).expect("at most as many as one call takes")
     }
 
+    /// Of all parts.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.iov_len).sum()
+    }
+
     fn new(slices: impl Iterator<Item = (*mut u8, usize)>) -> Self {
         let part = |(base, len): (*mut u8, usize)| libc::iovec { iov_base: base.cast(), iov_len: len };
         Self { parts: slices.map(part).take(PARTS_MAX).collect() }

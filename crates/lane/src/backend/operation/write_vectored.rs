@@ -7,6 +7,7 @@ use io_uring::opcode;
 use io_uring::types::Fd as RingFd;
 
 use super::vectors::{Vectors, rest_of};
+use super::write::INLINE_BYTES_MAX;
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
 use crate::backend::sim::Step;
@@ -39,7 +40,14 @@ impl Operation for WriteVectored {
         self.file
     }
 
-    fn prepare(&mut self, _: &Uring) -> Start {
+    fn prepare(&mut self, ring: &Uring) -> Start {
+        if self.parts.bytes() <= INLINE_BYTES_MAX && ring.is_in_memory(self.file) {
+            ring.count_syscall();
+            let parts: Vec<_> = rest_of(&self.bufs, self.from).map(IoSlice::new).collect();
+            let file = ring.borrow_fd(self.file);
+            let parts = &parts[..self.parts.len() as usize];
+            return Start::Ended(Completion::of(rustix::io::pwritev(file, parts, self.offset)));
+        }
         let entry = opcode::Writev::new(RingFd(self.file.0), self.parts.as_ptr(), self.parts.len());
         Start::Ring(entry.offset(self.offset).build())
     }

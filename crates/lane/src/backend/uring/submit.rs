@@ -27,6 +27,9 @@ impl Uring {
         match start {
             Start::Ring(entry) => self.push(&entry, key),
             Start::Helper(file, job) => self.submit_to_helper(key, file, job),
+            Start::Ended(completion) => {
+                drop(self.ops.borrow_mut().finish(key, |op| op.complete(completion, self)));
+            }
             Start::Done(outcome) => drop(self.ops.borrow_mut().finish(key, |_| outcome)),
         }
         OpId(key.pack())

@@ -60,6 +60,41 @@ fn pool_that_cannot_be_registered_is_counted_and_used_all_the_same() {
 }
 
 #[test]
+fn a_number_is_no_other_files_while_an_operation_that_was_given_up_has_it() {
+    let uring = uring(Duration::from_secs(5));
+    let home = tempfile::tempdir().unwrap();
+    let root = uring.open_root(home.path()).unwrap();
+    let stat = StatAt { dir: root.fd(), path: c"etc".to_owned() };
+    let (key, _) = uring.ops.borrow_mut().insert(stat.into());
+    let (release, wait) = std::sync::mpsc::channel::<()>();
+    uring.submit_to_helper(
+        key,
+        root.fd(),
+        Box::new(move |_| {
+            let _ = wait.recv();
+            Box::new(|op| op.refuse(io::Error::from_raw_os_error(libc::ENOENT)))
+        }),
+    );
+    uring.forget(OpId(key.pack()));
+    let fd = root.fd();
+    root.forget();
+    uring.close(fd);
+    // Another test's thread may have been given the number.
+    let is_open =
+        || std::fs::read_link(format!("/proc/self/fd/{}", fd.0)).is_ok_and(|open| open == home.path());
+    (0..3).for_each(|_| uring.turn(Park::No).unwrap());
+    assert!(is_open());
+    drop(release);
+    let give_up = Instant::now() + Duration::from_secs(5);
+    while uring.ops.borrow().in_flight() > 0 || !uring.closing.borrow().is_empty() {
+        assert!(Instant::now() < give_up);
+        uring.turn(Park::Until(Some(Instant::now() + Duration::from_millis(10)))).unwrap();
+    }
+    uring.turn(Park::No).unwrap();
+    assert!(!is_open());
+}
+
+#[test]
 fn memory_that_the_kernel_keeps_is_never_used_again() {
     let uring = uring(Duration::from_millis(20));
     let pool = BufferPool::new(BufferCounts { small: 1, large: 0 }).unwrap();

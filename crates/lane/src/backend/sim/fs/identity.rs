@@ -3,7 +3,7 @@
 use std::io;
 use std::rc::{Rc, Weak};
 
-use super::{Disk, Inode, READ, WRITE, errno};
+use super::{Disk, Inode, READ, SEARCH, WRITE, errno};
 use crate::backend::file::{FileHandle, FileKind};
 use crate::backend::sim::engine::Engine;
 
@@ -68,6 +68,21 @@ impl Disk {
     ) -> io::Result<FileHandle> {
         let inode = self.child(dir, name, engine)?;
         self.handle_of(&inode)
+    }
+
+    /// The directory above an open one; the root is above itself.
+    pub(crate) fn parent_of(&self, dir: &Rc<Inode>, engine: &mut Engine) -> io::Result<Rc<Inode>> {
+        self.may_fail(self.config.name_error, engine)?;
+        dir.directory()?;
+        self.check_access(dir, SEARCH)?;
+        if Rc::ptr_eq(dir, &self.root) {
+            return Ok(Rc::clone(dir));
+        }
+        let names = dir.names.borrow();
+        let parent = names.first().and_then(|(parent, _)| parent.upgrade());
+        let parent = parent.ok_or_else(|| errno(libc::ENOENT))?;
+        self.check_access(&parent, READ)?;
+        Ok(parent)
     }
 }
 
