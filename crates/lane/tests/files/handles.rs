@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lane::fs::{CreateHow, Dir, FileKind, OpenHow, RenameHow};
 use lane::time;
+use rustix::thread::CapabilitySet;
 
 use super::{Place, create, errno, everywhere, name, read, write};
 
@@ -110,4 +111,23 @@ fn a_file_without_a_name_gets_one_and_then_no_second_first() {
         let made = root.create(&name("later"), CreateHow { mode: 0o600, exclusive: false }).await.unwrap();
         assert!(made.born().await.unwrap().unwrap() >= born);
     });
+}
+
+#[test]
+fn without_the_capability_handles_open_nothing_and_files_get_names_all_the_same() {
+    // Of this thread and of those that it starts, and for good.
+    let unprivileged = std::thread::spawn(|| {
+        let mut sets = rustix::thread::capabilities(None).unwrap();
+        sets.effective.remove(CapabilitySet::DAC_READ_SEARCH);
+        sets.permitted.remove(CapabilitySet::DAC_READ_SEARCH);
+        rustix::thread::set_capabilities(None, sets).unwrap();
+        everywhere(|_, root| async move {
+            let file = root.create_unnamed(0o600).await.unwrap();
+            let handle = file.handle().await.unwrap();
+            assert_eq!(errno(root.open_handle(&handle, false).await.map(drop)), Err(libc::EPERM));
+            root.link(&file, &name("named")).await.unwrap();
+            assert_eq!(root.handle_at(&name("named")).await.unwrap(), handle);
+        });
+    });
+    unprivileged.join().unwrap();
 }

@@ -82,6 +82,7 @@ impl<C: Call> Operation for C {
     const NAME: &'static str = <C as Call>::NAME;
     type Value = <C as Call>::Value;
     type Output = io::Result<<C as Call>::Value>;
+    const LOOKED_UP_LATE: bool = true;
 
     fn descriptor(&self) -> Fd {
         Call::descriptor(self)
@@ -94,9 +95,8 @@ impl<C: Call> Operation for C {
     fn prepare(&mut self, ring: &Uring) -> Start {
         let file = Call::descriptor(self);
         let second = Call::second(self).unwrap_or(file);
-        let waits = self.waits_for_disk() && !ring.is_in_memory(file);
-        if !waits && self.is_brief(ring.borrow_fd(file), ring.borrow_fd(second)) {
-            ring.count_syscall();
+        let is_brief = || self.is_brief(ring.borrow_fd(file), ring.borrow_fd(second));
+        if !self.waits_for_disk() || ring.makes_call(file, PAGES) && is_brief() {
             return Start::Done(Self::outcome(self.call(ring.borrow_fd(file), ring.borrow_fd(second))));
         }
         if let Some(entry) = self.entry() {
@@ -138,3 +138,6 @@ impl<C: Call> Operation for C {
         }
     }
 }
+
+/// What a call counts for among those of one turn.
+const PAGES: usize = 8;

@@ -141,6 +141,10 @@ pub(crate) trait Operation: Registered {
         None
     }
 
+    /// Whether the kernel looks its descriptors up only when it comes to it, as it does with directories that names are
+    /// beneath; else when it is handed over.
+    const LOOKED_UP_LATE: bool = false;
+
     /// Its entry for the ring, or whatever else begins it.
     fn prepare(&mut self, ring: &Uring) -> Start;
 

@@ -33,6 +33,7 @@ impl Operation for Open {
     const NAME: &'static str = "open";
     type Value = Opened;
     type Output = io::Result<Opened>;
+    const LOOKED_UP_LATE: bool = true;
 
     fn descriptor(&self) -> Fd {
         self.dir

@@ -34,6 +34,12 @@ macro_rules! operations {
                 }
             }
 
+            pub(crate) fn is_looked_up_late(&self) -> bool {
+                match self {
+                    $(Self::$name(_) => <$name as Operation>::LOOKED_UP_LATE,)*
+                }
+            }
+
             pub(crate) fn prepare(&mut self, ring: &Uring) -> Start {
                 match self {
                     $(Self::$name(op) => Operation::prepare(op, ring),)*

@@ -32,8 +32,7 @@ impl Operation for Write {
 
     fn prepare(&mut self, ring: &Uring) -> Start {
         let bytes = &self.buf[self.from..];
-        if bytes.len() <= INLINE_BYTES_MAX && ring.is_in_memory(self.file) {
-            ring.count_syscall();
+        if bytes.len() <= INLINE_BYTES_MAX && ring.makes_call(self.file, bytes.len() / PAGE_BYTES) {
             let written = rustix::io::pwrite(ring.borrow_fd(self.file), bytes, self.offset);
             return Start::Ended(Completion::of(written));
         }
@@ -64,3 +63,4 @@ impl Operation for Write {
 /// What the lane itself copies where there is no disk to wait for: the ring would have a thread of its own do it, on another
 /// CPU.
 pub(super) const INLINE_BYTES_MAX: usize = 512 << 10;
+pub(super) const PAGE_BYTES: usize = 4096;

@@ -7,7 +7,7 @@ use io_uring::opcode;
 use io_uring::types::Fd as RingFd;
 
 use super::vectors::{Vectors, rest_of};
-use super::write::INLINE_BYTES_MAX;
+use super::write::{INLINE_BYTES_MAX, PAGE_BYTES};
 use super::{Completion, Operation, Start};
 use crate::backend::Fd;
 use crate::backend::sim::Step;
@@ -41,8 +41,8 @@ impl Operation for WriteVectored {
     }
 
     fn prepare(&mut self, ring: &Uring) -> Start {
-        if self.parts.bytes() <= INLINE_BYTES_MAX && ring.is_in_memory(self.file) {
-            ring.count_syscall();
+        let bytes = self.parts.bytes();
+        if bytes <= INLINE_BYTES_MAX && ring.makes_call(self.file, bytes / PAGE_BYTES) {
             let parts: Vec<_> = rest_of(&self.bufs, self.from).map(IoSlice::new).collect();
             let file = ring.borrow_fd(self.file);
             let parts = &parts[..self.parts.len() as usize];

@@ -70,6 +70,8 @@ pub(crate) struct Uring {
     ops: RefCell<Ops>,
     /// What the running kernel's ring can do.
     opcodes: Opcodes,
+    /// What is left of what the lane itself may do in this turn where there is no disk to wait for, in pages touched.
+    left_in_turn: Cell<usize>,
     /// Files closed by their owners while operations that were given up still name them.
     closing: RefCell<Vec<Fd>>,
     streams: Rc<BufRing>,
@@ -126,6 +128,7 @@ impl Uring {
             sockets: RefCell::default(),
             ops: RefCell::default(),
             opcodes,
+            left_in_turn: Cell::new(submit::PAGES_A_TURN),
             closing: RefCell::default(),
             streams: Rc::new(streams),
             datagrams: RefCell::default(),
@@ -541,6 +544,7 @@ impl Backend for Uring {
 
     fn turn(&self, park: Park) -> io::Result<()> {
         self.counters.turns.increment();
+        self.left_in_turn.set(submit::PAGES_A_TURN);
         let entered = match park {
             Park::Until(deadline) if self.parker.prepare() => {
                 let entered = self.enter_and_wait(deadline);

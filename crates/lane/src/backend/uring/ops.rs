@@ -13,8 +13,8 @@ use crate::backend::{Fd, OpId};
 pub(super) struct Ops {
     slots: Slab<Slot>,
     generation: u32,
-    /// Slots of operations that were given up.
-    orphans: usize,
+    /// Slots of operations that were given up and name descriptors that the kernel may not have looked up yet.
+    orphans: Vec<usize>,
 }
 
 struct Slot {
@@ -86,8 +86,11 @@ impl Ops {
                 Ended::Told(waker)
             }
             State::Orphaned(op) => {
-                self.slots.remove(key.index as usize);
-                self.orphans -= 1;
+                let index = key.index as usize;
+                self.slots.remove(index);
+                if op.is_looked_up_late() {
+                    self.orphans.retain(|orphan| *orphan != index);
+                }
                 Ended::Unwanted(outcome(op))
             }
             State::Finished(_) | State::Moving => unreachable!("an operation ends once"),
@@ -101,8 +104,11 @@ impl Ops {
         let Some(slot) = self.slot(key) else { return Ok(None) };
         match std::mem::replace(&mut slot.state, State::Moving) {
             State::Working(op, _) => {
+                let is_late = op.is_looked_up_late();
                 slot.state = State::Orphaned(op);
-                self.orphans += 1;
+                if is_late {
+                    self.orphans.push(key.index as usize);
+                }
                 Err(key)
             }
             State::Finished(outcome) => {
@@ -127,13 +133,13 @@ impl Ops {
         self.slots.iter().filter(|(_, slot)| lasts(slot)).count()
     }
 
-    /// Whether an operation that was given up, and that the kernel is not done with, works on this descriptor.
+    /// Whether an operation that was given up names this descriptor, and the kernel may look it up yet.
     pub(super) fn is_named_by_orphans(&self, fd: Fd) -> bool {
-        let names = |slot: &Slot| match &slot.state {
+        let names = |orphan: &usize| match &self.slots[*orphan].state {
             State::Orphaned(op) => op.descriptor() == fd || op.second() == Some(fd),
             _ => false,
         };
-        self.orphans > 0 && self.slots.iter().any(|(_, slot)| names(slot))
+        self.orphans.iter().any(names)
     }
 
     fn slot(&mut self, key: Key) -> Option<&mut Slot> {

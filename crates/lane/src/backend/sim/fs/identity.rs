@@ -78,9 +78,7 @@ impl Disk {
         if Rc::ptr_eq(dir, &self.root) {
             return Ok(Rc::clone(dir));
         }
-        let names = dir.names.borrow();
-        let parent = names.first().and_then(|(parent, _)| parent.upgrade());
-        let parent = parent.ok_or_else(|| errno(libc::ENOENT))?;
+        let parent = dir.parent().ok_or_else(|| errno(libc::ENOENT))?;
         self.check_access(&parent, READ)?;
         Ok(parent)
     }
