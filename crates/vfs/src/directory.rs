@@ -137,7 +137,7 @@ impl Directory {
         file: &File,
         stat: &Stat,
     ) -> Result<(Arc<Object>, RelPathBuf), Error> {
-        let object = self.volume.objects().ok_or(Error::ReadOnly)?.of_open(file, stat).await?;
+        let object = self.volume.shared().ok_or(Error::ReadOnly)?.of_open(file, stat).await?;
         self.note_place(Some(&object), name);
         Ok((object, self.path().join(name)?))
     }

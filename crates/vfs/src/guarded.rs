@@ -135,7 +135,7 @@ impl Volume {
 
     /// Waits until a change that is under way is over.
     pub(crate) async fn wait_for(&self, object: &Arc<Object>) -> Result<(), Error> {
-        let waiting_max = self.objects().ok_or(Error::ReadOnly)?.options().waiting_max;
+        let waiting_max = self.shared().ok_or(Error::ReadOnly)?.objects().options().waiting_max;
         drop(Permits::take(vec![Arc::clone(object)], waiting_max).await?);
         Ok(())
     }

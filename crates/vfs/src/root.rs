@@ -8,10 +8,11 @@ use std::sync::Arc;
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, Owner, VolumePolicy};
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 
+use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::links::{Budget, Places};
 use crate::name::RelPath;
-use crate::object::Object;
+use crate::object::{Object, Objects, SharedVolume};
 use crate::spec::VolumeSpec;
 
 /// An open volume directory. It stays the same directory if its own name later names another.
@@ -20,30 +21,51 @@ pub(crate) struct Root {
     dir: Dir,
     /// Where absolute links may lead; `None` where no links are followed.
     places: Option<Places>,
-    /// Who may do what, on a writable volume.
-    policy: Option<VolumePolicy>,
-    /// Its own, once somebody relied on it.
+    /// What lanes share of a writable volume.
+    shared: Option<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    volume: Arc<SharedVolume>,
+    /// Who may do what.
+    policy: VolumePolicy,
+    /// The directory's own, once somebody relied on it.
     object: OnceCell<Arc<Object>>,
 }
 
 impl Root {
-    /// Opens the directory `spec` names; with `privileged` for a server that may read and change every file.
-    pub(crate) fn open(spec: &VolumeSpec, privileged: bool) -> io::Result<Self> {
+    /// Opens the directory `spec` names, which nothing is written to.
+    pub(crate) fn open(spec: &VolumeSpec) -> io::Result<Self> {
         let dir = Dir::open_root(&spec.path)?;
         let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
-        let owner = Owner { uid: Some(dir.stat()?.uid), recorded: None };
-        let policy = || VolumePolicy { privileged, writable: spec.writable.clone(), owner };
-        Ok(Self { dir, places, policy: spec.is_writable().then(policy), object: OnceCell::new() })
+        Ok(Self { dir, places, shared: None })
+    }
+
+    /// Opens the directory `spec` names, which is written to.
+    pub(crate) fn open_shared(spec: &VolumeSpec, objects: &Objects) -> io::Result<Self> {
+        let root = Self::open(spec)?;
+        let stat = root.dir.stat()?;
+        let owner = Owner { uid: Some(stat.uid), recorded: None };
+        let privileged = objects.options().privileged;
+        let policy = VolumePolicy { privileged, writable: spec.writable.clone(), owner };
+        let volume = objects.volume(&spec.name, Attributes::from(stat).id);
+        Ok(Self { shared: Some(Shared { volume, policy, object: OnceCell::new() }), ..root })
+    }
+
+    /// What lanes share of it; `None` where nothing is written.
+    pub(crate) fn shared(&self) -> Option<&Arc<SharedVolume>> {
+        self.shared.as_ref().map(|shared| &shared.volume)
     }
 
     /// Who may do what; `None` where everybody may read what the server can, and that is all.
     pub(crate) fn policy(&self) -> Option<&VolumePolicy> {
-        self.policy.as_ref()
+        self.shared.as_ref().map(|shared| &shared.policy)
     }
 
     /// The attribute that holds a directory's access list.
     pub(crate) fn acl_attribute(&self) -> CString {
-        let is_privileged = self.policy.as_ref().is_some_and(|policy| policy.privileged);
+        let is_privileged = self.policy().is_some_and(|policy| policy.privileged);
         if is_privileged { ATTRIBUTE_PRIVILEGED.into() } else { ATTRIBUTE_UNPRIVILEGED.into() }
     }
 
@@ -74,17 +96,19 @@ impl Root {
 
     /// The directory's own object, if anybody has relied on it yet.
     pub(crate) fn object(&self) -> Option<&Arc<Object>> {
-        self.object.get()
+        self.shared.as_ref()?.object.get()
     }
 
     pub(crate) fn set_object(&self, object: &Arc<Object>) {
-        // It is the same each time: the directory stays open.
-        let _ = self.object.set(Arc::clone(object));
+        if let Some(shared) = &self.shared {
+            // It is the same each time: the directory stays open.
+            let _ = shared.object.set(Arc::clone(object));
+        }
     }
 
     /// Whether clients may change what lies beneath.
     pub(crate) fn is_writable(&self) -> bool {
-        self.policy.is_some()
+        self.shared.is_some()
     }
 
     /// Opens `path`, a file or directory, for reading.

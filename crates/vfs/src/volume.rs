@@ -9,14 +9,14 @@ use identity::Rights;
 use lane::fs::{File, FileKind, Stat};
 
 use crate::attributes::Attributes;
-use crate::cache::{Cache, Found, KeyRef, Node, VolumeId};
+use crate::cache::{Cache, Found, KeyRef, Node, OpeningId};
 use crate::caller::Caller;
 use crate::counters::VfsCounters;
 use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::{RelPath, RelPathBuf};
-use crate::object::{Object, Objects, path_beneath};
+use crate::object::{Object, SharedVolume, path_beneath};
 use crate::root::Root;
 use crate::spec::{VolumeName, VolumeOptions, VolumeSpec};
 use crate::trouble::{self, Place};
@@ -39,7 +39,7 @@ pub enum Resolved {
 struct Inner {
     name: VolumeName,
     options: VolumeOptions,
-    id: VolumeId,
+    id: OpeningId,
     path: Rc<Path>,
     root: Root,
     /// Who asks where nobody is named, for a writable volume.
@@ -56,13 +56,13 @@ impl Volume {
     /// As the file system has them; [`Error::ReadOnly`] for a writable volume in a cache that does not
     /// [share](Cache::sharing).
     pub fn open(cache: &Cache, spec: &VolumeSpec) -> Result<Self, Error> {
-        if spec.is_writable() && cache.joined().is_none() {
-            return Err(Error::ReadOnly);
-        }
-        let root =
-            Root::open(spec, cache.joined().is_some_and(|joined| joined.objects.options().privileged))?;
+        let root = match (spec.is_writable(), cache.joined()) {
+            (true, None) => return Err(Error::ReadOnly),
+            (true, Some(joined)) => Root::open_shared(spec, &joined.objects)?,
+            (false, _) => Root::open(spec)?,
+        };
         let anonymous = spec.is_writable().then(Caller::anonymous);
-        let id = cache.new_volume();
+        let id = cache.new_opening();
         let (name, options, cache) = (spec.name.clone(), spec.options, cache.clone());
         let path = spec.path.as_path().into();
         Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, anonymous, cache }) })
@@ -135,9 +135,9 @@ impl Volume {
         self.inner.root.is_writable()
     }
 
-    /// The objects that it shares with other lanes; `None` for a volume that nothing is written to.
-    pub(crate) fn objects(&self) -> Option<&Objects> {
-        self.inner.cache.joined().filter(|_| self.is_writable()).map(|joined| &joined.objects)
+    /// What it shares with other lanes; `None` for a volume that nothing is written to.
+    pub fn shared(&self) -> Option<&Arc<SharedVolume>> {
+        self.inner.root.shared()
     }
 
     /// Who asks where nobody is named; `None` where everybody may read what the server can.
@@ -255,8 +255,8 @@ impl Volume {
         if matches!(now.kind, FileKind::Symlink | FileKind::Other) {
             return Err(Error::NotServable);
         }
-        let object = match self.objects() {
-            Some(objects) => Some(objects.of_open(&file, now).await?),
+        let object = match self.shared() {
+            Some(shared) => Some(shared.of_open(&file, now).await?),
             None => None,
         };
         if now.kind == FileKind::Directory {

@@ -8,19 +8,19 @@ use crate::name::{Name, RelPath, RelPathBuf};
 
 /// A volume as numbered by its lane's cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct VolumeId(pub(super) u32);
+pub(crate) struct OpeningId(pub(super) u32);
 
 /// A key that owns its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    volume: VolumeId,
+    volume: OpeningId,
     path: RelPathBuf,
 }
 
 /// A key that borrows its path: look-ups allocate nothing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyRef<'a> {
-    pub(crate) volume: VolumeId,
+    pub(crate) volume: OpeningId,
     pub(crate) path: RelPath<'a>,
 }
 
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_subtree_ends_at_whole_names() {
         let key = |volume, path: &'static str| KeyRef {
-            volume: VolumeId(volume),
+            volume: OpeningId(volume),
             path: RelPath::parse(path.as_bytes()).unwrap(),
         };
         assert!(key(1, "a/b").to_key().is_within(key(1, "a")));

@@ -19,7 +19,7 @@ use quick_cache::Weighter;
 pub(crate) use self::joined::Joined;
 pub use self::joined::{Breaker, Telling};
 use self::key::Key;
-pub(crate) use self::key::{KeyRef, VolumeId};
+pub(crate) use self::key::{KeyRef, OpeningId};
 pub(crate) use self::watches::{Vantage, WatchedDir, Watches};
 use crate::attributes::FileId;
 use crate::counters::VfsCounters;
@@ -80,7 +80,7 @@ struct Inner {
     joined: Option<Rc<Joined>>,
     counters: Arc<VfsCounters>,
     entries_alive: Rc<Cell<usize>>,
-    next_volume: Cell<u32>,
+    next_opening: Cell<u32>,
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
     /// Answers other lanes.
@@ -134,7 +134,7 @@ impl Cache {
                 joined,
                 counters,
                 entries_alive: Rc::default(),
-                next_volume: Cell::new(0),
+                next_opening: Cell::new(0),
                 listener: RefCell::new(None),
                 sweeper: RefCell::new(None),
                 answerer: RefCell::new(None),
@@ -215,10 +215,10 @@ impl Cache {
         self.inner.break_everywhere(all).await;
     }
 
-    pub(crate) fn new_volume(&self) -> VolumeId {
-        let id = self.inner.next_volume.get();
-        self.inner.next_volume.set(id + 1);
-        VolumeId(id)
+    pub(crate) fn new_opening(&self) -> OpeningId {
+        let id = self.inner.next_opening.get();
+        self.inner.next_opening.set(id + 1);
+        OpeningId(id)
     }
 
     /// The answer remembered for `key`, if it may still be believed.

@@ -98,11 +98,11 @@ fn cache_and_root() -> (Cache, Root) {
     let options =
         CacheOptions { ttl: Duration::from_secs(3600), absent_names_max: 100, ..CacheOptions::default() };
     let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
-    (Cache::new(options), Root::open(&spec, false).unwrap())
+    (Cache::new(options), Root::open(&spec).unwrap())
 }
 
 fn key(path: &[u8]) -> KeyRef<'_> {
-    KeyRef { volume: VolumeId(0), path: RelPath::parse(path).unwrap() }
+    KeyRef { volume: OpeningId(0), path: RelPath::parse(path).unwrap() }
 }
 
 async fn open(cache: &Cache, root: &Root, key: KeyRef<'_>) -> Node {

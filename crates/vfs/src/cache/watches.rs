@@ -245,6 +245,7 @@ impl Watches {
 
     async fn promise(&self, root: &Root, watched: &Rc<WatchedDir>) -> Result<(), Hindrance> {
         let joined = self.joined.as_ref().expect("writable volumes are opened in caches that share");
+        let shared = root.shared().expect("what is promised lies on a writable volume");
         let path = watched.key().path;
         if let (Some(above), Some(name)) = (watched.upper_object(), path.file_name())
             && above.is_changing_name(name.as_bytes())
@@ -253,7 +254,7 @@ impl Watches {
         }
         let dir = root.open_real_directory(path).await.map_err(|_| None)?;
         let stat = dir.stat().map_err(|_| None)?;
-        let object = joined.objects.of_open(dir.as_file(), &stat).await.map_err(|_| None)?;
+        let object = shared.of_open(dir.as_file(), &stat).await.map_err(|_| None)?;
         if path.is_root() {
             root.set_object(&object);
         }

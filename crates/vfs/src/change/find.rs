@@ -34,8 +34,8 @@ impl Here {
     }
 
     async fn found(&self, name: &CString, stat: &Stat) -> Result<Found, Error> {
-        let objects = self.volume().objects().ok_or(Error::ReadOnly)?;
-        let object = objects.of_name(self.directory().dir(), name, stat).await?;
+        let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
+        let object = shared.of_name(self.directory().dir(), name, stat).await?;
         Ok(Found { object, kind: stat.kind })
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Way {
 impl Volume {
     /// Changes that may wait for one object.
     pub(super) fn waiting_max(&self) -> Result<usize, Error> {
-        Ok(self.objects().ok_or(Error::ReadOnly)?.options().waiting_max)
+        Ok(self.shared().ok_or(Error::ReadOnly)?.objects().options().waiting_max)
     }
 
     /// Waits for the permits of `first`, then has `names` look what else is concerned, whose permits it adds: without waiting

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use lane::fs::{Dir, File, OpenHow, OpenKind, Stat, Timestamp};
 
-use super::{Identity, Object, Objects};
+use super::{Identity, Object, SharedVolume};
 use crate::error::Error;
 
-impl Objects {
+impl SharedVolume {
     /// The object of an open file or directory with these attributes.
     ///
     /// # Errors
     /// [`Error::Busy`], [`Error::Overloaded`]; those of the file system.
-    pub(crate) async fn of_open(&self, file: &File, stat: &Stat) -> Result<Arc<Object>, Error> {
+    pub(crate) async fn of_open(self: &Arc<Self>, file: &File, stat: &Stat) -> Result<Arc<Object>, Error> {
         let identity = match file.handle().await {
             Ok(handle) => Identity::of_handle(stat.dev, handle.kind, &handle.bytes),
             Err(error) if has_none(&error) => {
@@ -22,14 +22,19 @@ impl Objects {
             }
             Err(error) => return Err(error.into()),
         };
-        self.get(identity)
+        self.objects().get(self, identity)
     }
 
     /// The object of what has the name `name` and these attributes, links not followed.
     ///
     /// # Errors
-    /// As [`Objects::of_open`].
-    pub(crate) async fn of_name(&self, dir: &Dir, name: &CString, stat: &Stat) -> Result<Arc<Object>, Error> {
+    /// As [`SharedVolume::of_open`].
+    pub(crate) async fn of_name(
+        self: &Arc<Self>,
+        dir: &Dir,
+        name: &CString,
+        stat: &Stat,
+    ) -> Result<Arc<Object>, Error> {
         let identity = match dir.handle_at(name).await {
             Ok(handle) => Identity::of_handle(stat.dev, handle.kind, &handle.bytes),
             Err(error) if has_none(&error) => {
@@ -43,7 +48,7 @@ impl Objects {
             }
             Err(error) => return Err(error.into()),
         };
-        self.get(identity)
+        self.objects().get(self, identity)
     }
 }
 

@@ -2,16 +2,19 @@
 //! process-wide. docs/vfs.md shows who holds what.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
 pub use self::identity::Identity;
 pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};
-pub use self::version::{MemoryVersions, Version, Versions};
+pub use self::version::{MemoryVersions, Versions};
+pub use self::volume::SharedVolume;
 
 pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::Line;
 pub(crate) use self::place::{Place, path_beneath};
+
+use index::Version;
 
 use crate::promise::What;
 
@@ -23,6 +26,7 @@ mod permits;
 mod place;
 mod table;
 mod version;
+mod volume;
 
 /// A file or directory in use. There is one for each, whatever lanes and names lead to it.
 pub struct Object {
@@ -35,7 +39,7 @@ pub struct Object {
     line: Line,
     /// Where it was last found, and what of it changes now.
     side: Mutex<Side>,
-    table: Weak<table::Shared>,
+    volume: Arc<SharedVolume>,
 }
 
 #[derive(Default)]
@@ -48,6 +52,11 @@ impl Object {
     /// Which file.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The volume it lies in.
+    pub fn volume(&self) -> &Arc<SharedVolume> {
+        &self.volume
     }
 
     /// What its content, or a directory's names, have come to. Read it before the content: what is read after it is this old
@@ -107,9 +116,7 @@ impl Object {
     pub(crate) fn rise(&self) -> Version {
         let next = Version::from(self.version.load(Ordering::SeqCst)).next();
         self.version.store(next.into(), Ordering::SeqCst);
-        if let Some(table) = self.table.upgrade() {
-            table.versions().record(&self.identity, next);
-        }
+        self.volume.objects().versions().record(&self.identity, next);
         next
     }
 
@@ -120,9 +127,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
-        if let Some(table) = self.table.upgrade() {
-            table.forget(self);
-        }
+        self.volume.objects().forget(self);
     }
 }
 

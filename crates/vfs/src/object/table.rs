@@ -6,9 +6,12 @@ use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use super::{Identity, LaneBits, Line, Object, Versions};
+use super::volume::Volumes;
+use super::{Identity, LaneBits, Line, Object, SharedVolume, Versions};
+use crate::attributes::FileId;
 use crate::error::Error;
 use crate::promise::Desks;
+use crate::spec::VolumeName;
 
 /// The objects of a process, and what its lanes have to tell each other of them. Make one for a process, before its lanes;
 /// clones are handles to the same.
@@ -30,13 +33,14 @@ pub struct ObjectsOptions {
     pub privileged: bool,
 }
 
-pub(crate) struct Shared {
+struct Shared {
     options: ObjectsOptions,
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     in_use: AtomicUsize,
     versions: Arc<dyn Versions>,
     desks: Desks,
+    volumes: Mutex<Volumes>,
 }
 
 type Shard = HashMap<Identity, Weak<Object>>;
@@ -56,6 +60,7 @@ impl Objects {
                 in_use: AtomicUsize::new(0),
                 versions,
                 desks: Desks::new(options.lanes_max),
+                volumes: Mutex::default(),
             }),
         }
     }
@@ -70,25 +75,31 @@ impl Objects {
         &self.shared.options
     }
 
+    /// The writable volume of this name and directory: the one that is open, or a new one.
+    pub(crate) fn volume(&self, name: &VolumeName, root: FileId) -> Arc<SharedVolume> {
+        let mut volumes = self.shared.volumes.lock().expect("nobody panics while holding it");
+        volumes.get(self, name, root)
+    }
+
     /// The object of this identity: the one in use, or a new one.
     ///
     /// # Errors
-    /// [`Error::Busy`] when as many are in use as may be.
-    pub(crate) fn get(&self, identity: Identity) -> Result<Arc<Object>, Error> {
-        let shared = &self.shared;
-        let mut shard = shared.shard(&identity);
+    /// [`Error::Busy`] when as many are in use as may be, or a file that lies in two volumes is in use in the other.
+    pub(crate) fn get(&self, volume: &Arc<SharedVolume>, identity: Identity) -> Result<Arc<Object>, Error> {
+        let mut shard = self.shard(&identity);
         match shard.entry(identity) {
             Entry::Occupied(mut entry) => {
                 if let Some(object) = entry.get().upgrade() {
-                    return Ok(object);
+                    // Permits and promises go by object, numbers and versions by volume: it cannot be both's.
+                    return if Arc::ptr_eq(&object.volume, volume) { Ok(object) } else { Err(Error::Busy) };
                 }
                 // Its last user is just letting go of it: what it leaves is taken off by `forget`, which finds another here.
-                let object = shared.begin(entry.key())?;
+                let object = self.begin(volume, entry.key())?;
                 entry.insert(Arc::downgrade(&object));
                 Ok(object)
             }
             Entry::Vacant(entry) => {
-                let object = shared.begin(entry.key())?;
+                let object = self.begin(volume, entry.key())?;
                 entry.insert(Arc::downgrade(&object));
                 Ok(object)
             }
@@ -98,40 +109,39 @@ impl Objects {
     pub(crate) fn desks(&self) -> &Desks {
         &self.shared.desks
     }
-}
 
-impl Shared {
     pub(super) fn versions(&self) -> &dyn Versions {
-        &*self.versions
+        &*self.shared.versions
     }
 
     /// The last user of an object lets go of it.
     pub(super) fn forget(&self, object: &Object) {
-        self.in_use.fetch_sub(1, Ordering::Relaxed);
+        self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
         let mut shard = self.shard(&object.identity);
         if shard.get(&object.identity).is_some_and(|known| std::ptr::eq(known.as_ptr(), object)) {
             shard.remove(&object.identity);
         }
     }
 
-    fn begin(self: &Arc<Self>, identity: &Identity) -> Result<Arc<Object>, Error> {
-        if self.in_use.fetch_add(1, Ordering::Relaxed) >= self.options.objects_max {
-            self.in_use.fetch_sub(1, Ordering::Relaxed);
+    fn begin(&self, volume: &Arc<SharedVolume>, identity: &Identity) -> Result<Arc<Object>, Error> {
+        let Shared { in_use, options, versions, .. } = &*self.shared;
+        if in_use.fetch_add(1, Ordering::Relaxed) >= options.objects_max {
+            in_use.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::Busy);
         }
         Ok(Arc::new(Object {
             identity: identity.clone(),
-            version: AtomicU64::new(self.versions.load(identity).into()),
+            version: AtomicU64::new(versions.load(identity).into()),
             promises: LaneBits::default(),
             line: Line::default(),
             side: Mutex::default(),
-            table: Arc::downgrade(self),
+            volume: Arc::clone(volume),
         }))
     }
 
     fn shard(&self, identity: &Identity) -> MutexGuard<'_, Shard> {
-        let at = self.hasher.hash_one(identity) as usize % SHARDS;
-        self.shards[at].lock().expect("nobody panics while holding it")
+        let at = self.shared.hasher.hash_one(identity) as usize % SHARDS;
+        self.shared.shards[at].lock().expect("nobody panics while holding it")
     }
 }
 
@@ -161,6 +171,10 @@ mod tests {
         Objects::new(options, Arc::new(MemoryVersions::new(100, UNIX_EPOCH)))
     }
 
+    fn volume(objects: &Objects, ino: u64) -> Arc<SharedVolume> {
+        objects.volume(&"test".parse().unwrap(), FileId { dev: 1, ino })
+    }
+
     fn identity(n: u8) -> Identity {
         Identity::of_handle(1, 1, &[n])
     }
@@ -168,29 +182,49 @@ mod tests {
     #[test]
     fn a_file_in_use_has_one_object() {
         let objects = objects(10);
-        let first = objects.get(identity(1)).unwrap();
-        assert!(Arc::ptr_eq(&first, &objects.get(identity(1)).unwrap()));
-        assert!(!Arc::ptr_eq(&first, &objects.get(identity(2)).unwrap()));
+        let volume = volume(&objects, 1);
+        let first = objects.get(&volume, identity(1)).unwrap();
+        assert!(Arc::ptr_eq(&first, &objects.get(&volume, identity(1)).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &objects.get(&volume, identity(2)).unwrap()));
         assert_eq!(objects.in_use(), 1);
         drop(first);
         assert_eq!(objects.in_use(), 0);
     }
 
     #[test]
+    fn a_volume_is_one_for_all_who_open_the_same_directory_under_the_same_name() {
+        let objects = objects(10);
+        let first = volume(&objects, 1);
+        assert!(Arc::ptr_eq(&first, &volume(&objects, 1)));
+        let other = volume(&objects, 2);
+        assert_ne!(first.id(), other.id(), "another directory is another volume");
+        let object = objects.get(&first, identity(1)).unwrap();
+        assert!(Arc::ptr_eq(object.volume(), &first));
+        assert!(
+            matches!(objects.get(&other, identity(1)), Err(Error::Busy)),
+            "a file is in use in one of them"
+        );
+        drop(object);
+        assert!(objects.get(&other, identity(1)).is_ok());
+    }
+
+    #[test]
     fn beyond_the_limit_first_uses_are_refused_and_known_ones_go_on() {
         let objects = objects(2);
-        let kept = [1, 2].map(|n| objects.get(identity(n)).unwrap());
-        assert!(matches!(objects.get(identity(3)), Err(Error::Busy)));
-        assert!(objects.get(identity(1)).is_ok());
+        let volume = volume(&objects, 1);
+        let kept = [1, 2].map(|n| objects.get(&volume, identity(n)).unwrap());
+        assert!(matches!(objects.get(&volume, identity(3)), Err(Error::Busy)));
+        assert!(objects.get(&volume, identity(1)).is_ok());
         drop(kept);
-        assert!(objects.get(identity(3)).is_ok());
+        assert!(objects.get(&volume, identity(3)).is_ok());
     }
 
     #[test]
     fn a_version_outlives_its_object() {
         let objects = objects(2);
-        let risen = objects.get(identity(1)).unwrap().rise();
-        assert_eq!(objects.get(identity(1)).unwrap().version(), risen);
+        let volume = volume(&objects, 1);
+        let risen = objects.get(&volume, identity(1)).unwrap().rise();
+        assert_eq!(objects.get(&volume, identity(1)).unwrap().version(), risen);
     }
 
     #[test]
@@ -205,14 +239,15 @@ mod tests {
     #[test]
     fn objects_come_and_go_on_many_threads_and_each_file_has_one() {
         let objects = objects(100);
+        let volume = volume(&objects, 1);
         std::thread::scope(|scope| {
             for thread in 0..4_u8 {
-                let objects = objects.clone();
+                let (objects, volume) = (objects.clone(), Arc::clone(&volume));
                 scope.spawn(move || {
                     for step in 0..2000_u32 {
                         let which = (step * 31 + u32::from(thread)) as u8 % 3;
-                        let object = objects.get(identity(which)).unwrap();
-                        assert!(Arc::ptr_eq(&object, &objects.get(identity(which)).unwrap()));
+                        let object = objects.get(&volume, identity(which)).unwrap();
+                        assert!(Arc::ptr_eq(&object, &objects.get(&volume, identity(which)).unwrap()));
                     }
                 });
             }

@@ -4,16 +4,9 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::Identity;
+use index::Version;
 
-/// A generation and a count in it. A change adds exactly 1; a version never comes back. Later is greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Version {
-    /// When what was known of earlier versions was lost: greater each time, and at least the time of day in seconds.
-    pub generation: u32,
-    /// Changes in this generation.
-    pub count: u32,
-}
+use super::Identity;
 
 /// Where versions are kept while no object holds them. Called on lanes: an implementation waits for nobody.
 pub trait Versions: Send + Sync {
@@ -34,29 +27,6 @@ pub struct MemoryVersions {
 struct Known {
     generation: u32,
     of: HashMap<Identity, Version>,
-}
-
-impl Version {
-    /// The one after it.
-    ///
-    /// # Panics
-    /// After the last count of the last generation.
-    #[must_use]
-    pub fn next(self) -> Self {
-        Self::from(u64::from(self).checked_add(1).expect("2^32 changes a second until the year 2106"))
-    }
-}
-
-impl From<u64> for Version {
-    fn from(word: u64) -> Self {
-        Self { generation: (word >> 32) as u32, count: word as u32 }
-    }
-}
-
-impl From<Version> for u64 {
-    fn from(version: Version) -> Self {
-        u64::from(version.generation) << 32 | u64::from(version.count)
-    }
 }
 
 impl MemoryVersions {

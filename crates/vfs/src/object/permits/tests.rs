@@ -10,11 +10,13 @@ use rand::seq::index;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::attributes::FileId;
 use crate::object::{Identity, MemoryVersions, Objects, ObjectsOptions};
 
 fn objects(count: u8) -> Vec<Arc<Object>> {
     let table = Objects::new(ObjectsOptions::default(), Arc::new(MemoryVersions::new(100, UNIX_EPOCH)));
-    (0..count).map(|n| table.get(Identity::of_handle(1, 1, &[n])).unwrap()).collect()
+    let volume = table.volume(&"test".parse().unwrap(), FileId { dev: 1, ino: 1 });
+    (0..count).map(|n| table.get(&volume, Identity::of_handle(1, 1, &[n])).unwrap()).collect()
 }
 
 fn now<F: Future>(future: F) -> Option<F::Output> {
