@@ -57,6 +57,25 @@ pub fn evaluate(method: Method, fields: &Fields<'_>, current: &Validators) -> Ve
     Verdict::Proceed
 }
 
+/// Whether a change may be made of what has these validators, or of nothing: If-Match compares strongly and `*` needs
+/// something to be there (RFC 9110 13.1.1), If-None-Match: `*` wants nothing there (13.1.2). To be judged where nobody can
+/// change it any more.
+pub fn allows_change(fields: &Fields<'_>, current: Option<&Validators>) -> bool {
+    if let Some(list) = &fields.if_match {
+        if !current.is_some_and(|current| names(list, |tag| current.etag.matches_strongly(tag))) {
+            return false;
+        }
+    } else if let (Some(since_s), Some(current)) = (fields.if_unmodified_since.and_then(date::parse), current)
+        && current.modified_s > since_s
+    {
+        return false;
+    }
+    match (&fields.if_none_match, current) {
+        (Some(list), Some(current)) => !names(list, |tag| current.etag.matches_weakly(tag)),
+        _ => true,
+    }
+}
+
 /// Whether Range is to be obeyed, given If-Range (RFC 9110 13.1.5): no If-Range, our strong tag, or
 /// our exact date when that date is itself a strong validator (older than this second, 8.8.2.2).
 pub fn range_applies(if_range: Option<&[u8]>, current: &Validators, now_s: i64) -> bool {
@@ -195,6 +214,39 @@ mod tests {
         let fields =
             Fields { if_match: Some(b"\"x\"".into()), if_none_match: Some(b"*".into()), ..Fields::default() };
         assert_eq!(get(fields), Verdict::Failed);
+    }
+
+    #[test]
+    fn changes_are_made_of_the_version_that_the_client_means_or_of_nothing() {
+        let current = current();
+        let tag = current.etag.as_bytes();
+        let weak = [b"W/", tag].concat();
+        let fields = |if_match: Option<&'static [u8]>, if_none_match: Option<&'static [u8]>| Fields {
+            if_match: if_match.map(Into::into),
+            if_none_match: if_none_match.map(Into::into),
+            ..Fields::default()
+        };
+        let none = fields(None, None);
+        assert!(allows_change(&none, Some(&current)) && allows_change(&none, None));
+        // One creates, the other replaces.
+        let (create, replace) = (fields(None, Some(b"*")), fields(Some(b"*"), None));
+        assert!(!allows_change(&create, Some(&current)) && allows_change(&create, None));
+        assert!(allows_change(&replace, Some(&current)) && !allows_change(&replace, None));
+        let with = |list: &[u8]| {
+            let fields = Fields { if_match: Some(list.to_vec().into()), ..Fields::default() };
+            (allows_change(&fields, Some(&current)), allows_change(&fields, None))
+        };
+        assert_eq!(with(tag), (true, false));
+        assert_eq!(with(&weak), (false, false), "a weak tag never matches strongly");
+        assert_eq!(with(b"\"x\""), (false, false));
+        let unless = |since| {
+            let fields = Fields { if_unmodified_since: Some(since), ..Fields::default() };
+            allows_change(&fields, Some(&current))
+        };
+        assert!(!unless(BEFORE) && unless(EQUAL) && unless(b"junk"));
+        let unsettled = Validators { etag: ETag::unsettled(3, 4, None), modified_s: MODIFIED_S };
+        let fields = Fields { if_match: Some(unsettled.etag.as_bytes().into()), ..Fields::default() };
+        assert!(!allows_change(&fields, Some(&unsettled)), "what may still change is no version");
     }
 
     #[test]

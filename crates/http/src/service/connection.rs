@@ -16,10 +16,11 @@ use super::inbox::Inbox;
 use super::listener::{Entry, Role, Service};
 use super::refuse::refuse;
 use super::reply::{Body, Reply};
+use super::request_body::RequestBody;
 use super::send_reply::send_reply;
 use super::site::Site;
 use super::wire::{Received, Wire};
-use crate::chunked::BodyDiscard;
+use crate::body::BodyReader;
 use crate::log::{Protocol, Record};
 use crate::redirect;
 use crate::refusal::Refusal;
@@ -187,7 +188,7 @@ async fn exchange(
 ) -> Result<Next, Abort> {
     let started = now();
     entry.place.busy(started);
-    let body = BodyDiscard::new(head.body, site.limits.body_discard_bytes_max);
+    let body = unwanted(head.body, site);
     let mut reply = match (&body, entry.role) {
         (Err(refusal), _) => refuse(service, *refusal, &head.fields),
         (Ok(_), Role::Redirect { https_port }) => redirect_to_https(service, head, https_port),
@@ -289,22 +290,16 @@ async fn discard_body(
     inbox: &mut Inbox,
     length: BodyLength,
 ) -> Result<(), Abort> {
-    let deadline = now() + site.limits.body_timeout;
-    let mut body =
-        BodyDiscard::new(length, site.limits.body_discard_bytes_max).map_err(|_| Abort::RequestBody)?;
-    loop {
-        let fed = body.feed(inbox.unread()).map_err(|_| Abort::RequestBody)?;
-        inbox.consume(fed.consumed);
-        if fed.done {
-            return Ok(());
-        }
-        match wire.receive(inbox, deadline).await {
-            Ok(Received::Bytes) => {}
-            Ok(Received::End) => return Err(Abort::PeerClosed),
-            Err(abort) if abort.is_timeout() => return Err(Abort::RequestBody),
-            Err(abort) => return Err(abort),
-        }
-    }
+    let body = unwanted(length, site).map_err(|_| Abort::RequestBody)?;
+    let mut body = RequestBody::new(wire, inbox, body, now() + site.limits.body_timeout);
+    while body.next().await?.is_some() {}
+    Ok(())
+}
+
+/// A body that is read for the sake of what comes behind it: so much content, and as much around it.
+fn unwanted(length: BodyLength, site: &Site) -> Result<BodyReader, Refusal> {
+    let bytes_max = site.limits.body_discard_bytes_max;
+    BodyReader::new(length, bytes_max, bytes_max)
 }
 
 /// Does the TLS handshake; gives the protocol that the client chose, and counts the session as open.

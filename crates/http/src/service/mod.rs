@@ -19,6 +19,7 @@ mod outbox;
 mod random;
 mod refuse;
 mod reply;
+mod request_body;
 mod send_error;
 mod send_reply;
 mod site;

@@ -4,7 +4,7 @@
 //! `cargo bolero test -p linerate-http <harness>` runs it under libFuzzer. A crash it finds is added to
 //! the corpus with the fix.
 
-mod chunked;
+mod body;
 mod path;
 mod range;
 mod request;

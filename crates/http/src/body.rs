@@ -1,37 +1,44 @@
-//! Request bodies that nobody wants: their bytes are counted, checked and thrown away.
+//! Request bodies of HTTP/1.1 as they arrive (RFC 9112 6 and 7): which bytes are content, and where a body ends.
 //!
-//! A file service needs no request body, but one may come, and the connection goes on after it.
+//! What becomes of the content is the caller's: a body that nobody wants is read too, since the connection goes on after it.
+
+use std::ops::Range;
 
 use crate::refusal::Refusal;
 use crate::request::BodyLength;
 
-/// Discards one request body as its bytes arrive.
+/// Finds one request body's content in what its connection brings. Nothing is copied.
 #[derive(Clone, Debug)]
-pub struct BodyDiscard {
+pub struct BodyReader {
     state: State,
-    /// Bytes of any kind that may still come: data, chunk framing and trailers alike.
-    budget: u64,
+    /// Bytes of content that may still come.
+    content_left: u64,
+    /// Bytes of chunk sizes, extensions and trailers that may still come.
+    framing_left: u64,
 }
 
-/// What [`BodyDiscard::feed`] made of its input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fed {
+/// What [`BodyReader::feed`] made of its input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
     /// Bytes of the input that belonged to the body.
     pub consumed: usize,
+    /// Those of them that are content; what is between two runs of content needs another call.
+    pub content: Range<usize>,
     /// The body has ended; the rest of the input is the next request.
     pub done: bool,
 }
 
-impl BodyDiscard {
-    /// Begins a body. One announced to be longer than `bytes_max` is refused at once.
-    pub fn new(length: BodyLength, bytes_max: u64) -> Result<Self, Refusal> {
+impl BodyReader {
+    /// Begins a body with at most `content_max` bytes of content, and `framing_max` of what chunks have around it. One
+    /// announced to be longer is refused at once, and a chunk when its size is known.
+    pub fn new(length: BodyLength, content_max: u64, framing_max: u64) -> Result<Self, Refusal> {
         let state = match length {
             BodyLength::None => State::Done,
-            BodyLength::Exact(length) if length > bytes_max => return Err(Refusal::BodyTooLarge),
+            BodyLength::Exact(length) if length > content_max => return Err(Refusal::BodyTooLarge),
             BodyLength::Exact(length) => State::Exact(length),
             BodyLength::Chunked => State::Size { value: 0, digits: 0 },
         };
-        Ok(Self { state, budget: bytes_max })
+        Ok(Self { state, content_left: content_max, framing_left: framing_max })
     }
 
     /// Whether nothing is left to come.
@@ -39,29 +46,32 @@ impl BodyDiscard {
         matches!(self.state, State::Done)
     }
 
-    /// Takes what has arrived. After an error the connection must be closed.
-    pub fn feed(&mut self, input: &[u8]) -> Result<Fed, Refusal> {
-        let mut rest = input;
-        while !self.is_done() && !rest.is_empty() {
-            let taken = match &mut self.state {
-                State::Exact(left) | State::Data(left) => {
-                    let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(rest.len());
-                    *left -= taken as u64;
-                    if *left == 0 {
-                        self.state =
-                            if matches!(self.state, State::Data(_)) { State::DataCr } else { State::Done };
-                    }
-                    taken
+    /// Takes what has arrived up to the end of the first run of content, or all of it where there is none. After an
+    /// error the connection must be closed.
+    pub fn feed(&mut self, input: &[u8]) -> Result<Content, Refusal> {
+        let mut at = 0;
+        while let Some(&byte) = input.get(at).filter(|_| !self.is_done()) {
+            if let State::Exact(left) | State::Data(left) = &mut self.state {
+                let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len() - at);
+                *left -= taken as u64;
+                if *left == 0 {
+                    self.state = match self.state {
+                        State::Data(_) => State::DataCr,
+                        _ => State::Done,
+                    };
                 }
-                _ => {
-                    self.state = self.state.framing_byte(rest[0])?;
-                    1
-                }
-            };
-            self.budget = self.budget.checked_sub(taken as u64).ok_or(Refusal::BodyTooLarge)?;
-            rest = &rest[taken..];
+                self.content_left -= taken as u64;
+                let content = at..at + taken;
+                return Ok(Content { consumed: content.end, content, done: self.is_done() });
+            }
+            self.framing_left = self.framing_left.checked_sub(1).ok_or(Refusal::BodyTooLarge)?;
+            self.state = self.state.framing_byte(byte)?;
+            if matches!(self.state, State::Data(size) if size > self.content_left) {
+                return Err(Refusal::BodyTooLarge);
+            }
+            at += 1;
         }
-        Ok(Fed { consumed: input.len() - rest.len(), done: self.is_done() })
+        Ok(Content { consumed: at, content: at..at, done: self.is_done() })
     }
 }
 
@@ -184,8 +194,14 @@ const SIZE_DIGITS_MAX: u8 = 16;
 mod tests {
     use super::*;
 
-    fn discard(length: BodyLength, input: &[u8]) -> Result<Fed, Refusal> {
-        BodyDiscard::new(length, 1024)?.feed(input)
+    /// What one body took of the input, and whether it ended.
+    fn read(length: BodyLength, input: &[u8]) -> Result<(usize, bool), Refusal> {
+        let mut body = BodyReader::new(length, 1024, 1024)?;
+        let mut taken = 0;
+        while taken < input.len() && !body.is_done() {
+            taken += body.feed(&input[taken..])?.consumed;
+        }
+        Ok((taken, body.is_done()))
     }
 
     #[test]
@@ -193,18 +209,8 @@ mod tests {
         let body = b"5\r\nhello\r\nA;name=\"v\"\r\n0123456789\r\n0\r\nX: y\r\n\r\n";
         let mut wire = body.to_vec();
         wire.extend_from_slice(b"GET /");
-        let fed = discard(BodyLength::Chunked, &wire).unwrap();
-        assert_eq!(fed, Fed { consumed: body.len(), done: true });
-    }
-
-    #[test]
-    fn body_may_arrive_one_byte_at_a_time() {
-        let body = b"3\r\nabc\r\n00\r\n\r\n";
-        let mut discard = BodyDiscard::new(BodyLength::Chunked, 1024).unwrap();
-        for (position, byte) in body.iter().enumerate() {
-            let fed = discard.feed(std::slice::from_ref(byte)).unwrap();
-            assert_eq!(fed, Fed { consumed: 1, done: position + 1 == body.len() });
-        }
+        let fed = read(BodyLength::Chunked, &wire).unwrap();
+        assert_eq!(fed, (body.len(), true));
     }
 
     #[test]
@@ -220,8 +226,8 @@ mod tests {
             ";a=\"\u{fc}\t\"",
         ] {
             let body = format!("3{extensions}\r\nabc\r\n0{extensions}\r\nTrailer:\r\n\r\n");
-            let fed = discard(BodyLength::Chunked, body.as_bytes());
-            assert_eq!(fed, Ok(Fed { consumed: body.len(), done: true }), "{extensions:?}");
+            let fed = read(BodyLength::Chunked, body.as_bytes());
+            assert_eq!(fed, Ok((body.len(), true)), "{extensions:?}");
         }
         for extensions in [
             ";",
@@ -249,16 +255,16 @@ mod tests {
             "\u{b}",
         ] {
             let body = format!("3{extensions}\r\nabc\r\n0\r\n\r\n");
-            let fed = discard(BodyLength::Chunked, body.as_bytes());
+            let fed = read(BodyLength::Chunked, body.as_bytes());
             assert_eq!(fed, Err(Refusal::ChunkedBody), "{extensions:?}");
         }
     }
 
     #[test]
     fn exact_body_leaves_the_next_request() {
-        assert_eq!(discard(BodyLength::Exact(3), b"abcGET"), Ok(Fed { consumed: 3, done: true }));
-        assert_eq!(discard(BodyLength::Exact(3), b"ab"), Ok(Fed { consumed: 2, done: false }));
-        assert_eq!(discard(BodyLength::None, b"GET"), Ok(Fed { consumed: 0, done: true }));
+        assert_eq!(read(BodyLength::Exact(3), b"abcGET"), Ok((3, true)));
+        assert_eq!(read(BodyLength::Exact(3), b"ab"), Ok((2, false)));
+        assert_eq!(read(BodyLength::None, b"GET"), Ok((0, true)));
     }
 
     #[test]
@@ -286,21 +292,57 @@ mod tests {
             b"0\r\n: b\r\n",
             b"00000000000000001\r\n",
         ] {
-            assert_eq!(
-                discard(BodyLength::Chunked, body),
-                Err(Refusal::ChunkedBody),
-                "{}",
-                body.escape_ascii()
-            );
+            assert_eq!(read(BodyLength::Chunked, body), Err(Refusal::ChunkedBody), "{}", body.escape_ascii());
         }
     }
 
     #[test]
     fn too_long_bodies_are_refused_early_or_when_the_budget_ends() {
-        assert_eq!(discard(BodyLength::Exact(1025), b""), Err(Refusal::BodyTooLarge));
+        assert_eq!(read(BodyLength::Exact(1025), b""), Err(Refusal::BodyTooLarge));
         let huge = [&b"ffffffffffffffff\r\n"[..], &[b'x'; 1024]].concat();
-        assert_eq!(discard(BodyLength::Chunked, &huge), Err(Refusal::BodyTooLarge));
+        assert_eq!(read(BodyLength::Chunked, &huge), Err(Refusal::BodyTooLarge));
         let endless_extension = [&b"1;"[..], &[b'x'; 1024]].concat();
-        assert_eq!(discard(BodyLength::Chunked, &endless_extension), Err(Refusal::BodyTooLarge));
+        assert_eq!(read(BodyLength::Chunked, &endless_extension), Err(Refusal::BodyTooLarge));
+    }
+
+    /// The content of a body that comes in pieces of `step` bytes, and how many bytes it took.
+    fn content_of(length: BodyLength, input: &[u8], step: usize) -> Result<(Vec<u8>, usize), Refusal> {
+        let mut body = BodyReader::new(length, 1024, 64)?;
+        let (mut content, mut taken) = (Vec::new(), 0);
+        for mut piece in input.chunks(step) {
+            while !piece.is_empty() && !body.is_done() {
+                let fed = body.feed(piece)?;
+                assert!(fed.consumed > 0 && fed.content.end <= fed.consumed);
+                content.extend_from_slice(&piece[fed.content]);
+                piece = &piece[fed.consumed..];
+                taken += fed.consumed;
+                assert_eq!(fed.done, body.is_done());
+            }
+        }
+        Ok((content, taken))
+    }
+
+    #[test]
+    fn content_is_what_the_client_sent_however_it_is_cut() {
+        let chunked = b"5;a=b\r\nhello\r\n1\r\n \r\nA\r\n0123456789\r\n0\r\nX: y\r\n\r\n";
+        let wire = [&chunked[..], b"GET /"].concat();
+        for step in 1..wire.len() {
+            let found = content_of(BodyLength::Chunked, &wire, step).unwrap();
+            assert_eq!(found, (b"hello 0123456789".to_vec(), chunked.len()), "{step}");
+            let found = content_of(BodyLength::Exact(3), b"abcGET", step).unwrap();
+            assert_eq!(found, (b"abc".to_vec(), 3));
+        }
+        assert_eq!(content_of(BodyLength::None, b"GET", 3).unwrap(), (Vec::new(), 0));
+    }
+
+    #[test]
+    fn chunk_that_would_be_too_much_is_refused_by_its_size_and_framing_without_end_by_its_own_bound() {
+        let refused = |wire: &[u8]| content_of(BodyLength::Chunked, wire, 7).unwrap_err();
+        assert_eq!(refused(b"401\r\n"), Refusal::BodyTooLarge);
+        let one_and_more = [&b"3ff\r\n"[..], &[b'x'; 1023], b"\r\n2\r\n"].concat();
+        assert_eq!(refused(&one_and_more), Refusal::BodyTooLarge);
+        // Content of one byte a chunk is more framing than content.
+        assert_eq!(refused(&b"1\r\nx\r\n".repeat(20)), Refusal::BodyTooLarge);
+        assert_eq!(BodyReader::new(BodyLength::Exact(1025), 1024, 0).unwrap_err(), Refusal::BodyTooLarge);
     }
 }
