@@ -5,6 +5,7 @@ use lane::fs::FileKind;
 
 use super::find::c_name;
 use super::here::Unmade;
+use super::stage::Expect;
 use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -19,7 +20,15 @@ impl Directory {
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`]; else as [`Directory::create`].
     pub async fn remove(&self, caller: &Caller, name: Name<'_>) -> Result<(), Error> {
-        self.attempts(async || self.try_remove(caller, name, false).await).await
+        self.remove_if(caller, name, Expect::Anything).await
+    }
+
+    /// As [`Directory::remove`], of what is expected there.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] where it is something else; as [`Directory::remove`].
+    pub async fn remove_if(&self, caller: &Caller, name: Name<'_>, expect: Expect<'_>) -> Result<(), Error> {
+        self.attempts(async || self.try_remove(caller, name, false, expect).await).await
     }
 
     /// Takes the name of an empty directory away. Takes [`Rights::DELETE`].
@@ -27,10 +36,16 @@ impl Directory {
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotADirectory`], [`Error::NotEmpty`]; else as [`Directory::create`].
     pub async fn remove_directory(&self, caller: &Caller, name: Name<'_>) -> Result<(), Error> {
-        self.attempts(async || self.try_remove(caller, name, true).await).await
+        self.attempts(async || self.try_remove(caller, name, true, Expect::Anything).await).await
     }
 
-    async fn try_remove(&self, caller: &Caller, name: Name<'_>, is_directory: bool) -> Result<(), Unmade> {
+    async fn try_remove(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        is_directory: bool,
+        expect: Expect<'_>,
+    ) -> Result<(), Unmade> {
         let here = self.here_for(caller, name, Rights::DELETE).await?;
         let (permits, found) = here.permits_of(name).await?;
         let found = found.ok_or(Error::NotFound)?;
@@ -38,6 +53,9 @@ impl Directory {
             (FileKind::Directory, false) => return Err(Error::IsADirectory.into()),
             (FileKind::Directory, true) | (_, false) => {}
             (_, true) => return Err(Error::NotADirectory.into()),
+        }
+        if !expect.allows(&here, name, true).await? {
+            return Err(Error::Unexpected.into());
         }
         let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Place)];
         let way = self.volume().tell(caller, permits, what).await;

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use identity::Rights;
 use lane::buffer::Buf;
-use lane::fs::{CreateHow, RenameHow, SyncOf};
+use lane::fs::{AttributeChange, CreateHow, RenameHow, SetTime, SyncOf, Timestamp};
 
 use super::find::c_name;
 use super::here::{Here, Unmade};
@@ -117,6 +117,19 @@ impl Staged {
         self.counted(self.file.lane_file().sync(SyncOf::Data).await.map_err(Error::of_write))
     }
 
+    /// Gives its content a time of change that no other file of this process was given by this, so that size and time alone
+    /// name this version from the start; says which. The file system may round it.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub async fn stamp(&self) -> Result<Timestamp, Error> {
+        let joined = self.aside.directory.volume().cache().joined().ok_or(Error::ReadOnly)?;
+        let at = joined.objects.next_stamp(lane::time::wall_clock());
+        let change = AttributeChange { mtime: SetTime::At(at), ..AttributeChange::NONE };
+        self.counted(self.file.lane_file().set_attributes(change).await.map_err(Error::of_write))?;
+        Ok(at)
+    }
+
     /// As it is now.
     ///
     /// # Errors
@@ -184,7 +197,7 @@ impl Staged {
 }
 
 impl Expect<'_> {
-    async fn allows(self, here: &Here, name: Name<'_>, is_there: bool) -> Result<bool, Error> {
+    pub(super) async fn allows(self, here: &Here, name: Name<'_>, is_there: bool) -> Result<bool, Error> {
         match self {
             Self::Anything => Ok(true),
             Self::Absent => Ok(!is_there),

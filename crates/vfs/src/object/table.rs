@@ -5,6 +5,9 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lane::fs::Timestamp;
 
 use super::volume::Volumes;
 use super::{Identity, LaneBits, Line, Object, SharedVolume, Versions};
@@ -41,6 +44,8 @@ struct Shared {
     versions: Arc<dyn Versions>,
     desks: Desks,
     volumes: Mutex<Volumes>,
+    /// Nanoseconds since 1970 of the last time given.
+    last_stamp: AtomicU64,
 }
 
 type Shard = HashMap<Identity, Weak<Object>>;
@@ -61,6 +66,7 @@ impl Objects {
                 versions,
                 desks: Desks::new(options.lanes_max),
                 volumes: Mutex::default(),
+                last_stamp: AtomicU64::new(0),
             }),
         }
     }
@@ -104,6 +110,16 @@ impl Objects {
                 Ok(object)
             }
         }
+    }
+
+    /// A time that it gave nobody before: now, or just after the last. A clock that was set back is followed.
+    pub(crate) fn next_stamp(&self, now: SystemTime) -> Timestamp {
+        let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let next = |last: u64| if last < now + STAMPS_AHEAD_NS_MAX { now.max(last + 1) } else { now };
+        let last = &self.shared.last_stamp;
+        let before = last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
+        let at = next(before.unwrap_or_default());
+        Timestamp { secs: (at / 1_000_000_000) as i64, nanos: (at % 1_000_000_000) as u32 }
     }
 
     pub(crate) fn desks(&self) -> &Desks {
@@ -158,10 +174,12 @@ impl std::fmt::Debug for Objects {
 }
 
 const SHARDS: usize = 64;
+/// Given ahead of the clock by more than this, it was set back.
+const STAMPS_AHEAD_NS_MAX: u64 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use std::time::UNIX_EPOCH;
+    use std::time::Duration;
 
     use super::*;
     use crate::object::MemoryVersions;
@@ -206,6 +224,18 @@ mod tests {
         );
         drop(object);
         assert!(objects.get(&other, identity(1)).is_ok());
+    }
+
+    #[test]
+    fn no_time_is_given_twice_and_a_clock_set_back_is_followed() {
+        let objects = objects(1);
+        let at = |ms: u64| objects.next_stamp(UNIX_EPOCH + Duration::from_millis(ms));
+        let times = [at(5000), at(5000), at(4999), at(5001), at(2000), at(2000)];
+        let ns = |of: u64, more| Timestamp {
+            secs: (of / 1000) as i64,
+            nanos: (of % 1000) as u32 * 1_000_000 + more,
+        };
+        assert_eq!(times, [ns(5000, 0), ns(5000, 1), ns(5000, 2), ns(5001, 0), ns(2000, 0), ns(2000, 1)]);
     }
 
     #[test]

@@ -45,6 +45,41 @@ fn a_staged_file_that_is_dropped_leaves_nothing() {
 }
 
 #[test]
+fn stamped_files_of_any_lane_have_times_of_their_own() {
+    let times = on_lanes(1, Config::clean(), 4, |n, _, volume| async move {
+        let root = root(&volume).await;
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            let staged = root.stage(&nobody(), 0o644).await.unwrap();
+            let stamp = staged.stamp().await.unwrap();
+            let published =
+                staged.publish(&nobody(), name(&format!("f{n}")), Expect::Anything).await.unwrap();
+            assert_eq!(published.attributes.mtime, stamp);
+            times.push((stamp.secs, stamp.nanos));
+        }
+        times
+    });
+    let mut all = times.concat();
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 20);
+}
+
+#[test]
+fn what_is_removed_is_what_was_expected() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let root = root(&volume).await;
+        let published = publish(&root, Expect::Absent).await.unwrap();
+        let is = |id| move |found: Option<&vfs::Attributes>| found.is_some_and(|found| found.id == id);
+        let (mine, other) = (is(published.file.id()), is(vfs::FileId { dev: 0, ino: 0 }));
+        let remove = async |expect: Expect<'_>| root.remove_if(&nobody(), name("page"), expect).await;
+        assert!(matches!(remove(Expect::Like(&other)).await, Err(Error::Unexpected)));
+        remove(Expect::Like(&mine)).await.unwrap();
+        assert!(matches!(remove(Expect::Like(&mine)).await, Err(Error::NotFound)));
+    });
+}
+
+#[test]
 fn a_name_left_by_an_earlier_life_is_passed_over() {
     on_lanes(1, Config::clean(), 1, |_, process, volume| async move {
         process.host.fs().write("/srv/.linerate-0-0", "left").unwrap();
