@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context;
+use identity::Writable;
 use server::Server;
 use server::config::{Config, LogFormat, Services};
 use server::logs::{self, Diagnostics};
@@ -49,6 +50,9 @@ pub(crate) struct Args {
     /// Serve and list names that begin with a dot
     #[arg(long, conflicts_with = "config")]
     hidden: bool,
+    /// Who may write: `anyone`, `listed` for whom access lists let, or users and groups with commas between
+    #[arg(long, value_name = "WHO", conflicts_with = "config")]
+    writable: Option<Writable>,
     /// Check whether a start would succeed, then end; `--check=reload` for a server that runs already
     #[arg(long, value_enum, value_name = "FOR", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "start", hide_possible_values = true)]
@@ -106,6 +110,7 @@ struct Source {
     access_log: Option<PathBuf>,
     json_log: bool,
     hidden: bool,
+    writable: Option<Writable>,
 }
 
 impl Args {
@@ -122,6 +127,7 @@ impl Args {
             access_log: self.access_log.clone(),
             json_log: self.json_log,
             hidden: self.hidden,
+            writable: self.writable.clone(),
         }
     }
 }
@@ -166,6 +172,9 @@ impl Source {
         if self.hidden {
             config.volumes.iter_mut().for_each(|volume| volume.hidden = true);
         }
+        if let Some(writable) = &self.writable {
+            config.volumes.iter_mut().for_each(|volume| volume.writable = writable.clone());
+        }
         config.check()?;
         Ok(config)
     }
@@ -207,9 +216,14 @@ fn greeting(server: &Server) -> String {
 }
 
 fn put_greeting(server: &Server, out: &mut String) -> std::fmt::Result {
-    writeln!(out, "Linerate {} serves, read-only:", env!("CARGO_PKG_VERSION"))?;
+    let writers = server.who_may_write();
+    let read_only = if writers.is_empty() { ", read-only" } else { "" };
+    writeln!(out, "Linerate {} serves{read_only}:", env!("CARGO_PKG_VERSION"))?;
     let told = server.greetings();
     for line in told.iter().flat_map(|told| told.serves.iter().chain(&told.urls)) {
+        writeln!(out, "  {line}")?;
+    }
+    for line in &writers {
         writeln!(out, "  {line}")?;
     }
     let lanes = server.who_serves_what();

@@ -234,7 +234,7 @@ const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
 /// What the server reads itself.
 const OWN: Keys = Keys {
     tables: &["server", "log", "admin", "identity"],
-    volume: &["name", "path", "symlinks", "hidden"],
+    volume: &["name", "path", "symlinks", "hidden", "writable"],
     limits: &["total_bytes_per_second"],
 };
 
@@ -273,7 +273,7 @@ mod tests {
             ),
             (
                 format!("{VOLUME}symlink = true\n"),
-                "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `hidden`, `mount`, `listings`, \
+                "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `hidden`, `writable`, `mount`, `listings`, \
                  `precompressed`",
                 4,
             ),
@@ -293,6 +293,7 @@ mod tests {
             ("[[volume]]\nname = '.a'\npath = 'data'", "volume[0].name"),
             ("[[volume]]\nname = 'a'\npath = 'absent'", "volume[0].path"),
             ("[[volume]]\nname = 'a'\npath = 'data'\nmount = 'x'", "volume[0].mount"),
+            ("[[volume]]\nname = 'a'\npath = 'data'\nwritable = 'a b'", "volume[0].writable"),
             ("[limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "limits.ranges"),
             (
                 "[limits]\ntotal_bytes_per_second = 0\n[[volume]]\nname='a'\npath='data'",

@@ -17,6 +17,7 @@ mod lane_services;
 mod listeners;
 mod listening;
 mod lists;
+mod objects;
 mod offers;
 mod pacing;
 mod roots;
@@ -25,6 +26,7 @@ mod serve;
 mod shares;
 mod signals;
 mod silo;
+mod writers;
 
 pub use admin::tell_of;
 pub use egress::EgressError;

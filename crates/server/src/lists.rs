@@ -3,13 +3,14 @@
 use std::fs::{self, File};
 use std::path::Path;
 
-use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED};
+use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Writable};
 use rustix::io::Errno;
 use service::volumes::VolumeSection;
 
 /// A warning for each volume whose directory, or one directly in it, has an access list. Volumes that nobody may write to
 /// have none: everybody reads in them what the server can.
 pub(crate) fn warnings(volumes: &[VolumeSection]) -> Vec<String> {
+    let read_only = |volume: &&VolumeSection| volume.writable == Writable::Nobody;
     let of = |volume: &VolumeSection| {
         let list = with_list(&volume.path)?;
         Some(format!(
@@ -18,7 +19,7 @@ pub(crate) fn warnings(volumes: &[VolumeSection]) -> Vec<String> {
             volume.name
         ))
     };
-    volumes.iter().filter_map(of).collect()
+    volumes.iter().filter(read_only).filter_map(of).collect()
 }
 
 /// The first directory with a list, of `root` and the first few directories in it.
@@ -48,7 +49,13 @@ mod tests {
     use super::*;
 
     fn volume(path: &Path) -> VolumeSection {
-        VolumeSection { name: "pub".parse().unwrap(), path: path.to_owned(), symlinks: true, hidden: false }
+        VolumeSection {
+            name: "pub".parse().unwrap(),
+            path: path.to_owned(),
+            symlinks: true,
+            hidden: false,
+            writable: Writable::Nobody,
+        }
     }
 
     #[test]
@@ -67,6 +74,8 @@ mod tests {
             let wanted =
                 format!("volume pub: {} has an access list, which does not count", directory.display());
             assert!(told.len() == 1 && told[0].starts_with(&wanted), "{told:?}");
+            let counts = VolumeSection { writable: Writable::AsListed, ..volume(dir.path()) };
+            assert_eq!(warnings(&[counts]), [""; 0], "it is gone by there");
         }
     }
 }

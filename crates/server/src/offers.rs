@@ -8,8 +8,8 @@ use crate::config::{Config, default_state_dir};
 use crate::descriptors;
 use crate::lane_main::Sites;
 use crate::listeners::Change;
-use crate::lists;
 use crate::serve::ServerError;
+use crate::{lists, writers};
 
 /// The sites of the services that are wanted, before any lane has heard of them.
 pub(crate) struct Offers {
@@ -37,6 +37,7 @@ impl Offers {
         }
         warnings.extend(fit.warnings);
         warnings.extend(lists::warnings(&config.volumes));
+        warnings.extend(writers::warnings(config, &accounts));
         Ok(Self { sites, warnings })
     }
 

@@ -23,12 +23,14 @@ use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
 use crate::logs::{self, AccessLog};
 use crate::metrics::Blocks;
+use crate::objects::ProcessObjects;
 use crate::offers::Offers;
 use crate::pacing::Pacing;
 use crate::process;
 use crate::roots::{Root, RootWatch};
 use crate::signals::{Said, Signals};
 use crate::silo::{Loads, MemoryWatch, Placement, Taking, TakingError, who_serves_what};
+use crate::writers;
 
 use self::reload::{ReloadCounters, Reloading};
 
@@ -73,6 +75,7 @@ struct Serving {
     subject: Subject,
     /// As the lanes have them open.
     volumes: VolumeTable,
+    objects: ProcessObjects,
     config: Config,
     addresses: Addresses,
     greetings: Vec<Greeting>,
@@ -209,6 +212,11 @@ impl Server {
         who_serves_what(&self.serving.layout, self.serving.config.server.nodes_without_nic)
     }
 
+    /// Who may change what, a line for each volume that somebody may change.
+    pub fn who_may_write(&self) -> Vec<String> {
+        writers::told(&self.serving.config.volumes)
+    }
+
     /// What the administrator should know.
     pub fn warnings(&self) -> &[String] {
         &self.serving.warnings
@@ -243,6 +251,8 @@ impl Serving {
         let volumes = Root::table(&roots, &VolumeTable::default(), &config.volumes);
         let topology = Topology::of_this_machine()?;
         let layout = layout(&config, &topology)?;
+        let mut objects = ProcessObjects::default();
+        let volumes = objects.give(volumes, layout.lane_count())?;
         let mut offers = Offers::load(&config, layout.lane_count())?;
         let mut warnings = offers.warnings().to_vec();
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
@@ -331,6 +341,7 @@ impl Serving {
             admin,
             subject,
             volumes,
+            objects,
             config,
             addresses,
             greetings,

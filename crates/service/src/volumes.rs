@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use vfs::{Cache, Volume, VolumeName, VolumeOptions, VolumeSpec};
+use identity::Writable;
+use vfs::{Cache, Objects, Volume, VolumeName, VolumeOptions, VolumeSpec};
 
 use crate::config::{ConfigError, Document};
 
-/// What a configuration says of a volume that concerns everybody: `name`, `path`, `symlinks`, `hidden`.
+/// What a configuration says of a volume that concerns everybody: `name`, `path`, `symlinks`, `hidden`, `writable`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSection {
     /// Its name in logs, metrics and all protocols.
@@ -20,6 +21,8 @@ pub struct VolumeSection {
     pub symlinks: bool,
     /// Whether names that begin with a dot are served and listed.
     pub hidden: bool,
+    /// Who may change what is in it.
+    pub writable: Writable,
 }
 
 /// A directory as a path led to it at some moment.
@@ -47,6 +50,8 @@ pub struct VolumeTable {
     /// The last number given, by any table that this one comes from or that came from the same: one that was prepared
     /// and never served must not share numbers with the one that is.
     openings: Arc<AtomicU64>,
+    /// What lanes share of writable volumes, once there was one.
+    objects: Option<Objects>,
 }
 
 /// What keeps a volume from being opened.
@@ -82,10 +87,12 @@ impl VolumeSection {
             symlinks: bool,
             #[serde(default)]
             hidden: bool,
+            writable: Option<String>,
         }
         if let Some(directory) = document.directory() {
             let name = FOR_DIRECTORY.parse().expect("it is a name");
-            return Ok(vec![Self { name, path: directory.to_owned(), symlinks: true, hidden: false }]);
+            let (path, writable) = (directory.to_owned(), Writable::Nobody);
+            return Ok(vec![Self { name, path, symlinks: true, hidden: false, writable }]);
         }
         let mut all: Vec<Self> = Vec::new();
         for (index, section) in document.volumes::<Section>()?.into_iter().enumerate() {
@@ -95,9 +102,13 @@ impl VolumeSection {
             if all.iter().any(|other| other.name == name) {
                 return Err(ConfigError::invalid(key, format!("\"{name}\" is used twice")));
             }
+            let writable = section.writable.as_deref().map_or(Ok(Writable::Nobody), str::parse);
+            let writable = writable.map_err(|problem| {
+                ConfigError::invalid(format!("volume[{index}].writable"), format!("{problem}"))
+            })?;
             let Section { mut path, symlinks, hidden, .. } = section;
             document.resolve(&mut path);
-            all.push(Self { name, path, symlinks, hidden });
+            all.push(Self { name, path, symlinks, hidden, writable });
         }
         Ok(all)
     }
@@ -117,7 +128,7 @@ impl VolumeSection {
 
     fn spec(&self) -> VolumeSpec {
         let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.hidden };
-        VolumeSpec::new(self.name.clone(), &self.path, options)
+        VolumeSpec::new(self.name.clone(), &self.path, options).writable_by(self.writable.clone())
     }
 }
 
@@ -170,7 +181,7 @@ impl VolumeTable {
                 opening: self.next_opening(),
             })
         });
-        Self { entries: entries.collect(), openings: Arc::clone(&self.openings) }
+        self.with(entries.collect())
     }
 
     /// The same volumes, with one to be opened anew on the directory that its path leads to now.
@@ -180,12 +191,28 @@ impl VolumeTable {
             true => VolumeEntry { spec: entry.spec.clone(), identity, opening: self.next_opening() },
             false => entry.clone(),
         });
-        Self { entries: entries.collect(), openings: Arc::clone(&self.openings) }
+        self.with(entries.collect())
+    }
+
+    /// The same volumes; the lanes that open writable ones share these objects. One process has one.
+    #[must_use]
+    pub fn sharing(self, objects: &Objects) -> Self {
+        Self { objects: Some(objects.clone()), ..self }
+    }
+
+    /// Whether somebody may change one of them.
+    pub fn is_writable(&self) -> bool {
+        self.entries.iter().any(|entry| entry.spec.is_writable())
     }
 
     /// The volumes.
     pub fn entries(&self) -> &[VolumeEntry] {
         &self.entries
+    }
+
+    /// Others in place of its own, as later tables of the same server have them.
+    fn with(&self, entries: Arc<[VolumeEntry]>) -> Self {
+        Self { entries, openings: Arc::clone(&self.openings), objects: self.objects.clone() }
     }
 
     fn next_opening(&self) -> u64 {
@@ -205,6 +232,9 @@ impl LaneVolumes {
     /// # Errors
     /// The first that cannot be opened.
     pub fn followed_by(&self, table: &VolumeTable) -> Result<Self, VolumeError> {
+        if let Some(objects) = &table.objects {
+            self.cache.join(objects);
+        }
         let open = table.entries.iter().map(|entry| {
             let opened = match self.open.iter().find(|(old, _)| old.opening == entry.opening) {
                 Some((_, volume)) => Ok(volume.clone()),
@@ -239,7 +269,8 @@ mod tests {
     use super::*;
 
     fn section(name: &str, path: &str) -> VolumeSection {
-        VolumeSection { name: name.parse().unwrap(), path: path.into(), symlinks: true, hidden: false }
+        let (name, path, writable) = (name.parse().unwrap(), path.into(), Writable::Nobody);
+        VolumeSection { name, path, symlinks: true, hidden: false, writable }
     }
 
     fn at(ino: u64) -> Option<Identity> {

@@ -1,7 +1,7 @@
 //! The directory of a volume and the opening of what lies beneath it.
 
 use std::cell::OnceCell;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::sync::Arc;
 
@@ -30,6 +30,8 @@ struct Shared {
     volume: Arc<SharedVolume>,
     /// Who may do what.
     policy: VolumePolicy,
+    /// Holds access lists.
+    acl_attribute: &'static CStr,
     /// The directory's own, once somebody relied on it.
     object: OnceCell<Arc<Object>>,
 }
@@ -50,7 +52,10 @@ impl Root {
         let privileged = objects.options().privileged;
         let policy = VolumePolicy { privileged, writable: spec.writable.clone(), owner };
         let volume = objects.volume(&spec.name, Attributes::from(stat).id);
-        Ok(Self { shared: Some(Shared { volume, policy, object: OnceCell::new() }), ..root })
+        let is_trusted = objects.options().trusted_attributes;
+        let acl_attribute = if is_trusted { ATTRIBUTE_PRIVILEGED } else { ATTRIBUTE_UNPRIVILEGED };
+        let shared = Shared { volume, policy, acl_attribute, object: OnceCell::new() };
+        Ok(Self { shared: Some(shared), ..root })
     }
 
     /// What lanes share of it; `None` where nothing is written.
@@ -65,8 +70,7 @@ impl Root {
 
     /// The attribute that holds a directory's access list.
     pub(crate) fn acl_attribute(&self) -> CString {
-        let is_privileged = self.policy().is_some_and(|policy| policy.privileged);
-        if is_privileged { ATTRIBUTE_PRIVILEGED.into() } else { ATTRIBUTE_UNPRIVILEGED.into() }
+        self.shared.as_ref().map_or(ATTRIBUTE_UNPRIVILEGED, |shared| shared.acl_attribute).into()
     }
 
     /// The part beneath the volume of an absolute path that lies there.

@@ -196,6 +196,11 @@ impl Server {
         std::fs::read_to_string(self.scratch.path().join("stderr")).unwrap()
     }
 
+    /// Waits until it has said this on standard error.
+    pub(crate) fn says(&self, words: &str) {
+        wait_for(words, || self.stderr().contains(words).then_some(()));
+    }
+
     /// Waits for its end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         wait_for("the server to end", || self.child.try_wait().unwrap())

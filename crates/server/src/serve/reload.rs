@@ -72,6 +72,8 @@ impl Serving {
 
     fn order(&mut self, config: Config, reopened: Option<String>) -> Result<(), String> {
         let (roots, volumes) = self.roots_of(&config, reopened.as_deref());
+        let volumes =
+            self.objects.give(volumes, self.layout.lane_count()).map_err(|error| error.to_string())?;
         let tell = |error: ServerError| error.to_string();
         let mut offers = Offers::load(&config, self.layout.lane_count()).map_err(tell)?;
         offers.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));

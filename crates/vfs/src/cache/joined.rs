@@ -88,7 +88,7 @@ impl Inner {
     /// Has everybody forget what is about to change, on this lane and all others, and their clients told. Who calls holds
     /// the permits of these objects.
     pub(super) async fn break_everywhere(&self, all: &[Broken]) {
-        let joined = self.joined.as_ref().expect("changes are made on volumes that share");
+        let joined = self.joined.get().expect("changes are made on volumes that share");
         let answers = Answers::default();
         self.counters.breaks_asked.add(joined.objects.desks().ask(&joined.ringer, all, &answers) as u64);
         for broken in all {
@@ -102,7 +102,7 @@ impl Inner {
 
     /// Answers one question of another lane.
     fn answer(&self, question: Break) {
-        let joined = self.joined.as_ref().expect("lanes that share are asked");
+        let joined = self.joined.get().expect("lanes that share are asked");
         self.counters.breaks_answered.increment();
         self.forget_broken(&question.broken);
         let telling = joined.telling(&question.broken);

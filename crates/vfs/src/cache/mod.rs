@@ -6,7 +6,7 @@
 //! live every vantage fails, so that a change nobody told of is found by opening the name anew. Absent names
 //! have a cache of their own: a scan for names that do not exist evicts no open file.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -76,8 +76,8 @@ struct Inner {
     absent: RefCell<Cached<Vantage>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     watches: Rc<Watches>,
-    /// With the caches of other lanes; `None` where there are no writable volumes.
-    joined: Option<Rc<Joined>>,
+    /// With the caches of other lanes; empty where there are no writable volumes.
+    joined: OnceCell<Rc<Joined>>,
     counters: Arc<VfsCounters>,
     entries_alive: Rc<Cell<usize>>,
     next_opening: Cell<u32>,
@@ -98,26 +98,6 @@ pub(crate) enum Found {
 impl Cache {
     /// An empty cache for the current lane, for volumes that nothing is written to.
     pub fn new(options: CacheOptions) -> Self {
-        Self::with(options, None)
-    }
-
-    /// An empty cache for the current lane that takes part in the objects of its process: for writable volumes.
-    ///
-    /// # Panics
-    /// When another cache of this lane takes part, or the lane's number is beyond [`ObjectsOptions::lanes_max`].
-    ///
-    /// [`ObjectsOptions::lanes_max`]: crate::ObjectsOptions::lanes_max
-    pub fn sharing(options: CacheOptions, objects: &Objects) -> Self {
-        let joined = Rc::new(Joined::new(objects));
-        let me = joined.member();
-        let cache = Self::with(options, Some(joined));
-        let (inner, objects) = (Rc::downgrade(&cache.inner), objects.clone());
-        let answer = move || joined::answer_others(inner.clone(), objects.clone(), me);
-        cache.inner.answerer.replace(Some(lane::essential("answers to changes", answer)));
-        cache
-    }
-
-    fn with(options: CacheOptions, joined: Option<Rc<Joined>>) -> Self {
         let counters = Arc::new(VfsCounters::default());
         let listings_estimate = options.listing_entries_max / LISTING_ENTRIES_TYPICAL;
         Self {
@@ -130,8 +110,8 @@ impl Cache {
                     options.listing_entries_max as u64,
                     EntryWeight,
                 )),
-                watches: Watches::new(options.watches_max, joined.clone(), Arc::clone(&counters)),
-                joined,
+                watches: Watches::new(options.watches_max, Arc::clone(&counters)),
+                joined: OnceCell::new(),
                 counters,
                 entries_alive: Rc::default(),
                 next_opening: Cell::new(0),
@@ -140,6 +120,35 @@ impl Cache {
                 answerer: RefCell::new(None),
             }),
         }
+    }
+
+    /// An empty cache for the current lane that takes part in the objects of its process: for writable volumes.
+    ///
+    /// # Panics
+    /// As [`Cache::join`].
+    pub fn sharing(options: CacheOptions, objects: &Objects) -> Self {
+        let cache = Self::new(options);
+        cache.join(objects);
+        cache
+    }
+
+    /// Has it take part in the objects of its process from now on. Volumes that it has open stay as they are; nothing
+    /// happens when it takes part already.
+    ///
+    /// # Panics
+    /// When another cache of this lane takes part, or the lane's number is beyond [`ObjectsOptions::lanes_max`].
+    ///
+    /// [`ObjectsOptions::lanes_max`]: crate::ObjectsOptions::lanes_max
+    pub fn join(&self, objects: &Objects) {
+        let inner = &self.inner;
+        if inner.joined.get().is_some() {
+            return;
+        }
+        let joined = inner.joined.get_or_init(|| Rc::new(Joined::new(objects)));
+        inner.watches.join(joined);
+        let (weak, objects, me) = (Rc::downgrade(inner), objects.clone(), joined.member());
+        let answer = move || joined::answer_others(weak.clone(), objects.clone(), me);
+        inner.answerer.replace(Some(lane::essential("answers to changes", answer)));
     }
 
     /// Its counters; other threads read them.
@@ -165,13 +174,13 @@ impl Cache {
     /// # Panics
     /// For a cache that does not [share](Cache::sharing).
     pub fn add_breaker(&self, breaker: &Rc<dyn Breaker>) {
-        let joined = self.inner.joined.as_ref().expect("only what lanes share is changed");
+        let joined = self.joined().expect("only what lanes share is changed");
         joined.add_breaker(breaker);
     }
 
     /// What it has to do with other lanes' caches; `None` if nothing.
     pub(crate) fn joined(&self) -> Option<&Joined> {
-        self.inner.joined.as_deref()
+        self.inner.joined.get().map(|joined| &**joined)
     }
 
     /// A point of view in the directory `key`, if the lane relies on that being `object`.
@@ -437,7 +446,7 @@ impl Inner {
         self.counters.open_cached.set(self.open.borrow().len() as u64);
         self.counters.absent_cached.set(self.absent.borrow().len() as u64);
         self.counters.listing_entries_cached.set(self.listings.borrow().weight());
-        if let Some(joined) = &self.joined {
+        if let Some(joined) = self.joined.get() {
             self.counters.promises.set(joined.promises.len() as u64);
         }
     }

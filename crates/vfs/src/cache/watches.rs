@@ -36,7 +36,8 @@ pub(crate) struct Watches {
     /// On the way to being promised: changes concern them already.
     arriving: RefCell<Vec<Weak<WatchedDir>>>,
     by_object: RefCell<HashMap<*const Object, Vec<Weak<WatchedDir>>>>,
-    joined: Option<Rc<Joined>>,
+    /// Set before the first writable volume is opened.
+    joined: OnceCell<Rc<Joined>>,
     /// After the kernel refused a watch, no other is tried before this moment.
     refused_until: Cell<Option<Instant>>,
     counters: Arc<VfsCounters>,
@@ -73,17 +74,22 @@ pub(crate) struct Vantage {
 type Hindrance = Option<Arc<Object>>;
 
 impl Watches {
-    pub(super) fn new(limit: usize, joined: Option<Rc<Joined>>, counters: Arc<VfsCounters>) -> Rc<Self> {
+    pub(super) fn new(limit: usize, counters: Arc<VfsCounters>) -> Rc<Self> {
         Rc::new(Self {
             limit,
             by_key: RefCell::default(),
             by_watch: RefCell::default(),
             arriving: RefCell::default(),
             by_object: RefCell::default(),
-            joined,
+            joined: OnceCell::new(),
             refused_until: Cell::new(None),
             counters,
         })
+    }
+
+    /// The cache takes part in what lanes share.
+    pub(super) fn join(&self, joined: &Rc<Joined>) {
+        let _ = self.joined.set(Rc::clone(joined));
     }
 
     /// Watches the directory `key` names and all above it, as far as they exist and limits allow, and
@@ -244,7 +250,7 @@ impl Watches {
     }
 
     async fn promise(&self, root: &Root, watched: &Rc<WatchedDir>) -> Result<(), Hindrance> {
-        let joined = self.joined.as_ref().expect("writable volumes are opened in caches that share");
+        let joined = self.joined.get().expect("writable volumes are opened in caches that share");
         let shared = root.shared().expect("what is promised lies on a writable volume");
         let path = watched.key().path;
         if let (Some(above), Some(name)) = (watched.upper_object(), path.file_name())

@@ -32,8 +32,10 @@ pub struct ObjectsOptions {
     pub waiting_max: usize,
     /// Lanes that take part; at most 256.
     pub lanes_max: usize,
-    /// The process may read, change and give away every file: it keeps to mode bits on its clients' behalf.
+    /// The process may read every file: it keeps to mode bits on its clients' behalf.
     pub privileged: bool,
+    /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
+    pub trusted_attributes: bool,
 }
 
 struct Shared {
@@ -163,7 +165,13 @@ impl Objects {
 
 impl Default for ObjectsOptions {
     fn default() -> Self {
-        Self { objects_max: 1 << 20, waiting_max: 1024, lanes_max: LaneBits::LANES_MAX, privileged: false }
+        Self {
+            objects_max: 1 << 20,
+            waiting_max: 1024,
+            lanes_max: LaneBits::LANES_MAX,
+            privileged: false,
+            trusted_attributes: false,
+        }
     }
 }
 

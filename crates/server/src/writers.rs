@@ -1,0 +1,116 @@
+//! Who may change what a server exports: told at the start, with what an operator may not have meant.
+
+use std::path::Path;
+
+use identity::{Accounts, Writable};
+use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statvfs};
+use service::volumes::VolumeSection;
+
+use crate::config::Config;
+
+/// A line for each volume that somebody may write to.
+pub(crate) fn told(volumes: &[VolumeSection]) -> Vec<String> {
+    let of = |volume: &VolumeSection| {
+        let who = match &volume.writable {
+            Writable::Nobody => return None,
+            Writable::AsListed => "whom access lists let".to_owned(),
+            everybody if is_everybody(everybody) => {
+                "everybody who reaches the address, without saying who he is".to_owned()
+            }
+            some => format!("{}, and whom access lists let", some.to_string().replace(',', ", ")),
+        };
+        Some(format!("{} may be written to by {who}", volume.path.display()))
+    };
+    volumes.iter().filter_map(of).collect()
+}
+
+/// What the administrator should know of writable volumes.
+pub(crate) fn warnings(config: &Config, accounts: &Accounts) -> Vec<String> {
+    let is_reached = config.sockets().iter().any(|(_, wanted)| !wanted.address.ip().is_loopback());
+    let of = |volume: &VolumeSection| {
+        let name = &volume.name;
+        let mut warnings = Vec::new();
+        if volume.writable == Writable::Nobody {
+            return warnings;
+        }
+        if is_reached && is_everybody(&volume.writable) {
+            warnings.push(format!(
+                "volume {name}: everybody who reaches this machine may write to it without saying who he is; name users \
+                 and groups (writable) where that is not meant"
+            ));
+        }
+        for unknown in volume.writable.named().filter(|who| accounts.id_of(who).is_none()) {
+            warnings.push(format!(
+                "volume {name}: there is no user or group {unknown}, so nobody may write by that name (linerate user add)"
+            ));
+        }
+        warnings.extend(hindrance(&volume.path).map(|why| format!("volume {name}: {why}")));
+        warnings
+    };
+    config.volumes.iter().flat_map(of).collect()
+}
+
+fn is_everybody(writable: &Writable) -> bool {
+    writable.named().any(|who| who.to_string() == ANYBODY)
+}
+
+/// What keeps the server itself from writing there.
+fn hindrance(directory: &Path) -> Option<String> {
+    let path = directory.display();
+    if statvfs(directory).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+        return Some(format!("nobody can write to it: the file system of {path} is mounted read-only"));
+    }
+    let may = accessat(CWD, directory, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
+    may.err().map(|error| format!("the server's user may not write to {path}: {error}"))
+}
+
+/// The group that everybody is in, signed in or not.
+const ANYBODY: &str = "system:anyuser";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(path: &Path, writable: &str) -> VolumeSection {
+        VolumeSection {
+            name: "pub".parse().unwrap(),
+            path: path.to_owned(),
+            symlinks: true,
+            hidden: false,
+            writable: writable.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn who_may_write_is_told_for_each_volume_that_somebody_may_write_to() {
+        let of = |writable: &str| told(&[volume(Path::new("/srv"), writable)]).pop();
+        assert_eq!(of("nobody"), None);
+        assert_eq!(of("listed").unwrap(), "/srv may be written to by whom access lists let");
+        assert!(of("anyone").unwrap().contains("everybody who reaches the address"));
+        assert!(of("alice,system:anyuser").unwrap().contains("everybody who reaches the address"));
+        assert_eq!(
+            of("alice,staff").unwrap(),
+            "/srv may be written to by alice, staff, and whom access lists let"
+        );
+    }
+
+    #[test]
+    fn what_was_hardly_meant_is_warned_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let accounts = Accounts::none();
+        let warned = |http: &str, path: &Path, writable: &str| {
+            let web = http::Http::listening(Some(vec![http.parse().unwrap()]), Some(Vec::new()));
+            let mut config = Config::for_directory(path, &[std::sync::Arc::new(web)]).unwrap();
+            config.volumes = vec![volume(path, writable)];
+            warnings(&config, &accounts)
+        };
+        assert_eq!(warned("0.0.0.0:80", dir.path(), "nobody"), [""; 0]);
+        assert_eq!(warned("127.0.0.1:80", dir.path(), "anyone"), [""; 0]);
+        let open = warned("0.0.0.0:80", dir.path(), "anyone");
+        assert!(open.len() == 1 && open[0].contains("everybody who reaches this machine"), "{open:?}");
+        let unknown = warned("127.0.0.1:80", dir.path(), "alice");
+        assert!(unknown.len() == 1 && unknown[0].contains("no user or group alice"), "{unknown:?}");
+        let gone = warned("127.0.0.1:80", &dir.path().join("none"), "listed");
+        assert!(gone.len() == 1 && gone[0].contains("may not write"), "{gone:?}");
+    }
+}
