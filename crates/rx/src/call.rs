@@ -16,7 +16,6 @@ use crate::congestion::Pacer;
 use crate::connection::{Core, SendLimit};
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
-use crate::jumbo::Part;
 use crate::packet::{Account, Packet};
 use crate::receive::ReceiveWindow;
 use crate::recovery::Recovery;
@@ -72,8 +71,8 @@ pub(crate) struct Call {
     /// There is something to send that the pacer holds back until then.
     paced_until: Option<Instant>,
     bursts: burst::Bursts,
-    /// What the packet that left last can be part of.
-    pub(crate) part: Option<Part>,
+    /// Packets that a datagram of the DATA packet taken last may have, until that is asked.
+    pub(crate) parts_max: u8,
     /// The client has shown that it knows of the call: an ACK of it named a serial after `serial_floor`.
     pub(crate) confirmed: bool,
     pub(crate) serial_floor: u32,
@@ -153,7 +152,7 @@ impl Call {
             pacer: Pacer::new(),
             paced_until: None,
             bursts: burst::Bursts::default(),
-            part: None,
+            parts_max: 1,
             confirmed: side == Side::Client,
             serial_floor: core.serial,
             ping_due: false,

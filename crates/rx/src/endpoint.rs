@@ -41,7 +41,6 @@ use crate::connection::{Connection, Identity};
 use crate::cookie::{Cookies, Holder};
 use crate::event::{CallHandle, ConnectionEnd, ConnectionHandle, Event, Side};
 use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN};
-use crate::jumbo::Part;
 use crate::packet::PacketRef;
 use crate::peer::TokenBucket;
 use crate::proved::ProvedAddresses;
@@ -163,12 +162,27 @@ struct Loose {
 struct Carried {
     /// Index of its connection.
     origin: Option<u32>,
+    /// Where it goes; `None` where the packet before it went, which is of its connection.
+    way: Option<Way>,
+    packet: PacketRef,
+    /// Bytes.
+    len: usize,
+    probe: bool,
+    parts_max: u8,
+}
+
+/// What packets of one burst have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Way {
     destination: SocketAddr,
     src_ip: Option<IpAddr>,
     class: u8,
-    packet: PacketRef,
-    probe: bool,
-    part: Option<Part>,
+}
+
+impl Way {
+    fn of(burst: &Transmit) -> Self {
+        Self { destination: burst.destination, src_ip: burst.src_ip, class: burst.class }
+    }
 }
 
 impl Endpoint {
@@ -383,38 +397,35 @@ impl Endpoint {
     /// the kernel has taken its bytes.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         let mut burst: Option<Transmit> = None;
-        // The last packet, and how many its datagram has so far.
-        let mut before: Option<(Part, u8)> = None;
-        // The connection that it was of.
+        // The connection of its last packet.
         let mut of = None;
         while burst.as_ref().is_none_or(|burst| !burst.is_full(self.segments_max)) {
-            let Some(next) = self.next_packet(now) else { break };
-            let len = self.shared.pool.bytes_of(next.packet).len();
-            let Carried { origin, destination, src_ip, class, probe, .. } = next;
-            let run = burst.get_or_insert_with(|| Transmit::new(destination, src_ip, class, probe));
-            // Packets of one connection go to one place.
-            let neighbours = of.is_some() && of == origin;
-            let same = run.dont_fragment == probe
-                && (neighbours
-                    || run.destination == destination && run.src_ip == src_ip && run.class == class);
-            of = origin;
-            if same
-                && let (Some(part), Some((last, parts))) = (next.part, before)
-                && part.continues(&last)
-                && parts < part.parts_max
-                && run.join(next.packet, self.segments_max, &mut self.shared.pool)
-            {
-                self.shared.stats.jumbograms_sent += u64::from(parts == 1);
-                before = Some((part, parts + 1));
-                continue;
+            let Some(next) = self.next_packet(now, of) else { break };
+            of = next.origin;
+            let run = match (&mut burst, &next.way) {
+                (Some(run), _) => run,
+                (None, Some(way)) => {
+                    burst.insert(Transmit::new(way.destination, way.src_ip, way.class, next.probe))
+                }
+                (None, None) => unreachable!("no packet is before the first"),
+            };
+            let same = run.dont_fragment == next.probe && next.way.is_none_or(|way| way == Way::of(run));
+            let may_grow = next.parts_max > 1;
+            if may_grow && same {
+                let joined = run.join(next.packet, next.parts_max, &mut self.shared.pool);
+                self.shared.stats.jumbograms_sent += u64::from(joined == Some(2));
+                if joined.is_some() {
+                    continue;
+                }
             }
-            before = next.part.map(|part| (part, 1));
-            if !same || !run.push(next.packet, len, next.part.is_some(), self.segments_max) {
-                self.carried = Some(next);
+            if !same || !run.push(next.packet, next.len, may_grow) {
+                // By the next burst the connection may have moved, or its place may be another's.
+                let way = Some(next.way.unwrap_or_else(|| Way::of(run)));
+                self.carried = Some(Carried { way, origin: None, ..next });
                 break;
             }
             // One that IP cuts up goes by itself.
-            if len > HEADER_LEN + self.shared.pool.payload_max() {
+            if next.len > HEADER_LEN + self.shared.pool.payload_max() {
                 run.close();
             }
         }
@@ -425,13 +436,16 @@ impl Endpoint {
         Some(burst)
     }
 
-    fn next_packet(&mut self, now: Instant) -> Option<Carried> {
+    /// The next packet of any connection, after one of the connection `before`.
+    #[inline]
+    fn next_packet(&mut self, now: Instant, before: Option<u32>) -> Option<Carried> {
         if let Some(carried) = self.carried.take() {
             return Some(carried);
         }
         if let Some(Loose { destination, src_ip, packet }) = self.loose.pop_front() {
-            let (class, probe, origin) = (0, false, None);
-            return Some(Carried { origin, destination, src_ip, class, packet, probe, part: None });
+            let way = Some(Way { destination, src_ip, class: 0 });
+            let len = self.shared.pool.bytes_of(packet).len();
+            return Some(Carried { origin: None, way, packet, len, probe: false, parts_max: 1 });
         }
         while let Some(index) = self.shared.ready.front() {
             let Some(connection) = self.connections.get_mut(index as usize) else {
@@ -443,15 +457,19 @@ impl Endpoint {
                 let core = &connection.core;
                 let counters = &mut self.shared.peers[core.peer].counters;
                 counters.packets_sent += 1;
-                counters.bytes_sent += self.shared.pool.bytes_of(prepared.packet).len() as u64;
+                let len = self.shared.pool.bytes_of(prepared.packet).len();
+                counters.bytes_sent += len as u64;
                 return Some(Carried {
                     origin: Some(index),
-                    destination: core.remote,
-                    src_ip: core.local_ip,
-                    class: core.dscp.traffic_class(),
+                    way: (before != Some(index)).then(|| Way {
+                        destination: core.remote,
+                        src_ip: core.local_ip,
+                        class: core.dscp.traffic_class(),
+                    }),
                     packet: prepared.packet,
+                    len,
                     probe: prepared.probe,
-                    part: prepared.part,
+                    parts_max: prepared.parts_max,
                 });
             }
             connection.core.queued = false;

@@ -16,26 +16,22 @@ pub const JUMBO_HEADER: usize = 4;
 /// Sub-packets accepted in one datagram (Linux sends up to 46, its hard limit is 47).
 pub const JUMBO_PACKETS_MAX: usize = 47;
 
-/// A DATA packet that may be part of a jumbogram.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
-    /// Connection and channel.
-    pub(crate) line: (u32, u8),
-    pub(crate) seq: u32,
-    pub(crate) serial: u32,
-    /// Another may follow it.
-    pub(crate) is_full: bool,
-    /// Parts of one datagram at most.
-    pub(crate) parts_max: u8,
+/// Whether the DATA packet `after` may follow `before` in a datagram: they are neighbours of one call, sent one after the
+/// other, and `before` has the length of a part. What a jumbo header may have overwritten is not looked at.
+pub(crate) fn continues(before: &[u8], after: &[u8]) -> bool {
+    let follows = |at: usize| {
+        let count = |bytes: &[u8]| bytes[at..].first_chunk().map_or(0, |count| u32::from_be_bytes(*count));
+        count(after) == count(before).wrapping_add(1)
+    };
+    before.len() == HEADER_LEN + JUMBO_PAYLOAD
+        && before[..SEQ_AT] == after[..SEQ_AT]
+        && follows(SEQ_AT)
+        && follows(SERIAL_AT)
 }
 
-impl Part {
-    /// Whether this one may follow `before` in a datagram.
-    pub(crate) fn continues(&self, before: &Self) -> bool {
-        let next = (before.seq.wrapping_add(1), before.serial.wrapping_add(1));
-        before.is_full && self.line == before.line && (self.seq, self.serial) == next
-    }
-}
+/// Where epoch, connection, channel and call end in a header, and the sequence number begins.
+const SEQ_AT: usize = 12;
+const SERIAL_AT: usize = 16;
 
 /// Datagram of so many full parts, bytes.
 pub(crate) const fn jumbogram_len(parts: u8) -> usize {

@@ -67,6 +67,12 @@ impl JumboPath {
         self.stated = u8::try_from(packets.min(PARTS_MAX.into())).expect("few").max(1);
     }
 
+    /// Whether the peer takes jumbograms at all.
+    #[inline]
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.stated > 1
+    }
+
     /// Packets that one datagram may have, 1 for no jumbogram. `is_protected` tells whether a change on the way would be
     /// noticed.
     pub(crate) fn parts(&self, now: Instant, is_protected: impl FnOnce() -> bool) -> u8 {
@@ -86,12 +92,12 @@ impl JumboPath {
 
     /// Whether there may be jumbograms, once the path has shown that it carries them: packets are made to fit.
     pub(crate) fn is_possible(&self) -> bool {
-        let carries = match self.policy {
-            Jumbograms::Off => false,
-            Jumbograms::Whole => !matches!(self.path, Path::Refuses(_)),
-            Jumbograms::Fragments => true,
-        };
-        carries && self.stated > 1
+        self.is_wanted()
+            && match self.policy {
+                Jumbograms::Off => false,
+                Jumbograms::Whole => !matches!(self.path, Path::Refuses(_)),
+                Jumbograms::Fragments => true,
+            }
     }
 
     /// Packets of the size to probe for now, if it is time to.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use smallvec::SmallVec;
 
 use crate::header::HEADER_LEN;
-use crate::jumbo::JUMBO_HEADER;
+use crate::jumbo::{JUMBO_HEADER, continues};
 use crate::packet::{PacketPool, PacketRef};
 
 /// Most packets in one burst (`UDP_MAX_SEGMENTS` of kernels before 6.9).
@@ -38,20 +38,23 @@ pub struct Transmit {
     packets: SmallVec<[PacketRef; SEGMENTS_MAX]>,
     /// Of the packets, by place, those that continue the jumbogram of the packet before them.
     joined: u64,
-    datagrams: usize,
-    /// Bytes of the last datagram so far.
-    last: usize,
+    /// Bytes of the last datagram so far if packets may join it, else 0.
+    growing: usize,
     closed: bool,
 }
 
 impl Transmit {
     /// Datagrams in the burst.
     pub fn segments(&self) -> usize {
-        self.datagrams
+        self.packets.len() - self.joined.count_ones() as usize
     }
 
     /// The bytes of the datagrams from the one at place `first` on, in order; a jumbogram is several slices.
     pub fn slices<'p>(&self, pool: &'p PacketPool, first: usize) -> SmallVec<[IoSlice<'p>; SEGMENTS_MAX]> {
+        if self.joined == 0 {
+            let packets = self.packets.get(first..).unwrap_or_default();
+            return packets.iter().map(|&packet| IoSlice::new(pool.bytes_of(packet))).collect();
+        }
         let mut starts = (0..self.packets.len()).filter(|place| !self.is_joined(*place));
         let from = starts.nth(first).unwrap_or(self.packets.len());
         (from..self.packets.len()).map(|place| IoSlice::new(self.bytes(place, pool))).collect()
@@ -95,57 +98,57 @@ impl Transmit {
             dont_fragment,
             packets: SmallVec::new(),
             joined: 0,
-            datagrams: 0,
-            last: 0,
+            growing: 0,
             closed: false,
         }
     }
 
-    /// Adds a packet of `len` bytes as a datagram unless it does not fit the run; then says false. One that `may_grow` may
-    /// be [continued](Self::join).
+    /// Adds a packet of `len` bytes as a datagram to a burst that is not [full](Self::is_full), unless it does not fit the run;
+    /// then says false. One that `may_grow` may be [continued](Self::join).
     #[inline]
-    pub(crate) fn push(
-        &mut self,
-        packet: PacketRef,
-        len: usize,
-        may_grow: bool,
-        segments_max: usize,
-    ) -> bool {
+    pub(crate) fn push(&mut self, packet: PacketRef, len: usize, may_grow: bool) -> bool {
         if self.packets.is_empty() {
             self.segment_size = len;
-        } else if self.is_full(segments_max)
-            || self.last < self.segment_size
+        } else if self.growing != 0 && self.growing < self.segment_size
             || len > self.segment_size
             || self.len + len > BURST_BYTES_MAX
         {
             return false;
         }
         self.closed = len < self.segment_size && !may_grow;
-        self.last = len;
+        self.growing = if may_grow { len } else { 0 };
         self.len += len;
-        self.datagrams += 1;
         self.packets.push(packet);
         true
     }
 
-    /// Adds a packet to the last datagram, which becomes a jumbogram, unless that would be longer than the run's others;
-    /// then says false.
-    pub(crate) fn join(&mut self, packet: PacketRef, segments_max: usize, pool: &mut PacketPool) -> bool {
-        let more = pool.bytes_of(packet).len() - (HEADER_LEN - JUMBO_HEADER);
-        let longer = self.datagrams > 1 && self.last + more > self.segment_size;
-        let Some(&before) = self.packets.last() else { return false };
-        if self.is_full(segments_max) || longer || self.len + more > BURST_BYTES_MAX {
-            return false;
+    /// Adds a packet to the last datagram of a burst that is not full, which becomes a jumbogram of at most `parts_max`, and says how many packets that has;
+    /// `None` if it does not continue it, or the datagram would be longer than the run's others.
+    pub(crate) fn join(&mut self, packet: PacketRef, parts_max: u8, pool: &mut PacketPool) -> Option<usize> {
+        let (&before, last) = (self.packets.last()?, self.packets.len() - 1);
+        if self.growing == 0 {
+            return None;
         }
-        pool.join(before, self.is_joined(self.packets.len() - 1), packet);
+        let first = (0..=last).rev().find(|&place| !self.is_joined(place))?;
+        let parts = last - first + 2;
+        let more = pool.bytes_of(packet).len() - (HEADER_LEN - JUMBO_HEADER);
+        let longer = first > 0 && self.growing + more > self.segment_size;
+        if parts > parts_max.into()
+            || longer
+            || self.len + more > BURST_BYTES_MAX
+            || !continues(pool.bytes_of(before), pool.bytes_of(packet))
+        {
+            return None;
+        }
+        pool.join(before, self.is_joined(last), packet);
         self.joined |= 1 << self.packets.len();
         self.packets.push(packet);
-        self.last += more;
+        self.growing += more;
         self.len += more;
-        if self.datagrams == 1 {
-            self.segment_size = self.last;
+        if first == 0 {
+            self.segment_size = self.growing;
         }
-        true
+        Some(parts)
     }
 
     /// Lets nothing follow the packets in it.

@@ -329,11 +329,12 @@ impl SendWindow {
         let Some(sent_at) = slot.sent_at else { return };
         // An ACK prompted by a serial before the latest resend can only speak of an earlier transmission.
         let of_earlier = serial_after(slot.serial, ack_serial);
-        if slot.sends > 1 && was == State::InFlight && of_earlier {
-            outcome.spurious += 1;
-        }
-        if slot.sends == 1 && was == State::InFlight && seq + 1 < top_before {
-            outcome.reordered = true;
+        if was == State::InFlight {
+            if slot.sends > 1 {
+                outcome.spurious += u32::from(of_earlier);
+            } else {
+                outcome.reordered |= seq + 1 < top_before;
+            }
         }
         if !of_earlier && outcome.delivered.is_none_or(|(serial, _)| serial_after(slot.serial, serial)) {
             outcome.delivered = Some((slot.serial, sent_at));

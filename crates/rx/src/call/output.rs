@@ -8,7 +8,6 @@ use crate::congestion::{Controller, Pacer};
 use crate::connection::Core;
 use crate::event::{DeadReason, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, flags, restamp};
-use crate::jumbo::{JUMBO_PAYLOAD, Part};
 use crate::packet::{Packet, PacketRef};
 use crate::peer::{ASKED_AFTER_SILENCE, Peer};
 use crate::pmtud::SAFE_SIZE;
@@ -84,7 +83,6 @@ impl Call {
         shared: &mut Shared,
     ) -> Option<PacketRef> {
         self.paced_until = None;
-        self.part = None;
         if self.reply_must_wait() {
             return None;
         }
@@ -135,6 +133,9 @@ impl Call {
         let peer = &mut shared.peers[core.peer];
         // A stock peer acknowledges every second packet unasked.
         let stock = peer.acks_unasked(now);
+        if !resent && peer.jumbo.is_wanted() {
+            self.parts_max = peer.jumbogram_parts(now, &*core.security);
+        }
         let wants_ack = self.wants_ack(now, Outgoing { seq, last, resent }, more, stock, window, peer);
         let expects_ack = wants_ack || stock && !last && in_flight > 0;
         let bits = core.side_flag()
@@ -155,15 +156,6 @@ impl Call {
         self.window_limited = false;
         self.timeout_resend = false;
         self.bursts.on_sent();
-        let parts_max =
-            if resent { 1 } else { shared.peers[core.peer].jumbogram_parts(now, &*core.security) };
-        self.part = (parts_max > 1).then(|| Part {
-            line: (core.index, self.handle.channel),
-            seq,
-            serial,
-            is_full: shared.pool.bytes_of(reference).len() == HEADER_LEN + JUMBO_PAYLOAD,
-            parts_max,
-        });
         self.since_request = if wants_ack { 0 } else { self.since_request + 1 };
         if seq == 1 && !resent {
             match self.side {

@@ -8,7 +8,6 @@ use crate::ack::{self, Ack, AckFields, AckReason};
 use crate::call::TimerOutcome;
 use crate::event::Side;
 use crate::header::{CHANNELS, HEADER_LEN, Header, PacketType, flags};
-use crate::jumbo::Part;
 use crate::jumbo_path::probe_size;
 use crate::packet::PacketRef;
 use crate::peer::MtuProbe;
@@ -20,8 +19,8 @@ pub(crate) struct Prepared {
     pub(crate) packet: PacketRef,
     /// It probes the path's MTU, so it must not be fragmented.
     pub(crate) probe: bool,
-    /// What it can be part of.
-    pub(crate) part: Option<Part>,
+    /// Packets that its datagram may have.
+    pub(crate) parts_max: u8,
 }
 
 impl Connection {
@@ -33,7 +32,7 @@ impl Connection {
         while !self.control.is_empty() {
             let control = self.control.remove(0);
             if let Some(packet) = self.build_control(now, control, shared) {
-                return Some(Prepared { packet, probe: false, part: None });
+                return Some(Prepared { packet, probe: false, parts_max: 1 });
             }
         }
         for _ in 0..CHANNELS {
@@ -57,7 +56,11 @@ impl Connection {
             let controller = channel.controller.get_or_insert_with(|| shared.config.congestion.build());
             let packet = call.next_packet(now, &mut self.core, &mut **controller, shared);
             if let Some(packet) = packet {
-                return Some(Prepared { packet, probe: false, part: call.part.take() });
+                return Some(Prepared {
+                    packet,
+                    probe: false,
+                    parts_max: std::mem::replace(&mut call.parts_max, 1),
+                });
             }
             // A reply may have become complete by its last packet being sent after all ACKs: nothing to settle
             // here. A call that sends in bulk also looks for a larger packet size.
@@ -81,7 +84,7 @@ impl Connection {
         done.due = due;
         let done = *done;
         let packet = self.final_ack(now, index, done, reason, shared)?;
-        Some(Prepared { packet, probe: false, part: None })
+        Some(Prepared { packet, probe: false, parts_max: 1 })
     }
 
     /// Tells the peer that all of its stream has arrived. A client says so once by itself, and then asks a few
@@ -141,7 +144,7 @@ impl Connection {
         shared.peers[self.core.peer].begin_probe(probe);
         shared.stats.pings_sent += 1;
         shared.stats.mtu_probes += 1;
-        Some(Prepared { packet, probe: true, part: None })
+        Some(Prepared { packet, probe: true, parts_max: 1 })
     }
 
     /// An ACK may answer the path-MTU probe.
