@@ -30,6 +30,7 @@ mod on_thread;
 mod supervise;
 mod timers;
 
+pub use backend::holding;
 pub use context::{Lane, LaneId, SiloId, current};
 pub use executor::{Task, give_way, spawn, yield_now};
 pub use supervise::{Ended, essential, vital};

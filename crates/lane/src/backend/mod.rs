@@ -38,13 +38,16 @@ pub(crate) mod operation;
 mod current;
 mod descriptor;
 mod file;
+mod held;
 mod pipe;
 mod receive;
 mod released;
 
+pub use self::held::holding;
 pub use self::released::Released;
 
 pub(crate) use self::current::{enter, try_with};
+pub(crate) use self::held::Guard;
 pub(crate) use self::operation::OpFuture;
 
 /// A descriptor of a backend: a socket, file or directory. In [`uring`] it is the kernel's number.
@@ -193,8 +196,9 @@ pub(crate) trait Backend {
     /// Takes the outcome of an operation. After `Ready` the id is gone.
     fn poll_op(&self, id: OpId, cx: &mut Context<'_>) -> Poll<Outcome>;
 
-    /// Gives up on an operation: it is cancelled if it can be, and its outcome abandoned when it comes.
-    fn forget(&self, id: OpId);
+    /// Gives up on an operation: it is cancelled if it can be, and its outcome abandoned when it comes. Until then
+    /// `held` is kept.
+    fn forget(&self, id: OpId, held: Option<Guard>);
 
     /// An empty pipe; `None` when the lane has lent all it may.
     fn pipe(&self) -> io::Result<Option<Pipe>>;

@@ -44,7 +44,7 @@ impl Directory {
         here.still()?;
         let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Place)]).await;
         let (directory, value) = (self.clone(), acl.map(Acl::encode));
-        to_the_end(async move {
+        to_the_end(way.held(), async move {
             let name = directory.volume().root().acl_attribute();
             let file = directory.dir().as_file();
             let set = match value {

@@ -42,7 +42,7 @@ impl Directory {
         here.still()?;
         let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Place)]).await;
         let directory = self.clone();
-        to_the_end(async move {
+        to_the_end(way.held(), async move {
             directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)?;
             way.end(directory.volume());
             Ok(())

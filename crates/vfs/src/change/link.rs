@@ -65,7 +65,7 @@ impl Directory {
         let what = vec![(here.object()?, What::name(to.as_bytes())), (&found.object, What::Attributes)];
         let way = self.volume().tell(caller, permits, what).await;
         let to = c_name(to);
-        to_the_end(async move {
+        to_the_end(way.held(), async move {
             here.still()?;
             way.rise();
             here.directory().dir().link(&file, &to).await.map_err(Error::of_change)?;
@@ -85,7 +85,7 @@ impl Directory {
         let what = vec![(here.object()?, What::name(name.as_bytes()))];
         let way = self.volume().tell(caller, permits, what).await;
         let name = c_name(name);
-        to_the_end(async move {
+        to_the_end(way.held(), async move {
             here.still()?;
             way.rise();
             here.directory().dir().symlink(&name, &target).await.map_err(Error::of_change)?;

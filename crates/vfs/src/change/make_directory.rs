@@ -31,7 +31,7 @@ impl Directory {
         let way =
             self.volume().tell(caller, permits, vec![(here.object()?, What::name(name.as_bytes()))]).await;
         let name = c_name(name);
-        to_the_end(async move {
+        to_the_end(way.held(), async move {
             here.still()?;
             way.rise();
             let directory = here.directory();

@@ -60,7 +60,7 @@ impl Directory {
         let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Place)];
         let way = self.volume().tell(caller, permits, what).await;
         let name = c_name(name);
-        to_the_end(async move {
+        to_the_end(way.held(), async move {
             here.still()?;
             way.rise();
             let removed = match is_directory {

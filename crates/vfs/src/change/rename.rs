@@ -73,7 +73,7 @@ impl Directory {
         let what = told(here.object()?, from, there.object()?, to, &moved, replaced.as_ref());
         let way = self.volume().tell(caller, permits, what).await;
         let (from, to) = (c_name(from), c_name(to));
-        to_the_end(async move {
+        to_the_end(way.held(), async move {
             here.still()?;
             there.still()?;
             way.rise();

@@ -75,7 +75,7 @@ impl Directory {
             let name = self.volume().cache().name_aside();
             // Made to its end: nobody else would know that it is there.
             let (directory, how) = (self.clone(), CreateHow { mode, exclusive: true });
-            let made = to_the_end(async move {
+            let made = to_the_end(Rc::new(()), async move {
                 let file = directory.dir().create(&name, how).await?;
                 Ok::<_, std::io::Error>((file, Aside { directory, name: RefCell::new(Some(name)) }))
             });
@@ -173,7 +173,7 @@ impl Staged {
         let way = here.volume().tell(caller, permits, what).await;
         let (name, is_new) = (c_name(name), found.is_none());
         let (file, aside) = (Rc::clone(&self.file), Rc::clone(&self.aside));
-        to_the_end(async move {
+        to_the_end(way.held(), async move {
             here.still()?;
             way.rise();
             // Only what makes files behind the server's back can have come in between.

@@ -1,6 +1,9 @@
 //! The way of every change, from permits to their end.
 
+use std::any::Any;
+use std::cell::RefCell;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -17,8 +20,14 @@ use crate::volume::Volume;
 
 /// The right to make one change, everybody who relied on what it concerns having been told.
 pub(super) struct Way {
+    under: Rc<Under>,
+}
+
+/// What a change is made under: its own until it has ended, and that of operations which the kernel has not answered yet, whatever
+/// became of the change and of its lane.
+struct Under {
     broken: Vec<Broken>,
-    permits: Permits,
+    permits: RefCell<Option<Permits>>,
 }
 
 impl Volume {
@@ -67,16 +76,17 @@ impl Volume {
             object.set_changing(Some(what.clone()));
             Broken { object: Arc::clone(object), what, spared }
         });
-        let way = Way { broken: broken.collect(), permits };
-        self.cache().break_everywhere(&way.broken).await;
-        way
+        let under = Under { broken: broken.collect(), permits: RefCell::new(None) };
+        under.permits.replace(Some(permits));
+        self.cache().break_everywhere(&under.broken).await;
+        Way { under: Rc::new(under) }
     }
 }
 
 impl Way {
     /// Objects whose content or names change get their next version.
     pub(super) fn rise(&self) {
-        for broken in &self.broken {
+        for broken in &self.under.broken {
             if !matches!(broken.what, What::Place | What::Attributes) {
                 broken.object.rise();
             }
@@ -87,14 +97,27 @@ impl Way {
     /// as the next change has to ask this lane first.
     pub(super) fn end(self, volume: &Volume) {
         volume.counters().changes.increment();
-        drop(self);
+        self.under.give_back();
+    }
+
+    /// What the operations of the change hold until the kernel has answered them.
+    pub(super) fn held(&self) -> Rc<dyn Any> {
+        Rc::clone(&self.under) as Rc<dyn Any>
     }
 }
 
-impl Drop for Way {
-    fn drop(&mut self) {
-        debug_assert!(self.broken.iter().all(|broken| self.permits.has(&broken.object)));
+impl Under {
+    fn give_back(&self) {
+        let Some(permits) = self.permits.take() else { return };
+        debug_assert!(self.broken.iter().all(|broken| permits.has(&broken.object)));
         self.broken.iter().for_each(|broken| broken.object.set_changing(None));
+        drop(permits);
+    }
+}
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -116,9 +139,12 @@ impl Here {
 }
 
 /// Runs `work` to its end on this lane, also when what this returns is dropped before: it owns permits, and the kernel may
-/// be at work under them.
-pub(super) fn to_the_end<T: 'static>(work: impl Future<Output = T> + 'static) -> ToTheEnd<T> {
-    ToTheEnd { task: Some(lane::spawn(work)) }
+/// be at work under them. Where the lane ends before, what the kernel is at work on owns them: `held`, as [`Way::held`] gives it.
+pub(super) fn to_the_end<T: 'static>(
+    held: Rc<dyn Any>,
+    work: impl Future<Output = T> + 'static,
+) -> ToTheEnd<T> {
+    ToTheEnd { task: Some(lane::spawn(lane::holding(held, work))) }
 }
 
 /// Waits for work that goes on without it.

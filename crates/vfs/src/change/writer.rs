@@ -57,7 +57,7 @@ impl Writer {
             let (permits, ()) = self.volume.permits(&concerned, async || Ok(((), Vec::new()))).await?;
             let way = self.volume.tell(caller, permits, vec![(object, what)]).await;
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
-            to_the_end(async move {
+            to_the_end(way.held(), async move {
                 way.rise();
                 let done = work(file).await?;
                 way.end(&volume);

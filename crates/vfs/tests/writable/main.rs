@@ -16,6 +16,7 @@ mod changes;
 mod coherence;
 mod history;
 mod kinds;
+mod lanes;
 mod order;
 mod stage;
 

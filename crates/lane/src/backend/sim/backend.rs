@@ -19,8 +19,8 @@ use crate::backend::operation::{Op, Opened, Outcome};
 use crate::backend::pipe::{self, Pipe, Pipes};
 use crate::backend::released::{Held, Numbered, Released};
 use crate::backend::{
-    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, Quiet, SlowBells,
-    SocketKind, SocketOption, StreamName, UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Guard, Incoming, ListenOptions, OpId, Park, Quiet,
+    SlowBells, SocketKind, SocketOption, StreamName, UdpOptions, Unpark, Watch,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -353,8 +353,8 @@ impl Backend for SimBackend {
         polled
     }
 
-    fn forget(&self, id: OpId) {
-        self.with(|state| state.forget(id));
+    fn forget(&self, id: OpId, held: Option<Guard>) {
+        self.with(|state| state.forget(id, held));
     }
 
     fn pipe(&self) -> io::Result<Option<Pipe>> {

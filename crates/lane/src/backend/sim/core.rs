@@ -89,7 +89,9 @@ impl Core {
         let mut state = self.state.borrow_mut();
         let result = act(&mut state);
         let (woken, bells) = (state.engine.take_woken(), state.engine.take_bells());
+        let let_go = state.engine.take_let_go();
         drop(state);
+        drop(let_go);
         woken.into_iter().for_each(std::task::Waker::wake);
         bells.into_iter().filter_map(|bell| bell.0()).for_each(std::task::Waker::wake);
         result

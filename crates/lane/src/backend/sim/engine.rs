@@ -11,6 +11,7 @@ use rand::{Rng, SeedableRng};
 use super::fs::Cut;
 use super::net::{HostId, NetEvent};
 use super::ops::OpKey;
+use crate::backend::Guard;
 use crate::helper::queue::Client;
 
 /// Something that happens at a moment to come.
@@ -47,6 +48,7 @@ pub(crate) struct Engine {
     traced: u64,
     print_trace: bool,
     woken: Vec<Waker>,
+    let_go: Vec<Guard>,
     bells: Vec<Bell>,
     cuts: Vec<(HostId, Cut)>,
     rounds_at_this_moment: u32,
@@ -63,6 +65,7 @@ impl Engine {
             traced: 0,
             print_trace: std::env::var_os("LANE_SIM_TRACE").is_some(),
             woken: Vec::new(),
+            let_go: Vec::new(),
             bells: Vec::new(),
             cuts: Vec::new(),
             rounds_at_this_moment: 0,
@@ -147,6 +150,15 @@ impl Engine {
     /// Wakes a task once nothing of the world is borrowed.
     pub(crate) fn wake(&mut self, waker: Option<Waker>) {
         self.woken.extend(waker);
+    }
+
+    /// Drops what an operation held once nothing of the world is borrowed.
+    pub(super) fn let_go(&mut self, held: Option<Guard>) {
+        self.let_go.extend(held);
+    }
+
+    pub(super) fn take_let_go(&mut self) -> Vec<Guard> {
+        std::mem::take(&mut self.let_go)
     }
 
     /// Lets operations look again whether they can go on.

@@ -74,6 +74,14 @@ impl Host {
         self.lane(lane).executor.contain_panics();
     }
 
+    /// A lane ends and the others go on: its tasks are dropped where they are, what it had asked the kernel for comes to its end.
+    ///
+    /// # Panics
+    /// When called from a task of this lane.
+    pub fn end_lane(&self, lane: usize) {
+        self.inner.end_lane(self.id, lane);
+    }
+
     /// This host's files.
     pub fn fs(&self) -> Fs {
         Fs::new(Rc::clone(&self.inner.core), self.id)

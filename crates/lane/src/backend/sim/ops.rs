@@ -12,7 +12,7 @@ use super::engine::{Engine, Event};
 use super::fs::{Disk, Inode, OpenFile};
 use super::net::{HostId, Network, SocketId, Unreleased};
 use crate::backend::operation::{Keeper, Op, Opened, Outcome};
-use crate::backend::{Fd, HeldLock, LockKind, OpId, StreamName};
+use crate::backend::{Fd, Guard, HeldLock, LockKind, OpId, StreamName};
 use crate::buffer::RecvBuf;
 
 /// Names an operation; never used twice.
@@ -33,6 +33,8 @@ struct Pending {
     waker: Option<Waker>,
     /// Nobody wants the outcome: it is dropped when it comes.
     orphaned: bool,
+    /// Kept until then.
+    held: Option<Guard>,
 }
 
 enum Stage {
@@ -189,20 +191,28 @@ impl Ops {
         }
     }
 
+    /// Whether it is under way on a file, where it waits for no peer.
+    fn is_file_work(&self, key: OpKey) -> bool {
+        let pending = self.pending.get(&key).map(|pending| &pending.stage);
+        matches!(pending, Some(Stage::Working(_, Targets { first: Target::File(_), .. })))
+    }
+
     /// What a host has under way.
     pub(super) fn keys(&self, host: HostId) -> Vec<OpKey> {
         self.pending.iter().filter(|(_, pending)| pending.host == host).map(|(&key, _)| key).collect()
     }
 
     /// Drops the operations of a host that lost power.
-    pub(super) fn lose_power(&mut self, host: HostId) -> Vec<Outcome> {
-        let stages = self.keys(host).into_iter().filter_map(|key| self.pending.remove(&key)).map(|p| p.stage);
-        stages
-            .filter_map(|stage| match stage {
+    pub(super) fn lose_power(&mut self, host: HostId, engine: &mut Engine) -> Vec<Outcome> {
+        let gone = self.keys(host).into_iter().filter_map(|key| self.pending.remove(&key));
+        gone.filter_map(|pending| {
+            engine.let_go(pending.held);
+            match pending.stage {
                 Stage::Done(outcome) => Some(outcome),
                 Stage::Working(..) | Stage::Moving => None,
-            })
-            .collect()
+            }
+        })
+        .collect()
     }
 
     /// Operations that somebody has to take or give up.
@@ -219,7 +229,7 @@ impl Ops {
         self.next += 1;
         let key = OpKey(self.next);
         let (what, stage) = (op.name(), Stage::Working(op, targets));
-        self.pending.insert(key, Pending { host, what, stage, waker: None, orphaned: false });
+        self.pending.insert(key, Pending { host, what, stage, waker: None, orphaned: false, held: None });
         key
     }
 }
@@ -241,15 +251,20 @@ impl State {
 
     /// Gives an operation up. What it owns stays with the kernel for a while, and its cancellation may come too late: a
     /// send may have gone out all the same, and a name be opened after nobody wants it any more.
-    pub(super) fn forget(&mut self, id: OpId) {
+    pub(super) fn forget(&mut self, id: OpId, held: Option<Guard>) {
         let key = OpKey(id.0);
-        let Some(pending) = self.ops.pending.get_mut(&key) else { return };
-        (pending.orphaned, pending.waker) = (true, None);
+        let Some(pending) = self.ops.pending.get_mut(&key) else { return self.engine.let_go(held) };
+        (pending.orphaned, pending.waker, pending.held) = (true, None, held);
         let host = pending.host;
         if let Stage::Done(_) = pending.stage {
             let pending = self.ops.pending.remove(&key).expect("looked at above");
+            self.engine.let_go(pending.held);
             let Stage::Done(outcome) = pending.stage else { unreachable!("looked at above") };
             return self.abandon(host, outcome);
+        }
+        if self.ops.is_file_work(key) && self.engine.chance(0.5) {
+            // A thread of the kernel's is at it: it ends in its own time.
+            return;
         }
         if self.engine.chance(0.5) {
             self.engine.after(Duration::ZERO, Event::Step(key));
@@ -292,6 +307,7 @@ impl State {
     /// Takes an operation from the kernel, whatever that is doing with it.
     fn end(&mut self, key: OpKey) {
         let Some(pending) = self.ops.pending.remove(&key) else { return };
+        self.engine.let_go(pending.held);
         if let Stage::Working(op, targets) = pending.stage {
             self.let_go(pending.host, targets);
             self.abandon(pending.host, op.refuse(errno(libc::ECANCELED)));
@@ -312,7 +328,8 @@ impl State {
         let pending = self.ops.pending.get_mut(&key).expect("it was there when it took its step");
         let host = pending.host;
         if pending.orphaned {
-            self.ops.pending.remove(&key);
+            let pending = self.ops.pending.remove(&key).expect("looked at above");
+            self.engine.let_go(pending.held);
             return self.abandon(host, outcome);
         }
         pending.stage = Stage::Done(outcome);

@@ -184,7 +184,7 @@ impl Inner {
             state.engine.note("power lost", &[host.0 as u64]);
             state.net.lose_power(host);
             // What holds a file lets go of it before the file system is what the disk has left.
-            let outcomes = state.ops.lose_power(host);
+            let outcomes = state.ops.lose_power(host, &mut state.engine);
             state.hosts[host.0].clear();
             state.disks[host.0].lose_power(&mut state.engine);
             outcomes
@@ -202,7 +202,7 @@ impl Inner {
                     state.step(op);
                 }
             }
-            let outcomes = state.ops.lose_power(host);
+            let outcomes = state.ops.lose_power(host, &mut state.engine);
             for fd in state.hosts[host.0].numbers() {
                 state.close(host, fd);
             }
@@ -216,11 +216,12 @@ impl Inner {
 
     fn end_tasks(&self, host: HostId) {
         let lanes = self.hosts.borrow()[host.0].lanes.clone();
-        for lane in lanes {
-            let running = context::try_with(|current| Rc::ptr_eq(current, &lane)).unwrap_or(false);
-            assert!(!running, "a task cannot end its own host");
-            cancel(&lane);
-        }
+        lanes.iter().for_each(end_tasks);
+    }
+
+    pub(super) fn end_lane(&self, host: HostId, lane: usize) {
+        self.core.with(|state| state.engine.note("lane ended", &[host.0 as u64, lane as u64]));
+        end_tasks(&self.lane(host, lane));
     }
 
     /// Ends the hosts that were to end after so many changes of their files.
@@ -376,6 +377,13 @@ impl Inner {
         }
         text + &seeds::repro(self.seed)
     }
+}
+
+/// As [`cancel`], of a lane that does not run now.
+fn end_tasks(lane: &Rc<Lane>) {
+    let running = context::try_with(|current| Rc::ptr_eq(current, lane)).unwrap_or(false);
+    assert!(!running, "a task cannot end its own lane");
+    cancel(lane);
 }
 
 /// Ends the tasks of a lane in its own context, where what they own can be closed.

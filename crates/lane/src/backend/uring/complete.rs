@@ -76,9 +76,10 @@ impl Uring {
         let ended = self.ops.borrow_mut().finish(key, outcome);
         match ended {
             Ended::Told(waker) => self.woken.borrow_mut().extend(waker),
-            Ended::Unwanted(outcome) => {
+            Ended::Unwanted(outcome, held) => {
                 outcome.abandon(&mut &*self);
                 self.close_let_go();
+                drop(held);
             }
         }
     }

@@ -28,8 +28,8 @@ use super::pipe::{self, Pipe, Pipes};
 use super::receive::ReceiveShares;
 use super::released::{Held, Released};
 use super::{
-    Backend, Datagram, DatagramBatch, Descriptor, Fd, Incoming, ListenOptions, OpId, Park, Quiet, SocketKind,
-    SocketOption, UdpOptions, Unpark, Watch,
+    Backend, Datagram, DatagramBatch, Descriptor, Fd, Guard, Incoming, ListenOptions, OpId, Park, Quiet,
+    SocketKind, SocketOption, UdpOptions, Unpark, Watch,
 };
 use crate::backend::file::{OpenHow, Stat, WatchEvent};
 use crate::buffer::{BufRing, RecvBuf};
@@ -492,8 +492,8 @@ impl Backend for Uring {
         self.ops.borrow_mut().poll(id, cx)
     }
 
-    fn forget(&self, id: OpId) {
-        let forgotten = self.ops.borrow_mut().forget(id);
+    fn forget(&self, id: OpId, held: Option<Guard>) {
+        let forgotten = self.ops.borrow_mut().forget(id, held);
         match forgotten {
             // Does nothing to operations on helper threads; those end by themselves.
             Err(key) => self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED),

@@ -6,7 +6,7 @@ use slab::Slab;
 
 use super::key::{GENERATION_MASK, Key, Kind};
 use crate::backend::operation::{Op, Outcome};
-use crate::backend::{Fd, OpId};
+use crate::backend::{Fd, Guard, OpId};
 
 /// Operations by slot.
 #[derive(Default)]
@@ -27,7 +27,7 @@ enum State {
     Working(Op, Option<Waker>),
     Finished(Outcome),
     /// Nobody wants the outcome; the slot stays until the kernel is done with what it owns.
-    Orphaned(Op),
+    Orphaned(Op, Option<Guard>),
     /// Between two of these.
     Moving,
 }
@@ -36,8 +36,8 @@ enum State {
 pub(super) enum Ended {
     /// Who waits for it, if anybody does yet.
     Told(Option<Waker>),
-    /// Nobody: here is the outcome.
-    Unwanted(Outcome),
+    /// Nobody: here is the outcome, and what was held until now.
+    Unwanted(Outcome, Option<Guard>),
 }
 
 impl Ops {
@@ -72,7 +72,7 @@ impl Ops {
     /// The operation that a completion which is not the last is for.
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Op> {
         match &mut self.slot(key)?.state {
-            State::Working(op, _) | State::Orphaned(op) => Some(op),
+            State::Working(op, _) | State::Orphaned(op, _) => Some(op),
             State::Finished(_) | State::Moving => None,
         }
     }
@@ -85,27 +85,27 @@ impl Ops {
                 slot.state = State::Finished(outcome(op));
                 Ended::Told(waker)
             }
-            State::Orphaned(op) => {
+            State::Orphaned(op, held) => {
                 let index = key.index as usize;
                 self.slots.remove(index);
                 if op.is_looked_up_late() {
                     self.orphans.retain(|orphan| *orphan != index);
                 }
-                Ended::Unwanted(outcome(op))
+                Ended::Unwanted(outcome(op), held)
             }
             State::Finished(_) | State::Moving => unreachable!("an operation ends once"),
         }
     }
 
     /// Nobody wants the outcome any more: here it is if there is one. Otherwise the key, for the operation is still in
-    /// flight.
-    pub(super) fn forget(&mut self, id: OpId) -> Result<Option<Outcome>, Key> {
+    /// flight, and has `held` kept until it ends.
+    pub(super) fn forget(&mut self, id: OpId, held: Option<Guard>) -> Result<Option<Outcome>, Key> {
         let key = Key::unpack(id.0);
         let Some(slot) = self.slot(key) else { return Ok(None) };
         match std::mem::replace(&mut slot.state, State::Moving) {
             State::Working(op, _) => {
                 let is_late = op.is_looked_up_late();
-                slot.state = State::Orphaned(op);
+                slot.state = State::Orphaned(op, held);
                 if is_late {
                     self.orphans.push(key.index as usize);
                 }
@@ -115,7 +115,7 @@ impl Ops {
                 self.slots.remove(key.index as usize);
                 Ok(Some(outcome))
             }
-            State::Orphaned(_) | State::Moving => unreachable!("an operation is given up once"),
+            State::Orphaned(..) | State::Moving => unreachable!("an operation is given up once"),
         }
     }
 
@@ -127,7 +127,7 @@ impl Ops {
     /// Of these, those that no cancellation ends.
     pub(super) fn lasting(&self) -> usize {
         let lasts = |slot: &Slot| match &slot.state {
-            State::Working(op, _) | State::Orphaned(op) => !op.can_be_cancelled(),
+            State::Working(op, _) | State::Orphaned(op, _) => !op.can_be_cancelled(),
             State::Finished(_) | State::Moving => false,
         };
         self.slots.iter().filter(|(_, slot)| lasts(slot)).count()
@@ -136,7 +136,7 @@ impl Ops {
     /// Whether an operation that was given up names this descriptor, and the kernel may look it up yet.
     pub(super) fn is_named_by_orphans(&self, fd: Fd) -> bool {
         let names = |orphan: &usize| match &self.slots[*orphan].state {
-            State::Orphaned(op) => op.descriptor() == fd || op.second() == Some(fd),
+            State::Orphaned(op, _) => op.descriptor() == fd || op.second() == Some(fd),
             _ => false,
         };
         self.orphans.iter().any(names)

@@ -75,7 +75,7 @@ fn a_number_is_no_other_files_while_an_operation_that_was_given_up_has_it() {
             Box::new(|op| op.refuse(io::Error::from_raw_os_error(libc::ENOENT)))
         }),
     );
-    uring.forget(OpId(key.pack()));
+    uring.forget(OpId(key.pack()), None);
     let fd = root.fd();
     root.forget();
     uring.close(fd);
@@ -136,7 +136,7 @@ fn lane_that_ends_does_not_wait_long_for_peers_that_acknowledge_nothing() {
         testkit::skip("the kernel has no zero-copy sends");
         return;
     }
-    uring.forget(id);
+    uring.forget(id, None);
     let (counters, began) = (Arc::clone(&uring.counters), Instant::now());
     drop(uring);
     assert!(began.elapsed() < Duration::from_secs(30), "its peer reads nothing");
