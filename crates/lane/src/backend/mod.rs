@@ -203,8 +203,8 @@ pub(crate) trait Backend {
     /// An empty pipe; `None` when the lane has lent all it may.
     fn pipe(&self) -> io::Result<Option<Pipe>>;
 
-    /// Makes what an operation opened somebody's.
-    fn own(&self, opened: Opened) -> Descriptor;
+    /// Makes what an operation opened somebody's; a file that it made in the directory `made_in` lies on its file system.
+    fn own(&self, opened: Opened, made_in: Option<Fd>) -> Descriptor;
 
     /// Begins to watch a directory for changes of its entries and of itself.
     fn watch(&self, dir: Fd) -> io::Result<Watch>;

@@ -31,7 +31,7 @@ impl Dir {
             return Ok(File { fd });
         }
         let opened = OpFuture::submit(op::Open::new(self.fd(), path.clone(), how)).await?;
-        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
+        Ok(File { fd: context::with(|lane| lane.backend().own(opened, None)) })
     }
 
     /// Its own attributes as the kernel has them now.
@@ -46,7 +46,7 @@ impl Dir {
     /// A directory that was removed has the one that it was in, or `ENOENT`; `EACCES`, `EIO` as the kernel says.
     pub async fn parent(&self) -> io::Result<Self> {
         let opened = OpFuture::submit(op::OpenParent { dir: self.fd() }).await?;
-        Ok(Self::of(File { fd: context::with(|lane| lane.backend().own(opened)) }))
+        Ok(Self::of(File { fd: context::with(|lane| lane.backend().own(opened, None)) }))
     }
 
     /// Attributes of `path` beneath this directory, not following a last symbolic link.

@@ -51,6 +51,6 @@ impl Dir {
     pub async fn open_handle(&self, handle: &FileHandle, write: bool) -> io::Result<File> {
         let opened =
             OpFuture::submit(op::OpenHandle { on: self.fd(), handle: handle.clone(), write }).await?;
-        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
+        Ok(File { fd: context::with(|lane| lane.backend().own(opened, None)) })
     }
 }

@@ -8,7 +8,7 @@ use std::io;
 
 use super::{Dir, File, RenameHow};
 use crate::backend::OpFuture;
-use crate::backend::operation as op;
+use crate::backend::operation::{self as op, Unlinked};
 use crate::context;
 
 /// How a file is made.
@@ -31,7 +31,9 @@ impl Dir {
         let CreateHow { mode, exclusive } = how;
         let create = op::Create { dir: self.fd(), name: component(name)?, mode, exclusive };
         let opened = OpFuture::submit(create).await?;
-        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
+        // What was there may be of another file system, mounted over the name.
+        let made_in = exclusive.then(|| self.fd());
+        Ok(File { fd: context::with(|lane| lane.backend().own(opened, made_in)) })
     }
 
     /// Makes a directory. The process's umask takes some of the permission bits `mode` (mkdirat(2)).
@@ -49,7 +51,7 @@ impl Dir {
     /// `EOPNOTSUPP` where the file system cannot; else as [`Dir::create`].
     pub async fn create_unnamed(&self, mode: u32) -> io::Result<File> {
         let opened = OpFuture::submit(op::CreateUnnamed { dir: self.fd(), mode }).await?;
-        Ok(File { fd: context::with(|lane| lane.backend().own(opened)) })
+        Ok(File { fd: context::with(|lane| lane.backend().own(opened, Some(self.fd()))) })
     }
 
     /// Gives an open file one more name, or its first (linkat(2)).
@@ -78,7 +80,17 @@ impl Dir {
     /// # Errors
     /// `ENOENT`, `EISDIR`; `EBUSY` where something is mounted; else as [`Dir::create`].
     pub async fn unlink(&self, name: &CString) -> io::Result<()> {
-        OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, directory: false }).await
+        OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, what: Unlinked::Any }).await
+    }
+
+    /// As [`Dir::unlink`], of a name of `file`, which stays open until this has ended: only the name goes now, which takes no
+    /// time whatever the file's size.
+    ///
+    /// # Errors
+    /// As [`Dir::unlink`].
+    pub async fn unlink_open(&self, name: &CString, file: &File) -> io::Result<()> {
+        let _stays_open = file;
+        OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, what: Unlinked::Open }).await
     }
 
     /// Takes the name of an empty directory away (unlinkat(2), `AT_REMOVEDIR`).
@@ -86,7 +98,8 @@ impl Dir {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`; `EBUSY` where something is mounted; else as [`Dir::create`].
     pub async fn rmdir(&self, name: &CString) -> io::Result<()> {
-        OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, directory: true }).await
+        OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, what: Unlinked::Directory })
+            .await
     }
 
     /// Moves the name `from` of this directory to `to` of another or the same, in one step (renameat2(2)). Two names of

@@ -74,6 +74,9 @@ struct Inner {
     options: CacheOptions,
     open: RefCell<Cached<(Node, Vantage)>>,
     absent: RefCell<Cached<Vantage>>,
+    /// Directories in which something was changed lately: the lane goes on relying on them when all that it knew in them is
+    /// gone.
+    changed: RefCell<Cached<Vantage>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     watches: Rc<Watches>,
     /// With the caches of other lanes; empty where there are no writable volumes.
@@ -105,6 +108,7 @@ impl Cache {
                 options,
                 open: RefCell::new(Cached::new(options.open_files_max)),
                 absent: RefCell::new(Cached::new(options.absent_names_max)),
+                changed: RefCell::new(Cached::new(CHANGED_MAX)),
                 listings: RefCell::new(quick_cache::unsync::Cache::with_weighter(
                     listings_estimate,
                     options.listing_entries_max as u64,
@@ -165,6 +169,7 @@ impl Cache {
     pub fn clear(&self) {
         self.inner.open.borrow_mut().clear();
         self.inner.absent.borrow_mut().clear();
+        self.inner.changed.borrow_mut().clear();
         self.inner.listings.borrow_mut().clear();
         self.inner.gauge();
     }
@@ -265,6 +270,16 @@ impl Cache {
         if vantage.holds_for_all(inner.options.ttl) {
             inner.absent.borrow_mut().insert(key.to_key(), vantage);
         }
+        self.kept();
+    }
+
+    /// Something in the directory `key` is about to change, and more may be soon.
+    pub(crate) fn keep_changed(&self, key: KeyRef<'_>, vantage: &Vantage) {
+        let is_kept = |kept: &Vantage| kept.is_current() && kept.age() < self.inner.options.ttl;
+        if self.inner.changed.borrow().get(&key).is_some_and(is_kept) {
+            return;
+        }
+        self.inner.changed.borrow_mut().insert(key.to_key(), vantage.clone());
         self.kept();
     }
 
@@ -378,6 +393,13 @@ impl Node {
         }
     }
 
+    pub(crate) fn into_file(self) -> Option<Rc<OpenFile>> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Directory(_) => None,
+        }
+    }
+
     pub(crate) fn kind(&self) -> FileKind {
         match self {
             Self::File(_) => FileKind::File,
@@ -434,12 +456,16 @@ impl Inner {
         let idle_max = self.options.idle_max;
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
+        self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.listings.borrow_mut().retain(|_, listing| listing.age() < idle_max);
         self.gauge();
     }
 
     fn is_empty(&self) -> bool {
-        self.open.borrow().is_empty() && self.absent.borrow().is_empty() && self.listings.borrow().is_empty()
+        self.open.borrow().is_empty()
+            && self.absent.borrow().is_empty()
+            && self.changed.borrow().is_empty()
+            && self.listings.borrow().is_empty()
     }
 
     fn gauge(&self) {
@@ -496,6 +522,8 @@ const NOTIFY_ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Entries in memory, cached or still read by somebody, in terms of those that may be cached.
 const ALIVE_TIMES: usize = 2;
+/// Directories that are relied on because something was changed in them lately.
+const CHANGED_MAX: usize = 256;
 /// Sizes the table of listings.
 const LISTING_ENTRIES_TYPICAL: usize = 64;
 

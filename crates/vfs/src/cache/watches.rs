@@ -119,10 +119,11 @@ impl Watches {
         is_it.then(|| self.vantage_of(Some(known)))
     }
 
-    /// The paths by which this lane knows a directory.
+    /// The paths by which this lane knows a directory; where it was once, something else may be by now.
     pub(super) fn of_object(&self, object: &Arc<Object>) -> Vec<Rc<WatchedDir>> {
         let by_object = self.by_object.borrow();
-        by_object.get(&Arc::as_ptr(object)).into_iter().flatten().filter_map(Weak::upgrade).collect()
+        let known = by_object.get(&Arc::as_ptr(object)).into_iter().flatten().filter_map(Weak::upgrade);
+        known.filter(|watched| watched.current.get()).collect()
     }
 
     /// Whether `key` is a watched directory itself.

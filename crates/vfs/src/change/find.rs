@@ -2,12 +2,14 @@
 
 use std::ffi::CString;
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use lane::fs::{FileKind, Stat};
 
 use super::here::Here;
 use crate::error::Error;
+use crate::file::OpenFile;
 use crate::name::Name;
 use crate::object::Object;
 
@@ -15,6 +17,8 @@ use crate::object::Object;
 pub(super) struct Found {
     pub(super) object: Arc<Object>,
     pub(super) kind: FileKind,
+    /// The file, where this lane has it open.
+    pub(super) open: Option<Rc<OpenFile>>,
 }
 
 impl Here {
@@ -23,7 +27,8 @@ impl Here {
         if let Some(node) = self.kept(name)
             && let Some(object) = node.object()
         {
-            return Ok(Some(Found { object: Arc::clone(object), kind: node.kind() }));
+            let object = Arc::clone(object);
+            return Ok(Some(Found { object, kind: node.kind(), open: node.into_file() }));
         }
         let name = c_name(name);
         match self.directory().dir().stat_at(&name).await {
@@ -36,7 +41,7 @@ impl Here {
     async fn found(&self, name: &CString, stat: &Stat) -> Result<Found, Error> {
         let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
         let object = shared.of_name(self.directory().dir(), name, stat).await?;
-        Ok(Found { object, kind: stat.kind })
+        Ok(Found { object, kind: stat.kind, open: None })
     }
 }
 

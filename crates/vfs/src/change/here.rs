@@ -38,6 +38,7 @@ impl Directory {
         let path = volume.path_of(object).ok_or(Error::Stale)?;
         let vantage = volume.cache().vantage(volume.root(), volume.key(path.as_path())).await;
         if vantage.object().is_some_and(|found| Arc::ptr_eq(found, object)) {
+            volume.cache().keep_changed(volume.key(path.as_path()), &vantage);
             return Ok(Here { directory: self.clone(), path, vantage });
         }
         if self.attributes()?.nlink == 0 {

@@ -63,9 +63,11 @@ impl Directory {
         to_the_end(way.held(), async move {
             here.still()?;
             way.rise();
-            let removed = match is_directory {
-                true => here.directory().dir().rmdir(&name).await,
-                false => here.directory().dir().unlink(&name).await,
+            let dir = here.directory().dir();
+            let removed = match (is_directory, &found.open) {
+                (true, _) => dir.rmdir(&name).await,
+                (false, Some(file)) => dir.unlink_open(&name, file.lane_file()).await,
+                (false, None) => dir.unlink(&name).await,
             };
             removed.map_err(Error::of_change)?;
             way.end(here.volume());

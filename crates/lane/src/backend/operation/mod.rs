@@ -74,6 +74,7 @@ pub(crate) use self::future::OpFuture;
 pub(crate) use self::message::datagram_control;
 pub(crate) use self::send_zero_copy::FirstStep;
 pub(crate) use self::splice::Way;
+pub(crate) use self::unlink::Unlinked;
 
 operations! {
     born::Born,

@@ -18,13 +18,23 @@ use crate::backend::uring::files;
 pub(crate) struct Unlink {
     pub(crate) dir: Fd,
     pub(crate) name: CString,
-    /// The name of an empty directory; else of anything but a directory.
-    pub(crate) directory: bool,
+    pub(crate) what: Unlinked,
+}
+
+/// What a name that goes is of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unlinked {
+    /// An empty directory.
+    Directory,
+    /// A file that stays open meanwhile, so that its pages stay.
+    Open,
+    /// Anything but a directory.
+    Any,
 }
 
 impl Unlink {
     fn flags(&self) -> AtFlags {
-        if self.directory { AtFlags::REMOVEDIR } else { AtFlags::empty() }
+        if self.what == Unlinked::Directory { AtFlags::REMOVEDIR } else { AtFlags::empty() }
     }
 }
 
@@ -51,14 +61,14 @@ impl Call for Unlink {
 
     /// The last name of a large file takes its pages along.
     fn is_brief(&self, dir: BorrowedFd<'_>, _: BorrowedFd<'_>) -> bool {
-        self.directory || files::is_small(dir, &self.name)
+        self.what != Unlinked::Any || files::is_small(dir, &self.name)
     }
 
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<()> {
         let name = self.name.as_bytes();
-        match self.directory {
-            true => at.disk.rmdir_at(at.inode, name, at.engine),
-            false => at.disk.unlink_at(at.inode, name, at.engine),
+        match self.what {
+            Unlinked::Directory => at.disk.rmdir_at(at.inode, name, at.engine),
+            Unlinked::Open | Unlinked::Any => at.disk.unlink_at(at.inode, name, at.engine),
         }
     }
 }

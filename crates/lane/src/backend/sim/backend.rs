@@ -361,7 +361,7 @@ impl Backend for SimBackend {
         self.pipes.take(pipe::simulated)
     }
 
-    fn own(&self, opened: Opened) -> Descriptor {
+    fn own(&self, opened: Opened, _: Option<Fd>) -> Descriptor {
         let Opened::Simulated(fd) = opened else { unreachable!("no ring's operation runs in a world") };
         self.counters.files.add(1);
         Descriptor::new(fd)

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags};
@@ -75,26 +75,6 @@ pub(crate) fn find_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<OwnedFd
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(sys::openat2(dir, path, flags, Mode::empty(), resolve)?)
-}
-
-/// Which open files lie on file systems that are all memory, by descriptor.
-#[derive(Default)]
-pub(crate) struct InMemory {
-    files: Vec<bool>,
-}
-
-impl InMemory {
-    pub(crate) fn set(&mut self, fd: RawFd, in_memory: bool) {
-        let index = usize::try_from(fd).expect("descriptors are not negative");
-        if index >= self.files.len() {
-            self.files.resize(index + 1, false);
-        }
-        self.files[index] = in_memory;
-    }
-
-    pub(crate) fn get(&self, fd: RawFd) -> bool {
-        usize::try_from(fd).ok().and_then(|index| self.files.get(index)).is_some_and(|in_memory| *in_memory)
-    }
 }
 
 /// Whether reads never wait for a disk: tmpfs and ramfs. Their pages may be in swap; who serves from swapped

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
@@ -18,6 +18,7 @@ use io_uring::{IoUring, opcode};
 
 use self::key::Key;
 use self::opcodes::Opcodes;
+use self::open_files::OpenFiles;
 use self::ops::Ops;
 use self::park::Parker;
 use self::sockets::{Arrived, Receive, Sockets};
@@ -47,6 +48,7 @@ mod enter;
 pub(super) mod files;
 mod key;
 mod opcodes;
+mod open_files;
 mod ops;
 mod park;
 mod quiet;
@@ -72,8 +74,7 @@ pub(crate) struct Uring {
     opcodes: Opcodes,
     /// What is left of what the lane itself may do in this turn where there is no disk to wait for, in pages touched.
     left_in_turn: Cell<usize>,
-    /// Files closed by their owners while operations that were given up still name them.
-    closing: RefCell<Vec<Fd>>,
+    files: RefCell<OpenFiles>,
     streams: Rc<BufRing>,
     datagrams: RefCell<Option<Rc<BufRing>>>,
     options: RingOptions,
@@ -91,7 +92,6 @@ pub(crate) struct Uring {
     watcher: RefCell<Option<Watching>>,
     message_template: Box<libc::msghdr>,
     unsegmented: RefCell<udp::Unsegmented>,
-    in_memory: RefCell<files::InMemory>,
     counters: Arc<LaneCounters>,
     memory: Arc<LaneMemory>,
     now: Cell<Instant>,
@@ -129,7 +129,7 @@ impl Uring {
             ops: RefCell::default(),
             opcodes,
             left_in_turn: Cell::new(submit::PAGES_A_TURN),
-            closing: RefCell::default(),
+            files: RefCell::default(),
             streams: Rc::new(streams),
             datagrams: RefCell::default(),
             options,
@@ -144,7 +144,6 @@ impl Uring {
             watcher: RefCell::default(),
             message_template: Box::new(setup::message_template()),
             unsegmented: RefCell::default(),
-            in_memory: RefCell::default(),
             counters,
             memory,
             now: Cell::new(Instant::now()),
@@ -171,13 +170,6 @@ impl Uring {
         self.counters.sockets.set(sockets.len() as u64);
         Descriptor::new(Fd(raw))
     }
-
-    fn register_file(&self, fd: OwnedFd) -> Descriptor {
-        self.counters.files.add(1);
-        self.count_syscall();
-        self.in_memory.borrow_mut().set(fd.as_raw_fd(), files::is_in_memory(&fd));
-        Descriptor::new(Fd(fd.into_raw_fd()))
-    }
 }
 
 impl Backend for Uring {
@@ -203,30 +195,11 @@ impl Backend for Uring {
     }
 
     fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
-        use rustix::io::{Errno, ReadWriteFlags, preadv2};
-        self.count_syscall();
-        let mut parts = [io::IoSliceMut::new(into)];
-        // What is all in memory has no page to wait for, and refuses to be asked not to.
-        let in_memory = self.in_memory.borrow().get(file.0);
-        let flags = if in_memory { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
-        match preadv2(self.borrow_fd(file), &mut parts, offset, flags) {
-            Ok(n) => Ok(Some(n)),
-            // Cold, or a file system that cannot tell.
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) => {
-                self.counters.cold_reads.increment();
-                Ok(None)
-            }
-            Err(error) => Err(error.into()),
-        }
+        self.try_read(file, offset, into)
     }
 
     fn resident(&self, file: Fd, offset: u64, len: usize) -> io::Result<usize> {
-        if self.in_memory.borrow().get(file.0) {
-            return Ok(len);
-        }
-        self.count_syscall();
-        let has = |at| Ok(self.try_read_at(file, at, &mut [0])?.is_some());
-        residency::resident(self.borrow_fd(file), offset, len, has)
+        self.resident_from(file, offset, len)
     }
 
     fn try_open_at(&self, dir: Fd, path: &CString, how: OpenHow) -> io::Result<Option<Descriptor>> {
@@ -240,11 +213,7 @@ impl Backend for Uring {
     }
 
     fn lend_file(&self, file: Fd) -> io::Result<OwnedFd> {
-        if self.in_memory.borrow().get(file.0) {
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        self.count_syscall();
-        self.borrow_fd(file).try_clone_to_owned()
+        self.lend(file)
     }
 
     fn open_root(&self, path: &Path) -> io::Result<Descriptor> {
@@ -401,13 +370,7 @@ impl Backend for Uring {
                     self.shares.drop_all(untaken);
                 }
             }
-            None => {
-                self.counters.files.sub(1);
-                // The kernel looks the number up when it comes to it: it must not be another file's by then.
-                if self.ops.borrow().is_named_by_orphans(fd) {
-                    return self.closing.borrow_mut().push(fd);
-                }
-            }
+            None => return self.close_file(fd),
         }
         self.push_close(fd);
     }
@@ -506,9 +469,12 @@ impl Backend for Uring {
         self.pipes.take(pipe::of_the_kernel)
     }
 
-    fn own(&self, opened: Opened) -> Descriptor {
+    fn own(&self, opened: Opened, made_in: Option<Fd>) -> Descriptor {
         match opened {
-            Opened::Kernel(fd) => self.register_file(fd),
+            Opened::Kernel(fd) => match made_in {
+                Some(dir) => self.register_made(fd, dir),
+                None => self.register_file(fd),
+            },
             Opened::Simulated(_) => unreachable!("no simulated operation runs on a ring"),
         }
     }
@@ -577,25 +543,6 @@ impl Backend for Uring {
 }
 
 impl Uring {
-    /// Through the ring, behind whatever was queued on this descriptor before: an operation must never find the number
-    /// in another's hands.
-    fn push_close(&self, fd: Fd) {
-        self.push(&opcode::Close::new(RingFd(fd.0)).build(), Key::IGNORED);
-    }
-
-    /// Closes what waited for operations that were given up and have ended.
-    fn close_let_go(&self) {
-        let mut closing = self.closing.take();
-        closing.retain(|&fd| {
-            let is_named = self.ops.borrow().is_named_by_orphans(fd);
-            if !is_named {
-                self.push_close(fd);
-            }
-            is_named
-        });
-        self.closing.replace(closing);
-    }
-
     fn counted_send(&self, sent: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
         match sent {
             Ok(n) => {

@@ -48,7 +48,7 @@ impl Uring {
     /// for, and not so often in one turn that other tasks wait. Elsewhere the call takes its task a turn.
     pub(crate) fn makes_call(&self, file: Fd, pages: usize) -> bool {
         let left = self.left_in_turn.get();
-        let makes = left > 0 && self.in_memory.borrow().get(file.0);
+        let makes = left > 0 && self.is_in_memory(file);
         if makes {
             self.left_in_turn.set(left.saturating_sub(1 + pages));
             self.count_syscall();

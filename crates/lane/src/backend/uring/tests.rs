@@ -86,7 +86,7 @@ fn a_number_is_no_other_files_while_an_operation_that_was_given_up_has_it() {
     assert!(is_open());
     drop(release);
     let give_up = Instant::now() + Duration::from_secs(5);
-    while uring.ops.borrow().in_flight() > 0 || !uring.closing.borrow().is_empty() {
+    while uring.ops.borrow().in_flight() > 0 || uring.files.borrow().has_closing() {
         assert!(Instant::now() < give_up);
         uring.turn(Park::Until(Some(Instant::now() + Duration::from_millis(10)))).unwrap();
     }

@@ -4,27 +4,18 @@
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use lane::backend::sim::Config;
-use lane::backend::uring::{FileOperations, RingOptions};
 use lane::fs::{
     Allocate, AttributeChange, CreateHow, Dir, File, FileKind, LockKind, OpenHow, SetTime, Stat, Timestamp,
     XattrHow,
 };
-use lane::runtime::RuntimeOptions;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::{errno, same_on_both_at};
+use super::{errno, same_in_any_mix};
 
 #[test]
 fn any_mix_of_changes_of_files_brings_alike() {
-    for seed in 0..6 {
-        let real = if seed % 2 == 0 { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
-        let file_operations = if seed % 3 == 0 { FileOperations::Helpers } else { FileOperations::Ring };
-        let ring = RingOptions { file_operations, ..RingOptions::default() };
-        let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
-        same_on_both_at(&real, &options, &Config::default(), &[], move |root, _| mix(root, seed));
-    }
+    same_in_any_mix(mix);
 }
 
 async fn mix(root: PathBuf, seed: u64) -> Vec<String> {

@@ -3,25 +3,15 @@
 use std::ffi::CString;
 use std::path::PathBuf;
 
-use lane::backend::sim::Config;
-use lane::backend::uring::{FileOperations, RingOptions};
 use lane::fs::{CreateHow, Dir, File, OpenHow, RenameHow};
-use lane::runtime::RuntimeOptions;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::{errno, same_on_both_at};
+use super::{errno, same_in_any_mix};
 
 #[test]
 fn any_mix_of_changes_of_names_brings_alike() {
-    for seed in 0..6 {
-        // In memory, where the lane makes the calls itself, and wherever temporary files lie, where others do.
-        let real = if seed % 2 == 0 { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
-        let file_operations = if seed % 3 == 0 { FileOperations::Helpers } else { FileOperations::Ring };
-        let ring = RingOptions { file_operations, ..RingOptions::default() };
-        let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
-        same_on_both_at(&real, &options, &Config::default(), &[], move |root, _| mix(root, seed));
-    }
+    same_in_any_mix(mix);
 }
 
 /// Does what the dice say, and tells what came of each.
@@ -58,7 +48,14 @@ async fn mix(root: PathBuf, seed: u64) -> Vec<String> {
                 (format!("create {how:?}"), brought)
             }
             20..32 => ("mkdir".into(), format!("{:?}", errno(this.mkdir(&name(from), 0o750).await))),
-            32..42 => ("unlink".into(), format!("{:?}", errno(this.unlink(&name(from)).await))),
+            32..38 => ("unlink".into(), format!("{:?}", errno(this.unlink(&name(from)).await))),
+            38..42 => match this.open(&name(from), OpenHow::NO_SYMLINKS).await {
+                Ok(file) => {
+                    let unlinked = errno(this.unlink_open(&name(from), &file).await);
+                    ("unlink open".into(), format!("{unlinked:?} {:?}", seen(file.stat().unwrap())))
+                }
+                Err(error) => ("open to unlink".into(), format!("{:?}", errno::<()>(Err(error)))),
+            },
             42..50 => ("rmdir".into(), format!("{:?}", errno(this.rmdir(&name(from)).await))),
             50..75 => {
                 let hows = [RenameHow::Replace, RenameHow::NoReplace, RenameHow::Exchange];

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lane::backend::ListenOptions;
 use lane::backend::sim::{Config, Fs, World};
+use lane::backend::uring::{FileOperations, RingOptions};
 use lane::net::{TcpListener, TcpStream};
 use lane::runtime::{RuntimeOptions, run_here};
 use lane::time;
@@ -90,6 +91,21 @@ fn same_on_both_at<T, F>(
             simulated.iter().zip(&real).filter(|(simulated, real)| simulated != real).collect();
         assert!(differ.is_empty(), "seed {seed}, simulated and real: {differ:#?}");
         assert_eq!(simulated.len(), real.len());
+    }
+}
+
+/// Runs a mix of operations on both backends, as several seeds have it: in memory, where the lane makes the calls itself, and
+/// wherever temporary files lie, where the ring or the helpers make them.
+fn same_in_any_mix<F>(mix: impl Fn(PathBuf, u64) -> F)
+where
+    F: Future<Output = Vec<String>> + 'static,
+{
+    for seed in 0..6 {
+        let real = if seed % 2 == 0 { PathBuf::from("/dev/shm") } else { std::env::temp_dir() };
+        let file_operations = if seed % 3 == 0 { FileOperations::Helpers } else { FileOperations::Ring };
+        let ring = RingOptions { file_operations, ..RingOptions::default() };
+        let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
+        same_on_both_at(&real, &options, &Config::default(), &[], |root, _| mix(root, seed));
     }
 }
 

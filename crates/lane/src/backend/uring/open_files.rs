@@ -1,0 +1,128 @@
+//! The files that a lane has open: which of them have no disk to wait for, and when their numbers may go.
+
+use std::io;
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use io_uring::opcode;
+use io_uring::types::Fd as RingFd;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+
+use super::key::Key;
+use super::{Uring, files, residency};
+use crate::backend::{Descriptor, Fd};
+
+/// What a lane keeps of its open files.
+#[derive(Default)]
+pub(super) struct OpenFiles {
+    /// Which lie on file systems that are all memory, by descriptor.
+    in_memory: Vec<bool>,
+    /// Closed by their owners while operations that were given up still name them.
+    closing: Vec<Fd>,
+}
+
+impl OpenFiles {
+    fn set_in_memory(&mut self, fd: RawFd, in_memory: bool) {
+        let index = usize::try_from(fd).expect("descriptors are not negative");
+        if index >= self.in_memory.len() {
+            self.in_memory.resize(index + 1, false);
+        }
+        self.in_memory[index] = in_memory;
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_closing(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    fn is_in_memory(&self, fd: RawFd) -> bool {
+        let index = usize::try_from(fd).ok();
+        index.and_then(|index| self.in_memory.get(index)).is_some_and(|in_memory| *in_memory)
+    }
+}
+
+impl Uring {
+    /// Takes over an open file. One system call tells where it lies.
+    pub(super) fn register_file(&self, fd: OwnedFd) -> Descriptor {
+        self.count_syscall();
+        let in_memory = files::is_in_memory(&fd);
+        self.register(fd, in_memory)
+    }
+
+    /// As [`Uring::register_file`], of a file that was just made in `dir`, hence lies where that does.
+    pub(super) fn register_made(&self, fd: OwnedFd, dir: Fd) -> Descriptor {
+        let in_memory = self.is_in_memory(dir);
+        self.register(fd, in_memory)
+    }
+
+    fn register(&self, fd: OwnedFd, in_memory: bool) -> Descriptor {
+        self.counters.files.add(1);
+        self.files.borrow_mut().set_in_memory(fd.as_raw_fd(), in_memory);
+        Descriptor::new(Fd(fd.into_raw_fd()))
+    }
+
+    /// Whether an open file has no disk to wait for.
+    pub(super) fn is_in_memory(&self, file: Fd) -> bool {
+        self.files.borrow().is_in_memory(file.0)
+    }
+
+    pub(super) fn try_read(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+        self.count_syscall();
+        let mut parts = [io::IoSliceMut::new(into)];
+        // What is all in memory has no page to wait for, and refuses to be asked not to.
+        let flags = if self.is_in_memory(file) { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
+        match preadv2(self.borrow_fd(file), &mut parts, offset, flags) {
+            Ok(n) => Ok(Some(n)),
+            // Cold, or a file system that cannot tell.
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => {
+                self.counters.cold_reads.increment();
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) fn resident_from(&self, file: Fd, offset: u64, len: usize) -> io::Result<usize> {
+        if self.is_in_memory(file) {
+            return Ok(len);
+        }
+        self.count_syscall();
+        let has = |at| Ok(self.try_read(file, at, &mut [0])?.is_some());
+        residency::resident(self.borrow_fd(file), offset, len, has)
+    }
+
+    pub(super) fn lend(&self, file: Fd) -> io::Result<OwnedFd> {
+        if self.is_in_memory(file) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        self.count_syscall();
+        self.borrow_fd(file).try_clone_to_owned()
+    }
+
+    /// Closes a file once no operation that was given up can find its number in another's hands.
+    pub(super) fn close_file(&self, fd: Fd) {
+        self.counters.files.sub(1);
+        if self.ops.borrow().is_named_by_orphans(fd) {
+            return self.files.borrow_mut().closing.push(fd);
+        }
+        self.push_close(fd);
+    }
+
+    /// Through the ring, behind whatever was queued on this descriptor before: an operation must never find the number
+    /// in another's hands.
+    pub(super) fn push_close(&self, fd: Fd) {
+        self.push(&opcode::Close::new(RingFd(fd.0)).build(), Key::IGNORED);
+    }
+
+    /// Closes what waited for operations that were given up and have ended.
+    pub(super) fn close_let_go(&self) {
+        let mut closing = std::mem::take(&mut self.files.borrow_mut().closing);
+        closing.retain(|&fd| {
+            let is_named = self.ops.borrow().is_named_by_orphans(fd);
+            if !is_named {
+                self.push_close(fd);
+            }
+            is_named
+        });
+        self.files.borrow_mut().closing = closing;
+    }
+}
