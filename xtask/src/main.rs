@@ -17,6 +17,7 @@ mod process;
 mod server;
 mod skipped;
 mod tests;
+mod torture;
 
 /// Tasks of the Linerate repository.
 #[derive(Debug, Parser)]
@@ -42,9 +43,14 @@ enum Task {
     Idle(idle::Args),
     /// Boot guests with other kernels and machines, and run scenarios inside
     Lab(lab::Args),
+    /// Kill a process that changes a tree, or its file system, again and again, and look what is there
+    Torture(torture::Args),
     /// A scenario's part inside a guest
     #[command(hide = true)]
     LabGuest(lab::guest::Args),
+    /// The process that is killed
+    #[command(hide = true)]
+    TortureChild(torture::child::Args),
 }
 
 fn main() -> ExitCode {
@@ -56,7 +62,9 @@ fn main() -> ExitCode {
         Task::Hostile(args) => hostile::run(&args),
         Task::Idle(args) => idle::run(&args),
         Task::Lab(args) => lab::run(&args),
+        Task::Torture(args) => torture::run(&args),
         Task::LabGuest(args) => lab::guest::run(&args),
+        Task::TortureChild(args) => torture::child::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,8 @@ pub(crate) const TESTS: &[&str] = &[
     "chromium",
     "chromium-driver",
     "iproute2",
+    "e2fsprogs",
+    "xfsprogs",
     "tshark",
     "openafs-client",
     "libopenafs-dev",

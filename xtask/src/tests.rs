@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::skipped::Skipped;
-use crate::{lab, packages, process};
+use crate::{lab, packages, process, torture};
 
 /// Flags of `cargo xtask test`.
 #[derive(Debug, Default, clap::Args)]
@@ -13,7 +13,7 @@ pub(crate) struct Args {
     /// Do not install Debian packages
     #[arg(long)]
     offline: bool,
-    /// Passed on to `cargo test`; the kernel lab's scenarios are left out then
+    /// Passed on to `cargo test`; torture and the kernel lab's scenarios are left out then
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<String>,
 }
@@ -24,14 +24,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     let list = Skipped::new(process::target().join("skipped"))?;
     let outcome = cargo_test(&args.rest, list.path()).and_then(|()| match args.rest.is_empty() {
-        true => lab::run_for_tests(!args.offline),
-        false => Ok(None),
+        true => beside_cargo(!args.offline),
+        false => Ok(Vec::new()),
     });
     // What was skipped is told of a failed run too.
-    let lab = outcome.as_ref().ok().cloned().flatten();
-    let told = list.tell(lab.map(|reason| format!("the kernel lab's scenarios: {reason}")));
+    let told = list.tell(outcome.as_ref().ok().cloned().unwrap_or_default());
     outcome?;
     told
+}
+
+/// What is no test of a crate; answers what of it was skipped.
+fn beside_cargo(install: bool) -> anyhow::Result<Vec<String>> {
+    let mut skipped = torture::run_for_tests()?;
+    let lab = lab::run_for_tests(install)?;
+    skipped.extend(lab.map(|reason| format!("the kernel lab's scenarios: {reason}")));
+    Ok(skipped)
 }
 
 fn cargo_test(rest: &[String], skipped: &Path) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
@@ -14,6 +15,8 @@ use nix::sched::{CloneFlags, unshare};
 #[derive(Debug)]
 pub struct Disk {
     home: PathBuf,
+    /// An image; else it lies in memory.
+    has_image: bool,
 }
 
 impl Disk {
@@ -22,18 +25,69 @@ impl Disk {
     /// # Errors
     /// Without the privilege to mount, without loop devices, and where there is no such mkfs.
     pub fn new(kind: &str, mib: u64, options: &[&str]) -> io::Result<Self> {
+        let disk = Self::begin(true)?;
+        let image = disk.image();
+        File::create(&image)?.set_len(mib << 20)?;
+        run(Command::new(format!("mkfs.{kind}")).arg("-q").args(options).arg(&image))?;
+        disk.mount_image()?;
+        Ok(disk)
+    }
+
+    /// A tmpfs of `mib` MiB.
+    ///
+    /// # Errors
+    /// Without the privilege to mount.
+    pub fn in_memory(mib: u64) -> io::Result<Self> {
+        let disk = Self::begin(false)?;
+        let size = format!("size={mib}m");
+        run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(disk.path()))?;
+        Ok(disk)
+    }
+
+    /// A place of its own, seen by nobody else.
+    fn begin(has_image: bool) -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS)?;
         let none: Option<&str> = None;
         mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let home = std::env::temp_dir().join(format!("testkit-disk-{}-{number}", std::process::id()));
-        let disk = Self { home };
+        let disk = Self { home, has_image };
         std::fs::create_dir_all(disk.path())?;
-        let image = disk.home.join("image");
-        File::create(&image)?.set_len(mib << 20)?;
-        run(Command::new(format!("mkfs.{kind}")).arg("-q").args(options).arg(&image))?;
-        run(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(disk.path()))?;
         Ok(disk)
+    }
+
+    fn image(&self) -> PathBuf {
+        self.home.join("image")
+    }
+
+    fn mount_image(&self) -> io::Result<()> {
+        run(Command::new("mount").args(["-o", "loop"]).arg(self.image()).arg(self.path()))
+    }
+
+    /// Has the file system of an image write nothing more, not even its log, from this moment on: all that it was given and
+    /// has not written is lost, and whoever uses it fails. ext4 and xfs can do it.
+    ///
+    /// # Errors
+    /// Those of the file system, and without xfs_io of xfsprogs.
+    pub fn cut_power(&self) -> io::Result<()> {
+        // `XFS_IOC_GOINGDOWN`, which ext4 knows as `EXT4_IOC_SHUTDOWN`; without `-f` no log is written.
+        run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.path()))
+    }
+
+    /// Mounts it again after [`Disk::cut_power`]: its journal is replayed. Waits until nobody has a file of it open.
+    ///
+    /// # Errors
+    /// When somebody has for long, or it cannot be mounted.
+    pub fn restore_power(&self) -> io::Result<()> {
+        let give_up = Instant::now() + BUSY_MAX;
+        // A process that was killed lets go of its files a little later.
+        while let Err(error) = run(Command::new("umount").arg(self.path())) {
+            if Instant::now() > give_up {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.mount_image()
     }
 
     /// As [`Disk::new`] for a test: where it cannot be made the test is skipped, with `None`.
@@ -58,7 +112,9 @@ impl Drop for Disk {
     fn drop(&mut self) {
         // The loop device goes with the mount; who still has files open there keeps both.
         let _ = Command::new("umount").arg("-l").arg(self.path()).output();
-        let _ = std::fs::remove_file(self.home.join("image"));
+        if self.has_image {
+            let _ = std::fs::remove_file(self.image());
+        }
         let _ = std::fs::remove_dir(self.path());
         let _ = std::fs::remove_dir(&self.home);
     }
@@ -72,5 +128,7 @@ fn run(command: &mut Command) -> io::Result<()> {
     let program = Path::new(command.get_program()).display().to_string();
     Err(io::Error::other(format!("{program}: {}", String::from_utf8_lossy(&output.stderr).trim())))
 }
+
+const BUSY_MAX: Duration = Duration::from_secs(20);
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
