@@ -1,0 +1,61 @@
+//! What is deleted when the last open of it is closed: by name, as another name of the same file stays (MS-FSA 2.1.5.5).
+
+/// Names that go when their last open does.
+#[derive(Debug)]
+pub(crate) struct Deletions<L> {
+    links: Vec<Deletion<L>>,
+}
+
+#[derive(Debug)]
+struct Deletion<L> {
+    link: L,
+    /// Nobody has it open any more: it is being taken away.
+    is_due: bool,
+}
+
+impl<L: Eq> Deletions<L> {
+    pub(crate) fn new() -> Self {
+        Self { links: Vec::new() }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    pub(crate) fn has(&self, link: &L) -> bool {
+        self.links.iter().any(|deletion| deletion.link == *link)
+    }
+
+    pub(crate) fn set(&mut self, link: L) {
+        if !self.has(&link) {
+            self.links.push(Deletion { link, is_due: false });
+        }
+    }
+
+    /// It stays after all, or is gone.
+    pub(crate) fn clear(&mut self, link: &L) {
+        self.links.retain(|deletion| deletion.link != *link);
+    }
+
+    /// Takes a deletion back that is not under way yet.
+    pub(crate) fn take_back(&mut self, link: &L) {
+        self.links.retain(|deletion| deletion.is_due || deletion.link != *link);
+    }
+
+    /// The last open by this name was closed: whether the name goes now. It says so once.
+    pub(crate) fn fall_due(&mut self, link: &L) -> bool {
+        let found = self.links.iter_mut().find(|deletion| deletion.link == *link);
+        found.is_some_and(|deletion| !std::mem::replace(&mut deletion.is_due, true))
+    }
+
+    /// The name has become another.
+    pub(crate) fn renamed(&mut self, from: &L, to: &L)
+    where
+        L: Clone,
+    {
+        self.clear(to);
+        for deletion in self.links.iter_mut().filter(|deletion| deletion.link == *from) {
+            deletion.link = to.clone();
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! How much of what a client wants to cache it gets (MS-SMB2 3.3.5.9, MS-FSA 2.1.5.18), beside what others have open and
+//! hold.
+
+use crate::caching::{Caching, Held, Kind};
+use crate::conflict::{Answer, Asks, answer};
+
+/// What stands beside a request for caching: of others, unless it says otherwise.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Beside {
+    /// An open for data or to delete.
+    pub(crate) opens: bool,
+    /// Somebody relies on what he reads.
+    pub(crate) readers: bool,
+    /// Somebody keeps what he writes.
+    pub(crate) writer: bool,
+    /// An oplock.
+    pub(crate) oplocks: bool,
+    /// Somebody keeps opens.
+    pub(crate) handles: bool,
+    /// A locked range, whosever it is.
+    pub(crate) ranges: bool,
+}
+
+/// What of `wanted` can be had.
+pub(crate) fn granted(kind: Kind, wanted: Caching, is_directory: bool, beside: Beside) -> Caching {
+    let mut caching = wanted;
+    if beside.writer || beside.ranges || (is_directory && kind.is_oplock()) {
+        return Caching::NONE;
+    }
+    if beside.opens || beside.readers || is_directory {
+        caching = caching.without(Caching::W);
+    }
+    match kind {
+        // No client knows an oplock that keeps opens and does not write; and one beside leases that keep opens would break
+        // them for nothing.
+        Kind::Oplock if beside.handles => Caching::NONE,
+        Kind::Oplock if caching.contains(Caching::W) => caching,
+        Kind::Oplock => caching.and(Caching::R),
+        Kind::Lease { .. } if beside.oplocks => caching.without(Caching::H),
+        Kind::Lease { .. } => caching,
+    }
+}
+
+/// What is left of it beside somebody who waits to do this: what he would not ask back.
+pub(crate) fn left_beside(kind: Kind, caching: Caching, asks: Asks) -> Caching {
+    let Some(held) = Held::of(kind, caching) else { return caching };
+    match answer(asks, held) {
+        Answer::Keeps => caching,
+        Answer::Told(to) | Answer::Awaited(to) => left_beside(kind, to, asks),
+    }
+}
+
+/// Whether a lease that has `now` becomes `granted` when an open with its key asks for `wanted`: only upwards, and only if all
+/// that is wanted can be had.
+pub(crate) fn rises(now: Caching, wanted: Caching, granted: Caching) -> bool {
+    wanted.contains(now) && granted == wanted && granted != now
+}

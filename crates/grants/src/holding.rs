@@ -1,0 +1,175 @@
+//! One lease or oplock: what its holder may keep, and what he is just giving back.
+
+use std::time::Instant;
+
+use crate::caching::{Caching, Held, Kind};
+use crate::conflict::{Answer, Asks, answer, spares};
+use crate::event::{Break, Event};
+use crate::limits::Limits;
+use crate::{Holder, Home};
+
+/// A lease, with all opens of its key, or the oplock of one open.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) holder: Holder,
+    pub(crate) home: Home,
+    pub(crate) kind: Kind,
+    /// What he may keep, or has not said yet to have given back.
+    pub(crate) caching: Caching,
+    epoch: u16,
+    breaking: Option<Breaking>,
+}
+
+#[derive(Debug)]
+struct Breaking {
+    /// What he has been told.
+    to: Caching,
+    /// What it has come to since: he is told when he has answered.
+    finally: Caching,
+    until: Instant,
+}
+
+/// What a holder says does not fit what he was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadAcknowledgement {
+    /// Nobody by that number holds anything here.
+    #[error("nobody holds it")]
+    NoHolder,
+    /// He was not asked (STATUS_UNSUCCESSFUL; oplocks: STATUS_INVALID_OPLOCK_PROTOCOL).
+    #[error("nothing was asked for")]
+    NotAsked,
+    /// He keeps more than is left to him (STATUS_REQUEST_NOT_ACCEPTED).
+    #[error("more is kept than was left")]
+    KeepsMore,
+}
+
+impl Holding {
+    pub(crate) fn new(holder: Holder, home: Home, kind: Kind) -> Self {
+        let epoch = match kind {
+            Kind::Lease { epoch: Some(epoch) } => epoch,
+            _ => 0,
+        };
+        Self { holder, home, kind, caching: Caching::NONE, epoch, breaking: None }
+    }
+
+    /// The epoch of a lease of version 2; else 0.
+    pub(crate) fn epoch(&self) -> u16 {
+        self.epoch
+    }
+
+    pub(crate) fn is_breaking(&self) -> bool {
+        self.breaking.is_some()
+    }
+
+    /// When he has to have answered.
+    pub(crate) fn until(&self) -> Option<Instant> {
+        self.breaking.as_ref().map(|breaking| breaking.until)
+    }
+
+    pub(crate) fn column(&self) -> Option<Held> {
+        Held::of(self.kind, self.caching)
+    }
+
+    /// What he relies on from now on: what he has been told to drop without being waited for is gone.
+    pub(crate) fn relied_on(&self) -> Caching {
+        match &self.breaking {
+            // Until the answer comes he may still write back.
+            Some(_) if self.caching.contains(Caching::W) => self.caching,
+            Some(breaking) => self.caching.and(breaking.to),
+            None => self.caching,
+        }
+    }
+
+    /// More than there was, or the first.
+    pub(crate) fn give(&mut self, caching: Caching) {
+        debug_assert!(caching.contains(self.caching) && self.breaking.is_none());
+        if caching != self.caching {
+            self.caching = caching;
+            self.next_epoch();
+        }
+    }
+
+    /// Somebody asks. Says whether he has to wait for this holder.
+    pub(crate) fn ask(
+        &mut self,
+        now: Instant,
+        asks: Asks,
+        by: Option<Holder>,
+        limits: &Limits,
+        events: &mut Vec<Event>,
+    ) -> bool {
+        let Some(held) = self.column() else { return false };
+        if by == Some(self.holder) && spares(asks, held) {
+            return false;
+        }
+        let (to, is_awaited) = match answer(asks, held) {
+            Answer::Keeps => return false,
+            Answer::Told(to) => (to, false),
+            Answer::Awaited(to) => (to, true),
+        };
+        match &mut self.breaking {
+            Some(breaking) => {
+                breaking.finally = breaking.finally.and(to);
+                // He goes on reading what he was left, until he answers and is told again.
+                is_awaited || breaking.to != breaking.finally
+            }
+            None => {
+                self.tell(now, to, limits, events);
+                is_awaited
+            }
+        }
+    }
+
+    /// Tells the holder what is left to him.
+    fn tell(&mut self, now: Instant, to: Caching, limits: &Limits, events: &mut Vec<Event>) {
+        let from = self.caching;
+        // Only who may have something to write back or opens to close has anything to say.
+        let acknowledge = from != Caching::R;
+        self.next_epoch();
+        if acknowledge {
+            self.breaking = Some(Breaking { to, finally: to, until: now + limits.acknowledge });
+        } else {
+            self.caching = to;
+        }
+        let (holder, home, epoch) = (self.holder, self.home, self.epoch);
+        events.push(Event::Break(Break { holder, home, from, to, epoch, acknowledge }));
+    }
+
+    /// The holder says what he keeps. Says what is left to him.
+    pub(crate) fn acknowledge(
+        &mut self,
+        now: Instant,
+        keeps: Caching,
+        limits: &Limits,
+        events: &mut Vec<Event>,
+    ) -> Result<Caching, BadAcknowledgement> {
+        let breaking = self.breaking.as_ref().ok_or(BadAcknowledgement::NotAsked)?;
+        if !breaking.to.contains(keeps) {
+            return Err(BadAcknowledgement::KeepsMore);
+        }
+        let finally = breaking.finally.and(keeps);
+        self.breaking = None;
+        self.caching = keeps;
+        if finally != keeps {
+            self.tell(now, finally, limits, events);
+        }
+        Ok(keeps)
+    }
+
+    /// His time is over: nothing is left to him.
+    pub(crate) fn expire(&mut self, now: Instant) -> bool {
+        let is_over = self.until().is_some_and(|until| until <= now);
+        if is_over {
+            self.breaking = None;
+            self.caching = Caching::NONE;
+            self.next_epoch();
+        }
+        is_over
+    }
+
+    fn next_epoch(&mut self) {
+        if matches!(self.kind, Kind::Lease { epoch: Some(_) }) {
+            self.epoch = self.epoch.wrapping_add(1);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! Which leases there are, process-wide: by client and key (MS-SMB2 3.3.1.12), each of one object. Also where the numbers of
+//! holders and opens come from.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::event::Refused;
+use crate::{Holder, OpenId};
+
+/// What a client names a lease by: its own GUID, and a key that it chose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LeaseKey {
+    /// ClientGuid of its connections.
+    pub client: [u8; 16],
+    /// LeaseKey.
+    pub key: [u8; 16],
+}
+
+/// The leases of a process. `P` says of which object and stream one is.
+#[derive(Debug)]
+pub struct Leases<P> {
+    shards: Box<[Mutex<Shard<P>>]>,
+    hasher: RandomState,
+    next: AtomicU64,
+    per_client_max: usize,
+    of_clients: Mutex<HashMap<[u8; 16], usize>>,
+}
+
+type Shard<P> = HashMap<LeaseKey, Entry<P>>;
+
+#[derive(Debug)]
+struct Entry<P> {
+    holder: Holder,
+    /// Who mentions it: opens with this key, and opens beneath a directory with it as their parent's.
+    named: usize,
+    place: Option<P>,
+    /// Opens that rest on it there.
+    bound: usize,
+}
+
+/// The number of a lease, for as long as this lives.
+pub struct Named<P> {
+    leases: Arc<Leases<P>>,
+    key: LeaseKey,
+    holder: Holder,
+    is_bound: bool,
+}
+
+/// The key is that of a lease of another file (STATUS_INVALID_PARAMETER).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lease is of another file")]
+pub struct NotHere;
+
+impl<P: Clone + PartialEq> Leases<P> {
+    /// None yet; at most `per_client_max` of one client.
+    pub fn new(per_client_max: usize) -> Arc<Self> {
+        Arc::new(Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            next: AtomicU64::new(1),
+            per_client_max,
+            of_clients: Mutex::default(),
+        })
+    }
+
+    /// The number of the next open.
+    pub fn next_open(&self) -> OpenId {
+        OpenId(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The number of the lease with this key, which need not be granted: that of the directory above, say.
+    ///
+    /// # Errors
+    /// [`Refused::TooMany`] when the client names as many as it may.
+    pub fn name(self: &Arc<Self>, key: LeaseKey) -> Result<Named<P>, Refused> {
+        let mut shard = self.shard(&key);
+        if let Some(entry) = shard.get_mut(&key) {
+            entry.named += 1;
+            let holder = entry.holder;
+            return Ok(Named { leases: Arc::clone(self), key, holder, is_bound: false });
+        }
+        let mut of_clients = self.of_clients.lock().expect("nobody panics while holding it");
+        let of_client = of_clients.entry(key.client).or_default();
+        if *of_client >= self.per_client_max {
+            return Err(Refused::TooMany);
+        }
+        *of_client += 1;
+        drop(of_clients);
+        let holder = Holder(self.next.fetch_add(1, Ordering::Relaxed));
+        shard.insert(key, Entry { holder, named: 1, place: None, bound: 0 });
+        Ok(Named { leases: Arc::clone(self), key, holder, is_bound: false })
+    }
+
+    /// Where the lease with this key is, for an acknowledgement that names nothing else.
+    pub fn find(&self, key: &LeaseKey) -> Option<(Holder, P)> {
+        let shard = self.shard(key);
+        let entry = shard.get(key)?;
+        Some((entry.holder, entry.place.clone()?))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().expect("nobody panics while holding it").len()).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn shard(&self, key: &LeaseKey) -> MutexGuard<'_, Shard<P>> {
+        let at = self.hasher.hash_one(key) as usize % SHARDS;
+        self.shards[at].lock().expect("nobody panics while holding it")
+    }
+}
+
+impl<P> Named<P> {
+    /// Its number.
+    pub fn holder(&self) -> Holder {
+        self.holder
+    }
+
+    /// Its key.
+    pub fn key(&self) -> LeaseKey {
+        self.key
+    }
+}
+
+impl<P: Clone + PartialEq> Named<P> {
+    /// An open of `place` rests on it, for as long as this lives.
+    ///
+    /// # Errors
+    /// [`NotHere`] while it is another place's.
+    pub fn bind(&mut self, place: P) -> Result<(), NotHere> {
+        let mut shard = self.leases.shard(&self.key);
+        let entry = shard.get_mut(&self.key).expect("it stays while it is named");
+        match &entry.place {
+            Some(known) if *known != place => return Err(NotHere),
+            _ => entry.place = Some(place),
+        }
+        if !std::mem::replace(&mut self.is_bound, true) {
+            entry.bound += 1;
+        }
+        Ok(())
+    }
+}
+
+impl<P> Drop for Named<P> {
+    fn drop(&mut self) {
+        let at = self.leases.hasher.hash_one(self.key) as usize % SHARDS;
+        let mut shard = self.leases.shards[at].lock().expect("nobody panics while holding it");
+        let entry = shard.get_mut(&self.key).expect("it stays while it is named");
+        entry.named -= 1;
+        entry.bound -= usize::from(self.is_bound);
+        let place = if entry.bound == 0 { entry.place.take() } else { None };
+        if entry.named == 0 {
+            shard.remove(&self.key);
+            let mut of_clients = self.leases.of_clients.lock().expect("nobody panics while holding it");
+            let of_client = of_clients.get_mut(&self.key.client).expect("each lease is counted");
+            *of_client -= 1;
+            if *of_client == 0 {
+                of_clients.remove(&self.key.client);
+            }
+        }
+        drop(shard);
+        // Outside of the lock: it may be the last that holds the object.
+        drop(place);
+    }
+}
+
+impl<P> std::fmt::Debug for Named<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Named").field("key", &self.key).field("holder", &self.holder).finish_non_exhaustive()
+    }
+}
+
+const SHARDS: usize = 64;

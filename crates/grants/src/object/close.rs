@@ -1,0 +1,131 @@
+//! Opens that end, and what is deleted with the last.
+
+use std::time::Instant;
+
+use super::Object;
+use crate::conflict::Asks;
+use crate::event::{Asked, Event, Refused};
+use crate::range::Owner;
+use crate::share::Access;
+use crate::waiting::Ticket;
+use crate::{Holder, OpenId};
+
+/// What a close leaves to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closed<L> {
+    /// Nothing.
+    Stays,
+    /// The name is to be taken away. Until [`Object::deleted`] nobody opens it by that.
+    DeleteName(L),
+    /// The named stream is to be taken away.
+    DeleteStream,
+}
+
+impl<L: Clone + Eq> Object<L> {
+    /// Closes an open, with its locks, and its lease when it is the last with it.
+    ///
+    /// # Errors
+    /// [`Refused::NotOpen`].
+    pub fn close(
+        &mut self,
+        now: Instant,
+        open: OpenId,
+        events: &mut Vec<Event>,
+    ) -> Result<Closed<L>, Refused> {
+        self.handle_timeout(now, events);
+        let at = self.stream_of(open)?;
+        let stream = &mut self.streams[at];
+        let place = stream.opens.iter().position(|other| other.id == open).ok_or(Refused::NotOpen)?;
+        let closed = stream.opens.swap_remove(place);
+        stream.ranges.close(Owner::Open(open), events);
+        stream.ranges.give(self.limits, events);
+        if !stream.opens.iter().any(|open| open.holder == closed.holder) {
+            stream.holdings.retain(|holding| Some(holding.holder) != closed.holder);
+        }
+        if closed.deletes_on_close {
+            if stream.name.is_empty() {
+                self.deletions.set(closed.link.clone());
+            } else {
+                self.streams[at].deletes = true;
+            }
+        }
+        self.waiting.wake(&self.streams[at].name, events);
+        let left = self.fall_due(at, closed.link);
+        self.tidy();
+        Ok(left)
+    }
+
+    fn fall_due(&mut self, at: usize, link: L) -> Closed<L> {
+        let stream = &mut self.streams[at];
+        if stream.opens.is_empty() && std::mem::take(&mut stream.deletes) {
+            return Closed::DeleteStream;
+        }
+        let is_open = self.streams.iter().any(|stream| stream.opens.iter().any(|open| open.link == link));
+        if !is_open && self.deletions.fall_due(&link) { Closed::DeleteName(link) } else { Closed::Stays }
+    }
+
+    /// Has the name, or the named stream, deleted when the open is closed, and whatever is open by it (FILE_DELETE_ON_CLOSE).
+    ///
+    /// # Errors
+    /// [`Refused::Access`] without [`Access::DELETE`]; [`Refused::NotOpen`].
+    pub fn delete_on_close(&mut self, open: OpenId) -> Result<(), Refused> {
+        let at = self.stream_of(open)?;
+        let open = self.streams[at].open_mut(open).ok_or(Refused::NotOpen)?;
+        if !open.access.contains(Access::DELETE) {
+            return Err(Refused::Access);
+        }
+        open.deletes_on_close = true;
+        Ok(())
+    }
+
+    /// Has the name, or the named stream, deleted when all that is open by it is closed, or not (FileDispositionInformation):
+    /// from now on nobody opens it.
+    pub fn set_deletion(
+        &mut self,
+        now: Instant,
+        open: OpenId,
+        deletes: bool,
+        ticket: Option<Ticket>,
+        events: &mut Vec<Event>,
+    ) -> Asked<()> {
+        self.handle_timeout(now, events);
+        let at = match self.stream_of(open) {
+            Ok(at) => at,
+            Err(refused) => return Asked::Refused(refused),
+        };
+        let Some(it) = self.streams[at].open(open) else { return Asked::Refused(Refused::NotOpen) };
+        if !it.access.contains(Access::DELETE) {
+            return Asked::Refused(Refused::Access);
+        }
+        let (by, link) = (Some(it.holder.unwrap_or(Holder(open.0))), it.link.clone());
+        if deletes {
+            let asked = self.streams[at].ask(now, Asks::Delete, by, self.limits, events);
+            if let Some(until) = asked {
+                return self.wait(at, ticket, by, Asks::Delete, until);
+            }
+        }
+        match (self.streams[at].name.is_empty(), deletes) {
+            (false, deletes) => self.streams[at].deletes = deletes,
+            (true, true) => self.deletions.set(link),
+            (true, false) => self.deletions.take_back(&link),
+        }
+        Asked::Granted(())
+    }
+
+    /// Whether a name goes when its last open does.
+    pub fn is_deleted(&self, link: &L) -> bool {
+        self.deletions.has(link)
+    }
+
+    /// The name is gone, or cannot be taken away: no deletion of it is under way any more.
+    pub fn deleted(&mut self, link: &L) {
+        self.deletions.clear(link);
+    }
+
+    /// A name has become another: what is open by it, or to be deleted, is so by the new one.
+    pub fn renamed(&mut self, from: &L, to: &L) {
+        self.deletions.renamed(from, to);
+        let opens = self.streams.iter_mut().flat_map(|stream| &mut stream.opens);
+        opens.filter(|open| open.link == *from).for_each(|open| open.link = to.clone());
+    }
+}

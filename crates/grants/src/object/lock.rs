@@ -1,0 +1,179 @@
+//! Locked ranges of an object's streams.
+
+use std::time::Instant;
+
+use super::Object;
+use crate::conflict::{Asks, Wants};
+use crate::event::{Asked, Event, Refused};
+use crate::range::{Owner, Range, RangeLock};
+use crate::waiting::Ticket;
+use crate::{Holder, OpenId};
+
+/// A lock of somebody without an open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advisory {
+    /// His number, of his service's.
+    pub owner: u64,
+    /// What he locks.
+    pub lock: RangeLock,
+    /// When it ends by itself.
+    pub until: Option<Instant>,
+}
+
+/// Locks that somebody wants.
+struct Locking<'a> {
+    owner: Owner,
+    locks: &'a [RangeLock],
+    until: Option<Instant>,
+    waits: bool,
+}
+
+/// What became of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// It is held.
+    Held,
+    /// It waits for its turn.
+    Waits(Ticket),
+}
+
+impl<L: Clone + Eq> Object<L> {
+    /// Locks all these ranges for an open, or none; a single one waits for its turn if `waits`, until
+    /// [`Event::Locked`] or [`Event::Cancelled`] with its ticket.
+    ///
+    /// [`Asked::Wait`] with an `until` of its own means that what another caches is in the way, as for opens; one that
+    /// waits for its turn gets [`Lock::Waits`].
+    pub fn lock(
+        &mut self,
+        now: Instant,
+        open: OpenId,
+        locks: &[RangeLock],
+        waits: bool,
+        ticket: Option<Ticket>,
+        events: &mut Vec<Event>,
+    ) -> Asked<Lock> {
+        self.handle_timeout(now, events);
+        match self.stream_of(open) {
+            Ok(at) => {
+                let wanted = Locking { owner: Owner::Open(open), locks, until: None, waits };
+                self.lock_at(now, at, wanted, ticket, events)
+            }
+            Err(refused) => Asked::Refused(refused),
+        }
+    }
+
+    /// Locks the file for somebody without an open, for a while: AFS's locks, and those of other processes. Never waits.
+    pub fn lock_advisory(
+        &mut self,
+        now: Instant,
+        stream: &[u8],
+        advisory: Advisory,
+        ticket: Option<Ticket>,
+        events: &mut Vec<Event>,
+    ) -> Asked<Lock> {
+        self.handle_timeout(now, events);
+        let Some(at) = self.stream_or_new(stream) else { return Asked::Refused(Refused::TooMany) };
+        let Advisory { owner, lock, until } = advisory;
+        let wanted = Locking { owner: Owner::Advisory(owner), locks: &[lock], until, waits: false };
+        let answer = self.lock_at(now, at, wanted, ticket, events);
+        self.tidy();
+        answer
+    }
+
+    fn lock_at(
+        &mut self,
+        now: Instant,
+        at: usize,
+        wanted: Locking<'_>,
+        ticket: Option<Ticket>,
+        events: &mut Vec<Event>,
+    ) -> Asked<Lock> {
+        let Locking { owner, locks, until, waits } = wanted;
+        let by = match owner {
+            Owner::Open(open) => {
+                let holder = self.streams[at].open(open).and_then(|open| open.holder);
+                Some(holder.unwrap_or(Holder(open.0)))
+            }
+            Owner::Advisory(_) => None,
+        };
+        if let Some(until) = self.streams[at].ask(now, Asks::Lock, by, self.limits, events) {
+            return self.wait(at, ticket, by, Asks::Lock, until);
+        }
+        match self.streams[at].ranges.lock(owner, locks, until, self.limits) {
+            Ok(()) => Asked::Granted(Lock::Held),
+            Err(Refused::Locked) if waits && locks.len() == 1 => {
+                let ticket = self.next_ticket();
+                match self.streams[at].ranges.wait(ticket, owner, locks[0], self.limits) {
+                    Ok(()) => Asked::Granted(Lock::Waits(ticket)),
+                    Err(refused) => Asked::Refused(refused),
+                }
+            }
+            Err(refused) => Asked::Refused(refused),
+        }
+    }
+
+    /// Unlocks ranges of an open one after another, each as it was locked.
+    ///
+    /// # Errors
+    /// [`Refused::NotLocked`] at the first that is not; those before are unlocked then (MS-SMB2 3.3.5.14.1).
+    pub fn unlock(&mut self, open: OpenId, ranges: &[Range], events: &mut Vec<Event>) -> Result<(), Refused> {
+        let at = self.stream_of(open)?;
+        let stream = &mut self.streams[at];
+        let unlocked = ranges.iter().try_for_each(|&range| stream.ranges.unlock(Owner::Open(open), range));
+        stream.ranges.give(self.limits, events);
+        self.tidy();
+        unlocked
+    }
+
+    /// Unlocks what somebody without an open has locked.
+    ///
+    /// # Errors
+    /// [`Refused::NotLocked`].
+    pub fn unlock_advisory(
+        &mut self,
+        stream: &[u8],
+        owner: u64,
+        range: Range,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Refused> {
+        let at = self.stream(stream).ok_or(Refused::NotLocked)?;
+        self.streams[at].ranges.unlock(Owner::Advisory(owner), range)?;
+        self.streams[at].ranges.give(self.limits, events);
+        self.tidy();
+        Ok(())
+    }
+
+    /// What somebody without an open has locked lasts until then.
+    ///
+    /// # Errors
+    /// [`Refused::NotLocked`] if he has nothing locked any more.
+    pub fn extend_advisory(
+        &mut self,
+        now: Instant,
+        stream: &[u8],
+        owner: u64,
+        until: Instant,
+        events: &mut Vec<Event>,
+    ) -> Result<(), Refused> {
+        self.handle_timeout(now, events);
+        let at = self.stream(stream).ok_or(Refused::NotLocked)?;
+        let any = self.streams[at].ranges.extend(Owner::Advisory(owner), until);
+        if any { Ok(()) } else { Err(Refused::NotLocked) }
+    }
+
+    /// A lock that waits is wanted no more. Says whether it still waited: else it is held, or was cancelled.
+    pub fn cancel(&mut self, ticket: Ticket) -> bool {
+        let cancelled = self.streams.iter_mut().any(|stream| stream.ranges.cancel(ticket));
+        self.tidy();
+        cancelled
+    }
+
+    /// Whether an open may read or write these bytes beside what others have locked.
+    ///
+    /// # Errors
+    /// [`Refused::Locked`], [`Refused::NotOpen`].
+    pub fn check(&self, open: OpenId, range: Range, wants: Wants) -> Result<(), Refused> {
+        let stream = &self.streams[self.stream_of(open)?];
+        if stream.ranges.allows(open, range, wants) { Ok(()) } else { Err(Refused::Locked) }
+    }
+}

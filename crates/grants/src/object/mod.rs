@@ -1,0 +1,189 @@
+//! All that is held of one object, and the questions that it answers.
+
+use std::time::Instant;
+
+pub use self::close::Closed;
+pub use self::lock::{Advisory, Lock};
+pub use self::open::{Opened, Request, Want};
+use crate::caching::Caching;
+use crate::conflict::{Asks, needs};
+use crate::deletion::Deletions;
+use crate::event::{Asked, Event, Refused, Wait};
+use crate::holding::BadAcknowledgement;
+use crate::limits::Limits;
+use crate::share::Share;
+use crate::stream::Stream;
+use crate::waiting::{Ticket, Waiting};
+use crate::{Holder, Home, OpenId};
+
+mod close;
+mod lock;
+mod open;
+
+/// What is held of one file or directory. `L` names it: a directory and a name in that.
+///
+/// Every call says what time it is, and adds to `events` what there is to be told. What is asked again after a [`Asked::Wait`]
+/// comes with its ticket.
+#[derive(Debug)]
+pub struct Object<L> {
+    pub(crate) limits: &'static Limits,
+    pub(crate) streams: Vec<Stream<L>>,
+    pub(crate) deletions: Deletions<L>,
+    pub(crate) waiting: Waiting,
+    next_ticket: u64,
+}
+
+/// A change that somebody is about to make, or what he is about to read without an open.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// What.
+    pub asks: Asks,
+    /// Who, if he holds something: what is his is spared.
+    pub by: Option<Holder>,
+}
+
+impl<L: Clone + Eq> Object<L> {
+    /// Nothing is held.
+    pub fn new(limits: &'static Limits) -> Self {
+        let (deletions, waiting) = (Deletions::new(), Waiting::default());
+        Self { limits, streams: Vec::new(), deletions, waiting, next_ticket: 0 }
+    }
+
+    /// Nothing is held and nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty() && self.deletions.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Whether a range is locked.
+    pub fn has_ranges(&self) -> bool {
+        self.streams.iter().any(|stream| stream.ranges.any())
+    }
+
+    /// When something ends by itself, if nothing comes before.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        self.streams.iter().filter_map(Stream::next_timeout).min()
+    }
+
+    /// What has not been given back in time is gone. Every question begins with this.
+    pub fn handle_timeout(&mut self, now: Instant, events: &mut Vec<Event>) {
+        for at in 0..self.streams.len() {
+            if self.streams[at].expire(now, events) {
+                self.waiting.wake(&self.streams[at].name, events);
+            }
+            if self.streams[at].ranges.expire(now) {
+                self.streams[at].ranges.give(self.limits, events);
+            }
+        }
+        self.tidy();
+    }
+
+    /// Asks whether a change may be made: granted, it may be made now, before anything else is asked of this object.
+    pub fn change(
+        &mut self,
+        now: Instant,
+        stream: &[u8],
+        change: Change,
+        ticket: Option<Ticket>,
+        events: &mut Vec<Event>,
+    ) -> Asked<()> {
+        self.handle_timeout(now, events);
+        let Some(at) = self.stream(stream) else { return Asked::Granted(()) };
+        let Change { asks, by } = change;
+        let is_opener = by.is_some_and(|by| self.streams[at].is_opened_by(by));
+        let shares = is_opener || self.streams[at].shares_with(needs(asks), Share::ALL);
+        let asks = if shares { asks } else { Asks::Share };
+        match self.streams[at].ask(now, asks, by, self.limits, events) {
+            Some(until) => self.wait(at, ticket, by, asks, until),
+            None if shares => Asked::Granted(()),
+            None => Asked::Refused(Refused::Sharing),
+        }
+    }
+
+    fn wait<T>(
+        &mut self,
+        at: usize,
+        ticket: Option<Ticket>,
+        by: Option<Holder>,
+        asks: Asks,
+        until: Instant,
+    ) -> Asked<T> {
+        let ticket = match ticket {
+            Some(ticket) => ticket,
+            None if self.waiting.len() >= self.limits.waiting => return Asked::Refused(Refused::TooMany),
+            None => self.next_ticket(),
+        };
+        self.waiting.join(ticket, &self.streams[at].name, by, asks);
+        Asked::Wait(Wait { ticket, until })
+    }
+
+    /// Who waited has what he wanted, or wants it no more.
+    pub fn leave(&mut self, ticket: Ticket) {
+        self.waiting.leave(ticket);
+    }
+
+    /// A holder says what he keeps, on whatever lane.
+    ///
+    /// # Errors
+    /// [`BadAcknowledgement`]; nothing changes then, and his time goes on.
+    pub fn acknowledge(
+        &mut self,
+        now: Instant,
+        holder: Holder,
+        keeps: Caching,
+        events: &mut Vec<Event>,
+    ) -> Result<Caching, BadAcknowledgement> {
+        self.handle_timeout(now, events);
+        let found = self.streams.iter_mut().find_map(|stream| {
+            let name = stream.name.clone();
+            stream.holding(holder).map(|holding| (name, holding))
+        });
+        let (name, holding) = found.ok_or(BadAcknowledgement::NoHolder)?;
+        let left = holding.acknowledge(now, keeps, self.limits, events)?;
+        self.waiting.wake(&name, events);
+        Ok(left)
+    }
+
+    /// What a holder has now; `None` if nothing.
+    pub fn held(&self, holder: Holder) -> Option<Caching> {
+        let mut holdings = self.streams.iter().flat_map(|stream| &stream.holdings);
+        holdings.find(|holding| holding.holder == holder).map(|holding| holding.caching)
+    }
+
+    /// Where a holder is told from now on: his connection has moved to another lane.
+    pub fn move_home(&mut self, holder: Holder, home: Home) {
+        if let Some(holding) = self.streams.iter_mut().find_map(|stream| stream.holding(holder)) {
+            holding.home = home;
+        }
+    }
+
+    fn stream(&self, name: &[u8]) -> Option<usize> {
+        self.streams.iter().position(|stream| *stream.name == *name)
+    }
+
+    fn stream_or_new(&mut self, name: &[u8]) -> Option<usize> {
+        self.stream(name).or_else(|| {
+            let is_room = self.streams.len() < self.limits.streams;
+            is_room.then(|| {
+                self.streams.push(Stream::new(name));
+                self.streams.len() - 1
+            })
+        })
+    }
+
+    fn stream_of(&self, open: OpenId) -> Result<usize, Refused> {
+        self.streams.iter().position(|stream| stream.open(open).is_some()).ok_or(Refused::NotOpen)
+    }
+
+    /// Streams of which nothing is held any more go.
+    fn tidy(&mut self) {
+        self.streams.retain(|stream| !stream.is_empty());
+        if self.streams.is_empty() {
+            self.streams = Vec::new();
+        }
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+}

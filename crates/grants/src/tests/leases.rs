@@ -1,0 +1,295 @@
+//! Leases and oplocks, one rule each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Bench, request, with_lease, with_oplock};
+use crate::conflict::Asks;
+use crate::{
+    Access, Asked, BadAcknowledgement, Caching, Change, Event, Holder, LeaseKey, Leases, Limits, NotHere,
+    Refused, Request, Share, Wait,
+};
+
+const RWH: Caching = Caching::RWH;
+const RH: Caching = Caching::RH;
+const R: Caching = Caching::R;
+const NONE: Caching = Caching::NONE;
+
+#[test]
+fn a_second_open_waits_until_the_first_has_written_back() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.granted(with_lease(1, 11, RWH)).caching, RWH);
+    let Asked::Wait(Wait { ticket, until }) = bench.open(with_lease(2, 12, RWH)) else { panic!() };
+    assert_eq!(until, bench.now + Duration::from_secs(35));
+    assert_eq!(bench.breaks(), [(11, RH, true)]);
+    // Asked again meanwhile, it waits on, and nobody is told twice.
+    assert!(matches!(bench.open_again(with_lease(2, 12, RWH), Some(ticket)), Asked::Wait(_)));
+    assert_eq!(bench.breaks(), []);
+    bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events).unwrap();
+    assert_eq!(bench.events, [Event::Wake(ticket)]);
+    let opened = bench.open_again(with_lease(2, 12, RWH), Some(ticket));
+    assert!(matches!(opened, Asked::Granted(opened) if opened.caching == RH));
+    bench.object.leave(ticket);
+}
+
+#[test]
+fn opens_with_the_key_of_the_lease_break_nothing_and_raise_it_only_all_the_way() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.granted(with_lease(1, 11, R)).caching, R);
+    assert_eq!(bench.granted(with_lease(2, 11, RH)).caching, RH);
+    assert_eq!(bench.granted(with_lease(3, 11, R)).caching, RH, "never down");
+    bench.granted(with_lease(4, 12, R));
+    let opened = bench.granted(with_lease(5, 11, RWH));
+    assert_eq!(opened.caching, RH, "another open is in the way of writing, so nothing rises");
+    assert_eq!(bench.breaks(), []);
+    assert_eq!(opened.epoch, 2, "one for the first grant, one for the second");
+}
+
+#[test]
+fn a_lease_lasts_as_long_as_an_open_with_its_key() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RWH));
+    bench.granted(with_lease(2, 11, RWH));
+    bench.close(1);
+    assert_eq!(bench.object.held(Holder(11)), Some(RWH));
+    bench.close(2);
+    assert_eq!(bench.object.held(Holder(11)), None);
+    assert!(bench.object.is_empty());
+}
+
+#[test]
+fn who_does_not_answer_in_time_has_nothing_left() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RWH));
+    let Asked::Wait(Wait { ticket, until }) = bench.open(with_lease(2, 12, R)) else { panic!() };
+    assert_eq!(bench.object.next_timeout(), Some(until));
+    bench.events.clear();
+    bench.pass(Duration::from_secs(35));
+    assert_eq!(bench.events, [Event::Expired(Holder(11)), Event::Wake(ticket)]);
+    assert_eq!(bench.object.held(Holder(11)), Some(NONE));
+    let late = bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events);
+    assert_eq!(late, Err(BadAcknowledgement::NotAsked));
+    let opened = bench.open_again(with_lease(2, 12, R), Some(ticket));
+    assert!(matches!(opened, Asked::Granted(opened) if opened.caching == R));
+}
+
+#[test]
+fn an_answer_may_keep_less_than_is_left_and_never_more() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RWH));
+    let _ = bench.open(request(2));
+    let mut keeps = |caching| bench.object.acknowledge(bench.now, Holder(11), caching, &mut bench.events);
+    assert_eq!(keeps(RWH), Err(BadAcknowledgement::KeepsMore));
+    assert_eq!(keeps(R), Ok(R));
+    assert_eq!(keeps(R), Err(BadAcknowledgement::NotAsked));
+    let nobody = bench.object.acknowledge(bench.now, Holder(99), R, &mut bench.events);
+    assert_eq!(nobody, Err(BadAcknowledgement::NoHolder));
+}
+
+#[test]
+fn what_is_asked_during_a_break_is_told_after_the_answer() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RWH));
+    let _ = bench.open(request(2));
+    assert_eq!(bench.breaks(), [(11, RH, true)]);
+    let overwriting = Request { overwrites: true, ..request(3) };
+    assert!(matches!(bench.open(overwriting), Asked::Wait(_)));
+    assert_eq!(bench.breaks(), []);
+    bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events).unwrap();
+    assert_eq!(bench.breaks(), [(11, NONE, true)]);
+    bench.object.acknowledge(bench.now, Holder(11), NONE, &mut bench.events).unwrap();
+    assert!(matches!(bench.open(overwriting), Asked::Granted(_)));
+}
+
+#[test]
+fn a_reader_who_was_left_his_reads_is_told_before_a_write_goes_on() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RH));
+    let alone = Request { share: Share::NONE, ..request(2) };
+    assert!(matches!(bench.open(alone), Asked::Wait(_)));
+    assert_eq!(bench.breaks(), [(11, R, true)]);
+    // He reads what he has until he answers: a write has to wait, though it would not for RH.
+    let write = Change { asks: Asks::Write, by: None };
+    let Asked::Wait(Wait { ticket, .. }) =
+        bench.object.change(bench.now, b"", write, None, &mut bench.events)
+    else {
+        panic!()
+    };
+    bench.object.acknowledge(bench.now, Holder(11), R, &mut bench.events).unwrap();
+    assert_eq!(bench.breaks(), [(11, NONE, false)]);
+    let written = bench.object.change(bench.now, b"", write, Some(ticket), &mut bench.events);
+    assert_eq!(written, Asked::Granted(()));
+}
+
+#[test]
+fn an_overwriting_open_does_not_wait_for_who_keeps_opens() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RH));
+    let overwriting = Request { overwrites: true, ..request(2) };
+    assert!(matches!(bench.open(overwriting), Asked::Granted(_)));
+    assert_eq!(bench.breaks(), [(11, NONE, true)]);
+}
+
+#[test]
+fn a_share_mode_asks_for_kept_opens_first_and_then_refuses() {
+    let mut bench = Bench::new();
+    let closed_to_all = Request { share: Share::NONE, ..with_lease(1, 11, RWH) };
+    bench.granted(closed_to_all);
+    let Asked::Wait(Wait { ticket, .. }) = bench.open(request(2)) else { panic!() };
+    assert_eq!(bench.breaks(), [(11, Caching::RW, true)]);
+    bench.object.acknowledge(bench.now, Holder(11), Caching::RW, &mut bench.events).unwrap();
+    assert_eq!(bench.open_again(request(2), Some(ticket)), Asked::Refused(Refused::Sharing));
+    bench.close(1);
+    assert!(matches!(bench.open_again(request(2), Some(ticket)), Asked::Granted(_)));
+}
+
+#[test]
+fn an_exclusive_oplock_does_not_hide_a_share_mode_but_a_batch_oplock_does() {
+    let mut bench = Bench::new();
+    bench.granted(Request { share: Share::NONE, ..with_oplock(1, Caching::RW) });
+    assert_eq!(bench.open(request(2)), Asked::Refused(Refused::Sharing));
+    assert_eq!(bench.breaks(), []);
+    bench.close(1);
+    bench.granted(Request { share: Share::NONE, ..with_oplock(1, RWH) });
+    assert!(matches!(bench.open(request(2)), Asked::Wait(_)));
+    assert_eq!(bench.breaks(), [(1, R, true)]);
+}
+
+#[test]
+fn opens_for_attributes_break_nothing_and_are_in_nobodys_way() {
+    let mut bench = Bench::new();
+    bench.granted(Request { share: Share::NONE, ..with_lease(1, 11, RWH) });
+    let look = Request { access: Access::NONE, share: Share::NONE, ..with_lease(2, 12, R) };
+    assert_eq!(bench.granted(look).caching, NONE, "the first may hold what is not written yet");
+    assert_eq!(bench.breaks(), []);
+    bench.close(1);
+    assert_eq!(bench.granted(with_lease(3, 13, RWH)).caching, RWH);
+}
+
+#[test]
+fn oplocks_and_leases_that_keep_opens_do_not_meet() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RH));
+    assert_eq!(bench.granted(with_oplock(2, RWH)).caching, NONE);
+    bench.close(1);
+    assert_eq!(bench.granted(with_oplock(3, RWH)).caching, R);
+    assert_eq!(bench.granted(with_lease(4, 12, RWH)).caching, R);
+    assert_eq!(bench.granted(with_oplock(5, RWH)).caching, R);
+}
+
+#[test]
+fn level_two_goes_by_its_own_holders_write_and_a_lease_does_not() {
+    let mut bench = Bench::new();
+    bench.granted(with_oplock(1, R));
+    bench.granted(with_lease(2, 12, R));
+    bench.events.clear();
+    let write = |by| Change { asks: Asks::Write, by: Some(Holder(by)) };
+    let mut change = |by| bench.object.change(bench.now, b"", write(by), None, &mut bench.events);
+    assert_eq!(change(1), Asked::Granted(()));
+    assert_eq!(bench.breaks(), [(1, NONE, false), (12, NONE, false)]);
+    bench.granted(with_lease(3, 13, R));
+    let own = bench.object.change(bench.now, b"", write(13), None, &mut bench.events);
+    assert_eq!(own, Asked::Granted(()));
+    assert_eq!(bench.object.held(Holder(13)), Some(R));
+}
+
+#[test]
+fn a_directory_lease_goes_with_a_name_unless_it_is_the_parents_own() {
+    let mut bench = Bench::new();
+    let directory = |open, lease| Request { is_directory: true, ..with_lease(open, lease, RWH) };
+    assert_eq!(bench.granted(directory(1, 11)).caching, RH);
+    assert_eq!(bench.granted(directory(2, 12)).caching, RH);
+    let names = Change { asks: Asks::Names, by: Some(Holder(12)) };
+    let changed = bench.object.change(bench.now, b"", names, None, &mut bench.events);
+    assert_eq!(changed, Asked::Granted(()), "nobody waits for a lease of a directory");
+    assert_eq!(bench.breaks(), [(11, NONE, true)]);
+    assert_eq!(bench.object.held(Holder(12)), Some(RH));
+}
+
+#[test]
+fn who_writes_without_an_open_is_refused_by_share_modes_and_waits_for_leases() {
+    let mut bench = Bench::new();
+    bench.granted(Request { share: Share::from_bits(1), ..request(1) });
+    let ask = |bench: &mut Bench, asks, by| {
+        let change = Change { asks, by };
+        bench.object.change(bench.now, b"", change, None, &mut bench.events)
+    };
+    assert_eq!(ask(&mut bench, Asks::Write, None), Asked::Refused(Refused::Sharing));
+    assert_eq!(ask(&mut bench, Asks::Remove, None), Asked::Refused(Refused::Sharing));
+    assert_eq!(ask(&mut bench, Asks::Read, None), Asked::Granted(()));
+    assert_eq!(ask(&mut bench, Asks::Write, Some(Holder(1))), Asked::Granted(()), "he has it open");
+    bench.close(1);
+    bench.granted(with_lease(2, 12, RWH));
+    for asks in [Asks::Write, Asks::Remove, Asks::Read] {
+        assert!(matches!(ask(&mut bench, asks, None), Asked::Wait(_)));
+    }
+    assert_eq!(bench.breaks(), [(12, NONE, true)]);
+}
+
+#[test]
+fn while_somebody_waits_nobody_is_granted_what_he_would_ask_back() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RWH));
+    let write = Change { asks: Asks::Write, by: None };
+    let Asked::Wait(Wait { ticket, .. }) =
+        bench.object.change(bench.now, b"", write, None, &mut bench.events)
+    else {
+        panic!()
+    };
+    bench.object.acknowledge(bench.now, Holder(11), NONE, &mut bench.events).unwrap();
+    bench.close(1);
+    assert_eq!(bench.granted(with_lease(2, 12, RWH)).caching, NONE);
+    assert_eq!(
+        bench.object.change(bench.now, b"", write, Some(ticket), &mut bench.events),
+        Asked::Granted(())
+    );
+    bench.object.leave(ticket);
+    assert_eq!(bench.granted(with_lease(3, 12, RWH)).caching, RWH, "nobody waits any more");
+}
+
+#[test]
+fn beyond_the_limits_opens_and_waits_are_refused() {
+    let small = Limits { opens: 3, opens_per_client: 2, waiting: 1, streams: 2, ..Limits::DEFAULT };
+    let mut bench = Bench::new();
+    bench.object = crate::Object::new(Box::leak(Box::new(small)));
+    let of_client = |open, client| Request { client: crate::Client(client), ..request(open) };
+    bench.granted(of_client(1, 1));
+    bench.granted(of_client(2, 1));
+    assert_eq!(bench.open(of_client(3, 1)), Asked::Refused(Refused::TooMany));
+    bench.granted(of_client(3, 2));
+    assert_eq!(bench.open(of_client(4, 3)), Asked::Refused(Refused::TooMany));
+    assert_eq!([1, 2, 3].map(|open| bench.close(open)), [crate::Closed::Stays; 3]);
+    bench.granted(with_lease(1, 11, RWH));
+    assert!(matches!(bench.open(request(2)), Asked::Wait(_)));
+    assert_eq!(bench.open(request(3)), Asked::Refused(Refused::TooMany));
+    let mut stream =
+        |name: &[u8], open| bench.object.open(bench.now, name, request(open), None, &mut bench.events);
+    assert!(matches!(stream(b"one", 2), Asked::Granted(_)));
+    assert_eq!(stream(b"two", 3), Asked::Refused(Refused::TooMany));
+}
+
+#[test]
+fn a_key_is_one_lease_of_one_file_per_client() {
+    let leases = Leases::new(2);
+    let key = |client: u8, key: u8| LeaseKey { client: [client; 16], key: [key; 16] };
+    let mut first = leases.name(key(1, 1)).unwrap();
+    let mut again = leases.name(key(1, 1)).unwrap();
+    let other = leases.name(key(2, 1)).unwrap();
+    assert_eq!(first.holder(), again.holder());
+    assert_ne!(first.holder(), other.holder());
+    assert_eq!(leases.find(&key(1, 1)), None, "named, and of no file yet");
+    first.bind("page").unwrap();
+    assert_eq!(again.bind("other"), Err(NotHere));
+    again.bind("page").unwrap();
+    drop(first);
+    assert_eq!(leases.find(&key(1, 1)), Some((again.holder(), "page")));
+    let second = leases.name(key(1, 2)).unwrap();
+    assert!(leases.name(key(1, 3)).is_err(), "as many as a client may");
+    drop(second);
+    drop(again);
+    let mut anew = leases.name(key(1, 1)).unwrap();
+    anew.bind("other").unwrap();
+    drop((anew, other));
+    assert!(leases.is_empty());
+    assert_eq!(Arc::strong_count(&leases), 1);
+}

@@ -1,0 +1,86 @@
+//! Every cell of the tables, what each room does, and histories beside a model that knows none of this code.
+
+mod deletions;
+mod history;
+mod leases;
+mod locks;
+mod memory;
+mod model;
+mod tables;
+
+use std::time::{Duration, Instant};
+
+use crate::{
+    Access, Asked, Caching, Client, Event, Holder, Home, Kind, Limits, Object, OpenId, Opened, Request,
+    Share, Ticket, Want,
+};
+
+/// An object, its clock, and what was told since somebody last looked.
+struct Bench {
+    object: Object<&'static str>,
+    now: Instant,
+    events: Vec<Event>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self { object: Object::new(&Limits::DEFAULT), now: Instant::now(), events: Vec::new() }
+    }
+
+    fn open(&mut self, request: Request<&'static str>) -> Asked<Opened> {
+        self.open_again(request, None)
+    }
+
+    fn open_again(&mut self, request: Request<&'static str>, ticket: Option<Ticket>) -> Asked<Opened> {
+        self.object.open(self.now, b"", request, ticket, &mut self.events)
+    }
+
+    fn granted(&mut self, request: Request<&'static str>) -> Opened {
+        match self.open(request) {
+            Asked::Granted(opened) => opened,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn close(&mut self, open: u64) -> crate::Closed<&'static str> {
+        self.object.close(self.now, OpenId(open), &mut self.events).unwrap()
+    }
+
+    /// Who was told what is left to him, and whether he has to answer.
+    fn breaks(&mut self) -> Vec<(u64, Caching, bool)> {
+        let told = |event: Event| match event {
+            Event::Break(told) => Some((told.holder.0, told.to, told.acknowledge)),
+            _ => None,
+        };
+        self.events.drain(..).filter_map(told).collect()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.object.handle_timeout(self.now, &mut self.events);
+    }
+}
+
+/// An open that shares everything and may do everything.
+fn request(open: u64) -> Request<&'static str> {
+    Request {
+        open: OpenId(open),
+        client: Client(open),
+        access: Access::READ | Access::WRITE | Access::DELETE,
+        share: Share::ALL,
+        overwrites: false,
+        is_directory: false,
+        link: "page",
+        want: None,
+    }
+}
+
+fn with_lease(open: u64, lease: u64, caching: Caching) -> Request<&'static str> {
+    let kind = Kind::Lease { epoch: Some(0) };
+    Request { want: Some(Want { holder: Holder(lease), kind, caching, home: Home(3) }), ..request(open) }
+}
+
+fn with_oplock(open: u64, caching: Caching) -> Request<&'static str> {
+    let want = Want { holder: Holder(open), kind: Kind::Oplock, caching, home: Home(3) };
+    Request { want: Some(want), ..request(open) }
+}

@@ -1,0 +1,152 @@
+//! Every cell.
+
+use crate::conflict::{Answer, Asks, Wants, answer, needs, overlaps_well, shares, spares};
+use crate::{Access, Caching, Held, Kind, Share};
+
+const ASKS: [Asks; 12] = [
+    Asks::Look,
+    Asks::Open,
+    Asks::Overwrite,
+    Asks::Share,
+    Asks::Read,
+    Asks::Write,
+    Asks::Lock,
+    Asks::Rename,
+    Asks::Delete,
+    Asks::Remove,
+    Asks::Security,
+    Asks::Names,
+];
+
+/// What a row takes, as words say it.
+struct Rule {
+    takes: Caching,
+    /// Who has one of these is waited for.
+    awaits: Caching,
+    /// What is left of a batch oplock, which cannot keep opens without writing.
+    of_batch: Option<Caching>,
+}
+
+fn rule(asks: Asks) -> Rule {
+    let rule = |takes, awaits, of_batch| Rule { takes, awaits, of_batch };
+    match asks {
+        Asks::Look => rule(Caching::NONE, Caching::NONE, None),
+        Asks::Open | Asks::Read => rule(Caching::W, Caching::W, Some(Caching::R)),
+        Asks::Overwrite | Asks::Write | Asks::Lock => rule(Caching::RWH, Caching::W, None),
+        Asks::Share | Asks::Delete | Asks::Security => rule(Caching::H, Caching::H, Some(Caching::R)),
+        Asks::Rename => rule(Caching::H, Caching::H, Some(Caching::NONE)),
+        Asks::Remove => rule(Caching::RWH, Caching::from_bits(7).without(Caching::R), None),
+        Asks::Names => rule(Caching::RWH, Caching::NONE, None),
+    }
+}
+
+fn caching(held: Held) -> (bool, Caching) {
+    match held {
+        Held::Level2 => (true, Caching::R),
+        Held::Exclusive => (true, Caching::RW),
+        Held::Batch => (true, Caching::RWH),
+        Held::R => (false, Caching::R),
+        Held::RH => (false, Caching::RH),
+        Held::RW => (false, Caching::RW),
+        Held::RWH => (false, Caching::RWH),
+    }
+}
+
+#[test]
+fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
+    let mut cells = 0;
+    for asks in ASKS {
+        for held in Held::ALL {
+            let (is_oplock, has) = caching(held);
+            let Rule { takes, awaits, of_batch } = rule(asks);
+            // Directories have no oplocks.
+            let is_touched = has.bits() & takes.bits() != 0 && !(is_oplock && asks == Asks::Names);
+            let left = match (held, of_batch) {
+                (Held::Batch, Some(left)) => left,
+                _ => has.without(takes),
+            };
+            let is_awaited = match asks {
+                Asks::Remove => has != Caching::R,
+                _ => has.bits() & awaits.bits() != 0,
+            };
+            let expected = match (is_touched, is_awaited) {
+                (false, _) => Answer::Keeps,
+                (true, false) => Answer::Told(left),
+                (true, true) => Answer::Awaited(left),
+            };
+            assert_eq!(answer(asks, held), expected, "{asks:?} beside {held:?}");
+            cells += 1;
+        }
+    }
+    assert_eq!(cells, 84);
+}
+
+#[test]
+fn what_is_left_is_always_something_that_can_be_held() {
+    for asks in ASKS {
+        for held in Held::ALL {
+            let (is_oplock, has) = caching(held);
+            let (Answer::Told(to) | Answer::Awaited(to)) = answer(asks, held) else { continue };
+            assert!(has.contains(to) && to != has, "{asks:?} takes something from {held:?}");
+            assert!(to.is_none() || to.contains(Caching::R));
+            let kind = if is_oplock { Kind::Oplock } else { Kind::Lease { epoch: None } };
+            let column = Held::of(kind, to);
+            assert!(!is_oplock || matches!(column, None | Some(Held::Level2)), "{asks:?} beside {held:?}");
+            // Who is asked the same again has nothing left to give back.
+            let again = column.map(|left| answer(asks, left));
+            assert!(matches!(again, None | Some(Answer::Keeps)), "{asks:?} beside {held:?}");
+        }
+    }
+}
+
+#[test]
+fn a_holder_is_spared_what_he_asks_himself_but_for_level_two() {
+    for asks in ASKS {
+        for held in Held::ALL {
+            let takes_his_own = held == Held::Level2 && matches!(asks, Asks::Write | Asks::Lock);
+            assert_eq!(spares(asks, held), !takes_his_own);
+        }
+    }
+}
+
+#[test]
+fn opens_stand_beside_each_other_when_each_allows_what_the_other_does() {
+    let each = || (0..8).flat_map(|access| (0..8).map(move |share| (access, share)));
+    let open = |(access, share)| (Access::from_bits(access), Share::from_bits(share));
+    for a in each() {
+        for b in each() {
+            let bears = |holder: (u8, u8), other: (u8, u8)| {
+                (0..3).all(|bit| other.0 >> bit & 1 == 0 || holder.1 >> bit & 1 == 1)
+            };
+            let expected = a.0 == 0 || b.0 == 0 || (bears(a, b) && bears(b, a));
+            assert_eq!(shares(open(a), open(b)), expected, "{a:?} {b:?}");
+            assert_eq!(shares(open(a), open(b)), shares(open(b), open(a)));
+        }
+    }
+}
+
+#[test]
+fn who_has_no_open_needs_what_an_open_for_it_would() {
+    for asks in ASKS {
+        let expected = match asks {
+            Asks::Read => Access::READ,
+            Asks::Write => Access::WRITE,
+            Asks::Rename | Asks::Remove => Access::DELETE,
+            _ => Access::NONE,
+        };
+        assert_eq!(needs(asks), expected);
+    }
+}
+
+#[test]
+fn every_cell_of_ranges() {
+    use Wants::{Exclusive, Reading, Shared, Writing};
+    let allowed = |exclusive, own| {
+        [Shared, Exclusive, Reading, Writing].map(|wants| overlaps_well(exclusive, own, wants))
+    };
+    // A shared lock keeps even its own open from writing.
+    assert_eq!(allowed(false, true), [true, false, true, false]);
+    assert_eq!(allowed(false, false), [true, false, true, false]);
+    assert_eq!(allowed(true, true), [true, false, true, true]);
+    assert_eq!(allowed(true, false), [false; 4]);
+}

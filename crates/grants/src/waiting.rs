@@ -1,0 +1,72 @@
+//! Who waits for something to be given back. He stays in the list until he leaves, so that nobody is granted meanwhile what
+//! would have to be taken from him again.
+
+use crate::Holder;
+use crate::conflict::Asks;
+use crate::event::Event;
+
+/// Somebody who waits, of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// Who waits of one object.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    list: Vec<Waiter>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) ticket: Ticket,
+    /// Which stream, by its name.
+    pub(crate) stream: Box<[u8]>,
+    pub(crate) holder: Option<Holder>,
+    pub(crate) asks: Asks,
+    /// He has been woken and has not asked again.
+    is_woken: bool,
+}
+
+impl Waiting {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Waiter> {
+        self.list.iter()
+    }
+
+    /// He waits, from now on or again.
+    pub(crate) fn join(&mut self, ticket: Ticket, stream: &[u8], holder: Option<Holder>, asks: Asks) {
+        match self.list.iter_mut().find(|waiter| waiter.ticket == ticket) {
+            Some(waiter) => {
+                waiter.asks = asks;
+                waiter.is_woken = false;
+            }
+            None => {
+                self.list.push(Waiter { ticket, stream: stream.into(), holder, asks, is_woken: false });
+            }
+        }
+    }
+
+    pub(crate) fn leave(&mut self, ticket: Ticket) {
+        self.list.retain(|waiter| waiter.ticket != ticket);
+    }
+
+    /// Something was given back.
+    pub(crate) fn wake(&mut self, stream: &[u8], events: &mut Vec<Event>) {
+        for waiter in &mut self.list {
+            if *waiter.stream == *stream && !std::mem::replace(&mut waiter.is_woken, true) {
+                events.push(Event::Wake(waiter.ticket));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn sleeping(&self) -> impl Iterator<Item = &Waiter> {
+        self.list.iter().filter(|waiter| !waiter.is_woken)
+    }
+}
