@@ -431,7 +431,8 @@ impl History {
     fn compare(&mut self, at: &str) {
         let mut told: Vec<_> = self.events.drain(..).map(told).collect();
         let mut expected = std::mem::take(&mut self.model.told);
-        (told.sort(), expected.sort());
+        told.sort();
+        expected.sort();
         assert_eq!(told, expected, "{at}");
         for event in told {
             if let Told::Locked(ticket) | Told::Cancelled(ticket) = event {
@@ -465,7 +466,8 @@ impl History {
         let mut expected: Vec<_> = expected
             .map(|it| (it.stream.into(), it.owner, it.is_advisory, it.from, it.len, it.exclusive))
             .collect();
-        (held.sort(), expected.sort());
+        held.sort();
+        expected.sort();
         assert_eq!(held, expected, "{at}");
     }
 
