@@ -2,13 +2,20 @@
 //! reads has none.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::thread::CapabilitySet;
 use service::volumes::VolumeTable;
-use vfs::{MemoryVersions, Objects, ObjectsOptions};
+use tokio::time::Instant;
+use vfs::{Closed, MemoryVersions, Objects, ObjectsOptions, SharedVolume};
 
 use crate::config::ConfigError;
+
+/// Changes that were under way in volumes that are written to no longer.
+pub(crate) struct Closing {
+    volumes: Vec<Arc<SharedVolume>>,
+    until: Instant,
+}
 
 /// The objects of the process, if it has any.
 #[derive(Debug, Default)]
@@ -29,6 +36,49 @@ impl ProcessObjects {
             Some(objects) => table.sharing(objects),
             None => table,
         })
+    }
+}
+
+impl ProcessObjects {
+    /// The lanes are about to serve this: what it has writable can be changed.
+    pub(crate) fn open_gates(&self, table: &VolumeTable) {
+        self.volumes().iter().filter(|volume| table.writes_to(volume)).for_each(|volume| volume.reopen());
+    }
+
+    /// The lanes serve this: what else they had open is not changed any more, whoever still has it open.
+    pub(crate) fn close_gates(&self, table: &VolumeTable) -> Closing {
+        let mut volumes = self.volumes();
+        volumes.retain(|volume| !table.writes_to(volume));
+        for volume in &volumes {
+            let is_served = table.entries().iter().any(|entry| entry.spec.name == *volume.name());
+            volume.close(if is_served { Closed::ReadOnly } else { Closed::Offline });
+        }
+        Closing { volumes, until: Instant::now() + CLOSED_WITHIN }
+    }
+
+    pub(crate) fn volumes(&self) -> Vec<Arc<SharedVolume>> {
+        self.0.as_ref().map(Objects::volumes).unwrap_or_default()
+    }
+}
+
+impl Closing {
+    /// Waits until the last change has ended. A disk that does not answer is told of, and not waited for any longer.
+    pub(crate) async fn ended(&self) {
+        let all = async {
+            for volume in &self.volumes {
+                volume.emptied().await;
+            }
+        };
+        if tokio::time::timeout_at(self.until, all).await.is_err() {
+            for volume in self.volumes.iter().filter(|volume| !volume.is_still()) {
+                tracing::error!(volume = %volume.name(), "a change that was under way does not end");
+            }
+        }
+    }
+
+    /// Whether there is nothing to wait for.
+    pub(crate) fn is_over(&self) -> bool {
+        self.volumes.iter().all(|volume| volume.is_still())
     }
 }
 
@@ -58,6 +108,8 @@ fn capabilities() -> CapabilitySet {
 
 /// Who has one of these reads every file, so that mode bits are for him to keep.
 const READS_EVERYTHING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
+/// Longer than clients are waited for.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 /// Files whose versions are remembered; beyond it all begin a new generation.
 const VERSIONS_MAX: usize = 1 << 20;
 

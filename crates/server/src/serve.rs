@@ -371,6 +371,7 @@ impl Serving {
                 news = self.news.recv() => self.hear(news.ok_or(ServerError::LaneEnded)?)?,
                 () = repair => self.mend_listeners(),
                 () = reload_late => self.reload_late(),
+                () = Self::closed(self.reloading.as_ref()) => self.taken(),
                 sighting = self.roots.next() => self.hear_root(sighting),
                 () = self.egress.next_look() => self.follow_links(),
                 _ = rounds.tick() => self.look_around(),

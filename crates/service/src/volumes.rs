@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use identity::Writable;
-use vfs::{Cache, Objects, Volume, VolumeName, VolumeOptions, VolumeSpec};
+use vfs::{Cache, Objects, SharedVolume, Volume, VolumeName, VolumeOptions, VolumeSpec};
 
 use crate::config::{ConfigError, Document};
 
@@ -198,6 +198,13 @@ impl VolumeTable {
     #[must_use]
     pub fn sharing(self, objects: &Objects) -> Self {
         Self { objects: Some(objects.clone()), ..self }
+    }
+
+    /// Whether a volume that lanes have open for writing is one of these, on the same directory.
+    pub fn writes_to(&self, open: &SharedVolume) -> bool {
+        let root = Identity { dev: open.root().dev, ino: open.root().ino };
+        let is_it = |entry: &&VolumeEntry| entry.spec.name == *open.name() && entry.identity == Some(root);
+        self.entries.iter().any(|entry| entry.spec.is_writable() && is_it(&entry))
     }
 
     /// Whether somebody may change one of them.

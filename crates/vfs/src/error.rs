@@ -5,6 +5,7 @@ use std::io;
 use identity::Rights;
 
 use crate::name::NameError;
+use crate::object::Closed;
 use crate::spec::VolumeNameError;
 
 /// A look-up, read or listing failed. Nothing a client sends leads to anything else.
@@ -80,6 +81,9 @@ pub enum Error {
     /// As many names as the file system gives one file.
     #[error("the file has as many names as it can have")]
     TooManyLinks,
+    /// The volume could be written to, and cannot now.
+    #[error("{0}")]
+    Closed(Closed),
     /// The volume is not served for writing, or its file system is not mounted for it.
     #[error("the volume is read-only")]
     ReadOnly,
@@ -125,6 +129,15 @@ impl Error {
             Some(libc::EXDEV) => Self::CrossDevice,
             Some(libc::EINVAL) => Self::IntoItself,
             _ => error.into(),
+        }
+    }
+}
+
+impl From<Closed> for Error {
+    fn from(why: Closed) -> Self {
+        match why {
+            Closed::ReadOnly => Self::ReadOnly,
+            Closed::Frozen | Closed::Moved | Closed::Offline => Self::Closed(why),
         }
     }
 }

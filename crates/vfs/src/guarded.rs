@@ -135,8 +135,7 @@ impl Volume {
 
     /// Waits until a change that is under way is over.
     pub(crate) async fn wait_for(&self, object: &Arc<Object>) -> Result<(), Error> {
-        let waiting_max = self.shared().ok_or(Error::ReadOnly)?.objects().options().waiting_max;
-        drop(Permits::take(vec![Arc::clone(object)], waiting_max).await?);
+        drop(Permits::take(vec![Arc::clone(object)], self.waiting_max()?).await?);
         Ok(())
     }
 

@@ -42,7 +42,7 @@ pub use index::{Version, VolumeId};
 pub use lane::fs::{FileKind, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
-pub use object::{Identity, MemoryVersions, Object, Objects, ObjectsOptions, SharedVolume, Versions};
+pub use object::{Closed, Identity, MemoryVersions, Object, Objects, ObjectsOptions, SharedVolume, Versions};
 pub use promise::{Broken, Holder, What};
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};

@@ -40,7 +40,7 @@ impl From<vfs::Error> for Refusal {
         match error {
             Error::AccessDenied | Error::Denied(_) => Self::Forbidden,
             Error::Name(NameError::Nul | NameError::Dots | NameError::Slash) => Self::Path,
-            Error::TooManyOpen | Error::Overloaded | Error::Busy => Self::Overloaded,
+            Error::TooManyOpen | Error::Overloaded | Error::Busy | Error::Closed(_) => Self::Overloaded,
             // Refusals of changes, which this service does not make.
             Error::Exists
             | Error::NotEmpty

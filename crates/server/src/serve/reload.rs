@@ -9,6 +9,7 @@ use super::{ServerError, Serving};
 use crate::config::Config;
 use crate::egress;
 use crate::listeners::Change;
+use crate::objects::Closing;
 use crate::offers::Offers;
 use crate::roots::Root;
 use crate::round::{Round, Standing};
@@ -35,6 +36,8 @@ pub(super) struct Reloading {
     change: Change,
     roots: Vec<Root>,
     volumes: VolumeTable,
+    /// The lanes serve it: changes that began before may be under way.
+    closing: Option<Closing>,
     /// The one volume that all this is about, if it is no more than that.
     reopened: Option<String>,
 }
@@ -88,7 +91,8 @@ impl Serving {
         self.orders += 1;
         let what = (&offers.into_sites(), &volumes);
         let round = Round::begin(self.orders, &self.controls, what, listeners, change.closed())?;
-        self.reloading = Some(Reloading { round, config, taking, change, roots, volumes, reopened });
+        self.reloading =
+            Some(Reloading { round, config, taking, change, roots, volumes, closing: None, reopened });
         Ok(())
     }
 
@@ -105,9 +109,18 @@ impl Serving {
         (roots, self.volumes.reopening(name, identity))
     }
 
+    /// Waits until no change is under way that a reload put an end to; for ever where there is none.
+    pub(super) async fn closed(reloading: Option<&Reloading>) {
+        match reloading.and_then(|reloading| reloading.closing.as_ref()) {
+            Some(closing) => closing.ended().await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// When lanes that have not answered by then are late.
     pub(super) fn reload_due(&self) -> Option<Instant> {
-        self.reloading.as_ref().map(|reloading| reloading.round.deadline())
+        let waits_for_lanes = |reloading: &&Reloading| reloading.closing.is_none();
+        self.reloading.as_ref().filter(waits_for_lanes).map(|reloading| reloading.round.deadline())
     }
 
     /// A lane is ready to serve what was ordered, or cannot.
@@ -150,15 +163,23 @@ impl Serving {
                 if let Err(problem) = reloading.change.listen() {
                     return self.give_up(&problem.to_string());
                 }
+                self.objects.open_gates(&reloading.volumes);
                 reloading.round.carry_out(&self.controls);
             }
             Standing::Refused(problem) => self.give_up(&problem),
-            Standing::Done => self.taken(),
+            Standing::Done => {
+                let Some(reloading) = &mut self.reloading else { return };
+                let closing = self.objects.close_gates(&reloading.volumes);
+                match closing.is_over() {
+                    true => self.taken(),
+                    false => reloading.closing = Some(closing),
+                }
+            }
         }
     }
 
-    /// Every lane serves it: what the control thread keeps follows.
-    fn taken(&mut self) {
+    /// Every lane serves it, and nobody changes what is not to be changed any more: what the control thread keeps follows.
+    pub(super) fn taken(&mut self) {
         let Some(Reloading { config, taking, change, roots, volumes, reopened, .. }) = self.reloading.take()
         else {
             return;
@@ -217,6 +238,9 @@ mod tests {
     use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::path::Path;
     use std::sync::Arc;
+
+    use identity::Writable;
+    use vfs::Closed;
 
     use super::*;
     use crate::control::{LaneControl, Orders, controls};
@@ -309,5 +333,46 @@ mod tests {
             assert!(get(new, "/a.txt").unwrap().ends_with("new"), "either lane serves what is new");
         }
         assert_eq!(serving.reload_counters.taken.get(), 1);
+    }
+
+    /// Takes over a configuration to its end.
+    fn take(server: &mut Server, config: Config) {
+        let serving = &mut server.serving;
+        serving.reload(|| Ok(config.clone()));
+        server.housekeeping.block_on(async {
+            while serving.reloading.is_some() {
+                tokio::select! {
+                    news = serving.news.recv() => serving.hear(news.unwrap()).unwrap(),
+                    () = Serving::closed(serving.reloading.as_ref()) => serving.taken(),
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn whoever_still_has_a_volume_open_changes_nothing_once_a_reload_has_made_it_read_only() {
+        let [dir, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let with = |dir: &Path, writable: Writable| {
+            let mut config = config(dir, &[SocketAddr::from(([127, 0, 0, 1], 0))]);
+            config.volumes[0].writable = writable;
+            config
+        };
+        let mut server = Server::start(with(dir.path(), Writable::Nobody)).unwrap();
+        assert!(server.serving.objects.volumes().is_empty(), "nobody writes, so nothing is shared");
+        take(&mut server, with(dir.path(), Writable::anyone()));
+        // As a slow request holds it.
+        let held = server.serving.objects.volumes();
+        assert_eq!((held.len(), held[0].closed()), (1, None));
+        take(&mut server, with(dir.path(), Writable::AsListed));
+        assert_eq!(held[0].closed(), None, "it is the same volume, with other rights");
+        take(&mut server, with(dir.path(), Writable::Nobody));
+        assert_eq!(held[0].closed(), Some(Closed::ReadOnly));
+        take(&mut server, with(dir.path(), Writable::anyone()));
+        assert_eq!(held[0].closed(), None);
+        take(&mut server, with(other.path(), Writable::anyone()));
+        assert_eq!(held[0].closed(), Some(Closed::ReadOnly), "another directory has its name");
+        let serving = &server.serving;
+        let open = serving.objects.volumes().into_iter().find(|volume| !Arc::ptr_eq(volume, &held[0]));
+        assert_eq!(open.unwrap().closed(), None);
     }
 }

@@ -53,7 +53,7 @@ impl Joined {
     }
 
     /// Which lane this is.
-    pub(super) fn member(&self) -> Member {
+    pub(crate) fn member(&self) -> Member {
         self.me
     }
 

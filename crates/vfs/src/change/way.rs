@@ -14,7 +14,7 @@ use super::here::Here;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::Name;
-use crate::object::{Object, Permits};
+use crate::object::{Object, Pass, Permits};
 use crate::promise::{Broken, What};
 use crate::volume::Volume;
 
@@ -31,8 +31,14 @@ struct Under {
 }
 
 impl Volume {
+    /// Lets a change into the volume.
+    fn pass(&self) -> Result<Pass, Error> {
+        let (shared, joined) = self.shared().zip(self.cache().joined()).ok_or(Error::ReadOnly)?;
+        Ok(shared.pass(joined.member())?)
+    }
+
     /// Changes that may wait for one object.
-    pub(super) fn waiting_max(&self) -> Result<usize, Error> {
+    pub(crate) fn waiting_max(&self) -> Result<usize, Error> {
         Ok(self.shared().ok_or(Error::ReadOnly)?.objects().options().waiting_max)
     }
 
@@ -40,20 +46,20 @@ impl Volume {
     /// where they are free, else by giving all back and beginning again with all of them in order.
     ///
     /// # Errors
-    /// Those of `names`; [`Error::Busy`] after eight attempts, or behind too many others.
+    /// Those of `names`; [`Error::Closed`]; [`Error::Busy`] after eight attempts, or behind too many others.
     pub(super) async fn permits<T>(
         &self,
         first: &[&Arc<Object>],
         names: impl AsyncFn() -> Result<(T, Vec<Arc<Object>>), Error>,
     ) -> Result<(Permits, T), Error> {
-        let waiting_max = self.waiting_max()?;
+        let (pass, waiting_max) = (self.pass()?, self.waiting_max()?);
         let first = || first.iter().map(|&object| Arc::clone(object));
         let mut wanted: Vec<_> = first().collect();
         for _ in 0..ATTEMPTS_MAX {
             let mut permits = Permits::take(wanted, waiting_max).await?;
             let (found, concerned) = names().await?;
             if permits.try_add(&concerned) {
-                return Ok((permits, found));
+                return Ok((permits.inside(pass), found));
             }
             self.counters().changes_anew.increment();
             drop(permits);

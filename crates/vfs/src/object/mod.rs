@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
+pub use self::gate::Closed;
+pub(crate) use self::gate::Pass;
 pub use self::identity::Identity;
 pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};
@@ -18,6 +20,7 @@ use index::Version;
 
 use crate::promise::What;
 
+mod gate;
 mod identify;
 mod identity;
 mod lanes;

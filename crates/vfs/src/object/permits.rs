@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::line::{InLine, Turn};
-use super::{Object, in_order};
+use super::{Object, Pass, in_order};
 use crate::error::Error;
 
 /// Permits of some objects, given back when this is dropped. While they are held only lanes are waited for.
 pub(crate) struct Permits {
     turns: Vec<Turn>,
+    /// Through the volume's gate, for who changes something; given back last.
+    _pass: Option<Pass>,
 }
 
 impl Permits {
@@ -26,7 +28,12 @@ impl Permits {
             };
             turns.push(turn);
         }
-        Ok(Self { turns })
+        Ok(Self { turns, _pass: None })
+    }
+
+    /// The same, inside the gate of the volume.
+    pub(crate) fn inside(self, pass: Pass) -> Self {
+        Self { _pass: Some(pass), ..self }
     }
 
     /// Adds the permits of more objects if they are free, out of order, therefore without waiting. `false` if one is

@@ -89,6 +89,11 @@ impl Objects {
         volumes.get(self, name, root)
     }
 
+    /// The writable volumes that some lane has open, or still has work in.
+    pub fn volumes(&self) -> Vec<Arc<SharedVolume>> {
+        self.shared.volumes.lock().expect("nobody panics while holding it").open()
+    }
+
     /// The object of this identity: the one in use, or a new one.
     ///
     /// # Errors

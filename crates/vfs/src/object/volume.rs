@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use index::VolumeId;
 
 use super::Objects;
+use super::gate::Gate;
 use crate::attributes::FileId;
 use crate::spec::VolumeName;
 
@@ -15,6 +16,7 @@ pub struct SharedVolume {
     name: VolumeName,
     /// Its directory. As long as this lives a lane has that open, so the number names no other.
     root: FileId,
+    pub(super) gate: Gate,
     objects: Objects,
 }
 
@@ -35,9 +37,14 @@ impl Volumes {
         }
         self.next += 1;
         let (id, name, objects) = (VolumeId(self.next), name.clone(), objects.clone());
-        let volume = Arc::new(SharedVolume { id, name, root, objects });
+        let gate = Gate::new(objects.options().lanes_max);
+        let volume = Arc::new(SharedVolume { id, name, root, gate, objects });
         self.open.push(Arc::downgrade(&volume));
         volume
+    }
+
+    pub(super) fn open(&self) -> Vec<Arc<SharedVolume>> {
+        self.open.iter().filter_map(Weak::upgrade).collect()
     }
 }
 
@@ -45,6 +52,11 @@ impl SharedVolume {
     /// Its number, which it keeps for ever.
     pub fn id(&self) -> VolumeId {
         self.id
+    }
+
+    /// Its directory.
+    pub fn root(&self) -> FileId {
+        self.root
     }
 
     /// How clients name it.

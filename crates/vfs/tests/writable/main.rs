@@ -14,6 +14,7 @@ use vfs::{
 mod access;
 mod changes;
 mod coherence;
+mod gate;
 mod history;
 mod kinds;
 mod lanes;

@@ -37,7 +37,7 @@ fn who_came_first_is_served_first() {
     assert!(second.as_mut().poll(&mut context).is_pending());
     drop(held);
     assert!(
-        !now(async { Permits { turns: vec![] }.try_add(&object) }).unwrap(),
+        !now(async { Permits { turns: vec![], _pass: None }.try_add(&object) }).unwrap(),
         "nobody goes before those in line"
     );
     assert!(second.as_mut().poll(&mut context).is_pending());

@@ -1,0 +1,147 @@
+//! The gate of a writable volume: every change passes it, and who closes it waits until nobody is inside any more.
+//!
+//! Each lane counts its changes on a line of memory of its own, and reads a word that hardly ever changes. A change counts
+//! itself, then reads the word; who closes the gate writes the word, then reads the counts: one of them sees the other.
+
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
+
+use lane::mesh::Member;
+
+use super::SharedVolume;
+
+/// Why nothing can be changed in a volume that could be written to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Closed {
+    /// It is served read-only by now.
+    ReadOnly = 1,
+    /// For a moment, as while it is copied: try later.
+    Frozen = 2,
+    /// It is served by another server by now.
+    Moved = 3,
+    /// It is no longer served.
+    Offline = 4,
+}
+
+pub(super) struct Gate {
+    /// 0 while it is open.
+    closed: AtomicU8,
+    inside: Box<[Inside]>,
+    /// Who wait until nobody is inside.
+    waiting: Mutex<Vec<Waker>>,
+}
+
+/// Changes of one lane that are inside, on a cache line of their own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Inside(AtomicUsize);
+
+/// One change inside the gate of its volume, for as long as this lives.
+pub(crate) struct Pass {
+    volume: Arc<SharedVolume>,
+    lane: Member,
+}
+
+impl Gate {
+    pub(super) fn new(lanes_max: usize) -> Self {
+        let inside = (0..lanes_max).map(|_| Inside::default()).collect();
+        Self { closed: AtomicU8::new(0), inside, waiting: Mutex::default() }
+    }
+
+    fn closed(&self) -> Option<Closed> {
+        let all = [Closed::ReadOnly, Closed::Frozen, Closed::Moved, Closed::Offline];
+        let closed = self.closed.load(Ordering::SeqCst);
+        all.into_iter().find(|why| *why as u8 == closed)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.inside.iter().all(|inside| inside.0.load(Ordering::SeqCst) == 0)
+    }
+
+    fn leave(&self, lane: Member) {
+        let before = self.inside[lane.index()].0.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "who leaves has come in");
+        if self.closed.load(Ordering::SeqCst) != 0 {
+            let waiting = std::mem::take(&mut *self.lock());
+            waiting.into_iter().for_each(Waker::wake);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
+        self.waiting.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl SharedVolume {
+    /// Lets no more changes in; each is refused with this reason. Those that are inside go on: [`SharedVolume::emptied`].
+    pub fn close(&self, why: Closed) {
+        self.gate.closed.store(why as u8, Ordering::SeqCst);
+    }
+
+    /// Lets changes in again.
+    pub fn reopen(&self) {
+        self.gate.closed.store(0, Ordering::SeqCst);
+        let waiting = std::mem::take(&mut *self.gate.lock());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Why it is closed, if it is.
+    pub fn closed(&self) -> Option<Closed> {
+        self.gate.closed()
+    }
+
+    /// Waits until every change that was inside when the gate was closed has ended, or it is open again. On any thread.
+    pub async fn emptied(&self) {
+        poll_fn(|cx| {
+            // Before the look: who leaves after it finds the waker.
+            let mut waiting = self.gate.lock();
+            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                waiting.push(cx.waker().clone());
+            }
+            drop(waiting);
+            match self.gate.is_empty() || self.gate.closed().is_none() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
+
+    /// Whether no change is under way.
+    pub fn is_still(&self) -> bool {
+        self.gate.is_empty()
+    }
+
+    /// Lets a change of this lane in.
+    ///
+    /// # Errors
+    /// Why it is closed.
+    pub(crate) fn pass(self: &Arc<Self>, lane: Member) -> Result<Pass, Closed> {
+        self.gate.inside[lane.index()].0.fetch_add(1, Ordering::SeqCst);
+        let pass = Pass { volume: Arc::clone(self), lane };
+        match self.gate.closed() {
+            None => Ok(pass),
+            Some(why) => Err(why),
+        }
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.volume.gate.leave(self.lane);
+    }
+}
+
+impl std::fmt::Display for Closed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::ReadOnly => "the volume is read-only by now",
+            Self::Frozen => "the volume is not changed for a moment: try later",
+            Self::Moved => "the volume is served by another server",
+            Self::Offline => "the volume is no longer served",
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! The gate of a volume: closed and empty, nothing changes, and who wants to change something hears why.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use lane::backend::sim::{Config, seeds};
+use lane::time;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use vfs::{Closed, Error, How, Over};
+
+use super::{name, nobody, on_lanes, root};
+
+#[test]
+fn a_closed_gate_lets_nothing_in_and_is_empty_when_the_last_change_has_ended() {
+    seeds(50, |seed| {
+        let is_over: Rc<Cell<bool>> = Rc::default();
+        let refused: Rc<Cell<u32>> = Rc::default();
+        let seen = Rc::clone(&refused);
+        on_lanes(seed, Config::rough(), 3, move |lane, process, volume| {
+            let (is_over, refused) = (Rc::clone(&is_over), Rc::clone(&refused));
+            async move {
+                let mut rng = SmallRng::seed_from_u64(seed * 3 + lane as u64);
+                let root = root(&volume).await;
+                if lane > 0 {
+                    for step in 0_u32.. {
+                        let (one, other) = (format!("{lane}-{step}"), format!("{lane}-{step}-moved"));
+                        let made = root
+                            .create(&nobody(), name(&one), How { exclusive: true, mode: 0o644 })
+                            .await
+                            .map(drop);
+                        let moved =
+                            root.rename(&nobody(), name(&one), &root, name(&other), Over::Nothing).await;
+                        for came in [made, moved] {
+                            match came {
+                                Ok(()) | Err(Error::NotFound) => {}
+                                Err(Error::Closed(Closed::Frozen)) => refused.set(refused.get() + 1),
+                                Err(other) => panic!("{other}"),
+                            }
+                        }
+                        time::sleep(Duration::from_micros(rng.random_range(1..300))).await;
+                        if is_over.get() {
+                            return;
+                        }
+                    }
+                }
+                let [shared] = &process.objects.volumes()[..] else { panic!("there is one volume") };
+                for _ in 0..5 {
+                    time::sleep(Duration::from_micros(rng.random_range(0..2000))).await;
+                    shared.close(Closed::Frozen);
+                    shared.emptied().await;
+                    assert!(shared.is_still() && shared.closed() == Some(Closed::Frozen));
+                    let before = root.object().unwrap().version();
+                    time::sleep(Duration::from_micros(rng.random_range(0..2000))).await;
+                    assert_eq!(root.object().unwrap().version(), before, "nothing changed behind the gate");
+                    shared.reopen();
+                    root.create(&nobody(), name("x"), How { exclusive: false, mode: 0o644 }).await.unwrap();
+                }
+                is_over.set(true);
+            }
+        });
+        if seed == 0 {
+            assert!(seen.get() > 0, "somebody came to a closed gate");
+        }
+    });
+}
