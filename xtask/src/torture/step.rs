@@ -42,7 +42,7 @@ impl Bytes {
 
     /// None of them is zero, which is what nobody wrote.
     pub(super) fn make(self) -> Vec<u8> {
-        let mut word = self.seed | 1;
+        let mut word = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).max(1);
         let next = || {
             word ^= word << 13;
             word ^= word >> 7;
