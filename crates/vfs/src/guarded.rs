@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use identity::Rights;
 
@@ -13,7 +14,7 @@ use crate::cache::{Found, Node, Vantage, WatchedDir};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::{Name, NameError, RelPath, RelPathBuf};
-use crate::object::{Object, Permits};
+use crate::object::{Object, Permits, Place};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
@@ -39,7 +40,7 @@ impl Volume {
         self.counted(self.told(path, "a name cannot be opened", found))
     }
 
-    async fn lookup_guarded(
+    pub(crate) async fn lookup_guarded(
         &self,
         caller: &Caller,
         path: RelPath<'_>,
@@ -128,6 +129,7 @@ impl Volume {
             || at.object().zip(node.object()).is_some_and(|(at, node)| Arc::ptr_eq(at, node));
         let directory = at.watched().filter(|_| is_it && vantage.is_current() && at.is_current());
         let Some(directory) = directory.cloned() else { return Ok(Seen::Moving(at.hindrance().cloned())) };
+        note_place(&node, &vantage, path, cache.options().ttl);
         cache.keep_open(key, node.clone(), vantage);
         self.allowed(caller, &directory, &stat.into(), need)?;
         Ok(Seen::Resolved(self.resolved(&node, stat.into())))
@@ -223,6 +225,15 @@ enum Seen {
     Resolved(Resolved),
     /// Something moves or changes: to be waited for, if it is known.
     Moving(Option<Arc<Object>>),
+}
+
+/// Notes where a file was found, if it is still there: what is renamed from here on is told to this lane first.
+fn note_place(node: &Node, vantage: &Vantage, path: RelPath<'_>, ttl: Duration) {
+    let Node::File(file) = node else { return };
+    let place = file.object().zip(vantage.object()).zip(path.file_name());
+    if let Some(((object, above), name)) = place.filter(|_| vantage.holds_for_all(ttl)) {
+        object.set_place(Place { directory: Arc::clone(above), name: name.as_bytes().into() });
+    }
 }
 
 /// What a link says that is no name.

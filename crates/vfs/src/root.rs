@@ -1,6 +1,6 @@
 //! The directory of a volume and the opening of what lies beneath it.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::sync::Arc;
@@ -21,6 +21,10 @@ pub(crate) struct Root {
     dir: Dir,
     /// Where absolute links may lead; `None` where no links are followed.
     places: Option<Places>,
+    /// Files can be opened by handle, as far as is known.
+    by_handle: Cell<bool>,
+    /// Directories that are read to find a name.
+    searches: Cell<usize>,
     /// What lanes share of a writable volume.
     shared: Option<Shared>,
 }
@@ -41,7 +45,7 @@ impl Root {
     pub(crate) fn open(spec: &VolumeSpec) -> io::Result<Self> {
         let dir = Dir::open_root(&spec.path)?;
         let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
-        Ok(Self { dir, places, shared: None })
+        Ok(Self { dir, places, by_handle: Cell::new(true), searches: Cell::new(0), shared: None })
     }
 
     /// Opens the directory `spec` names, which is written to.
@@ -56,6 +60,30 @@ impl Root {
         let acl_attribute = if is_trusted { ATTRIBUTE_PRIVILEGED } else { ATTRIBUTE_UNPRIVILEGED };
         let shared = Shared { volume, policy, acl_attribute, object: OnceCell::new() };
         Ok(Self { shared: Some(shared), ..root })
+    }
+
+    /// The open directory.
+    pub(crate) fn dir(&self) -> &Dir {
+        &self.dir
+    }
+
+    /// Whether files can be opened by handle, as far as is known.
+    pub(crate) fn opens_by_handle(&self) -> bool {
+        self.by_handle.get()
+    }
+
+    /// Begins to read a directory to find the name of a file in it, unless too many are read already.
+    pub(crate) fn begin_search(&self) -> Option<Search<'_>> {
+        let under_way = self.searches.get();
+        (under_way < SEARCHES_MAX).then(|| {
+            self.searches.set(under_way + 1);
+            Search(&self.searches)
+        })
+    }
+
+    /// They cannot: the process may not, or the file system has none.
+    pub(crate) fn opens_no_handles(&self) {
+        self.by_handle.set(false);
     }
 
     /// What lanes share of it; `None` where nothing is written.
@@ -168,9 +196,20 @@ impl Root {
     }
 }
 
+/// A directory being read to find a name.
+pub(crate) struct Search<'a>(&'a Cell<usize>);
+
+impl Drop for Search<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 fn c_path(path: RelPath<'_>) -> CString {
     let bytes = if path.is_root() { b"." } else { path.as_bytes() };
     CString::new(bytes).expect("a RelPath holds no zero byte")
 }
 
+/// Of one volume, on one lane: each may hold the names of a large directory in memory.
+const SEARCHES_MAX: usize = 2;
 const OPEN_TRIES_MAX: u32 = 4;

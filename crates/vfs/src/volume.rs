@@ -285,6 +285,14 @@ impl Resolved {
         }
     }
 
+    /// What lanes share of it; `None` on a volume that nothing is written to.
+    pub fn object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::File(file, _) => file.object(),
+            Self::Directory(directory, _) => directory.object(),
+        }
+    }
+
     /// The file, or [`Error::IsADirectory`].
     pub fn into_file(self) -> Result<(Rc<OpenFile>, Attributes), Error> {
         match self {

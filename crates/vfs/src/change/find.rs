@@ -46,6 +46,6 @@ impl Here {
 }
 
 /// For the kernel.
-pub(super) fn c_name(name: Name<'_>) -> CString {
+pub(crate) fn c_name(name: Name<'_>) -> CString {
     CString::new(name.as_bytes()).expect("a Name holds no zero byte")
 }

@@ -3,6 +3,7 @@
 //! becomes of who asked for it. docs/vfs.md draws it.
 
 pub use self::create::{Created, How};
+pub(crate) use self::find::c_name;
 pub use self::rename::Over;
 pub use self::stage::{Expect, Published, Staged};
 pub use self::writer::Writer;

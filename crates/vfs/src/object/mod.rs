@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 
 pub use self::gate::Closed;
 pub(crate) use self::gate::Pass;
+pub(crate) use self::identify::{identity_at, identity_of};
 pub use self::identity::Identity;
 pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};

@@ -129,6 +129,12 @@ impl Objects {
         Timestamp { secs: (at / 1_000_000_000) as i64, nanos: (at % 1_000_000_000) as u32 }
     }
 
+    /// The object of this identity in `volume`, if it is in use.
+    pub(crate) fn in_use_as(&self, volume: &Arc<SharedVolume>, identity: &Identity) -> Option<Arc<Object>> {
+        let object = self.shard(identity).get(identity)?.upgrade()?;
+        Arc::ptr_eq(&object.volume, volume).then_some(object)
+    }
+
     pub(crate) fn desks(&self) -> &Desks {
         &self.shared.desks
     }

@@ -235,7 +235,7 @@ fn alice() -> Caller {
     Caller::new(accounts().user("alice").unwrap())
 }
 
-fn operator() -> Caller {
+pub(crate) fn operator() -> Caller {
     Caller::new(accounts().local_administrator())
 }
 

@@ -254,7 +254,7 @@ pub(crate) async fn text(volume: &Volume, at: &str) -> String {
     read(&file).await
 }
 
-async fn read(file: &OpenFile) -> String {
+pub(crate) async fn read(file: &OpenFile) -> String {
     let buf = lane::current().buffers().get(BufClass::Small).await;
     let (read, buf) = file.read_at(0, usize::MAX, buf).await;
     read.unwrap();

@@ -19,6 +19,7 @@ mod history;
 mod kinds;
 mod lanes;
 mod order;
+mod reopen;
 mod stage;
 
 /// One process on one host: a volume at `/srv`, open on several lanes.
@@ -34,10 +35,15 @@ impl Process {
     fn new(world: &World, lanes: usize) -> Self {
         let host = world.host("10.0.0.1");
         host.fs().create_dir_all("/srv").unwrap();
-        let options = ObjectsOptions { lanes_max: lanes, ..Default::default() };
-        let objects = Objects::new(options, Arc::new(MemoryVersions::new(1000, UNIX_EPOCH)));
+        let objects = Self::objects(lanes);
         let lanes = std::iter::once(0).chain((1..lanes).map(|_| host.add_lane())).collect();
         Self { host, objects, lanes, writable: Writable::anyone() }
+    }
+
+    /// As a process begins with.
+    fn objects(lanes: usize) -> Objects {
+        let options = ObjectsOptions { lanes_max: lanes, ..Default::default() };
+        Objects::new(options, Arc::new(MemoryVersions::new(1000, UNIX_EPOCH)))
     }
 
     /// Opens the volume on the current lane.

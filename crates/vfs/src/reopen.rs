@@ -1,0 +1,317 @@
+//! Files found again without a path: by what they are, as an AFS client or a durable open names them.
+//!
+//! A file's handle outlives its leaving of the tree, so nothing that was opened by a handle is served. What is opened by it
+//! only tells the way: from a directory up to the volume's root, or from a file's recorded directory. That way is then gone
+//! down like any other path, by the caller's rights, and must lead to the very file.
+//!
+//! Where the process may not open by handle, or the file system has no handles, the way is the one last recorded.
+
+use std::sync::Arc;
+
+use identity::Rights;
+use lane::fs::{Dir, File, FileHandle, FileKind, Stat};
+use lane::offload::offload;
+
+use crate::caller::Caller;
+use crate::change::{Writer, c_name};
+use crate::error::Error;
+use crate::name::{Name, RelPath, RelPathBuf};
+use crate::object::{Identity, identity_at, identity_of};
+use crate::volume::{Resolved, Volume};
+
+/// Where a file was last seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The directory.
+    pub directory: Identity,
+    /// The name in it.
+    pub name: Box<[u8]>,
+}
+
+/// Who keeps where files were last seen, longer than they are in use.
+pub trait Places: Send + Sync {
+    /// Where this one was seen. Helpers ask: it may wait for a disk.
+    fn place_of(&self, file: &Identity) -> Option<Seen>;
+}
+
+impl Volume {
+    /// The file or directory of this identity, wherever it is in the volume now, if the caller may pass through every
+    /// directory on the way and has the rights `need` there, as [`Volume::lookup_as`] has them. `places` helps where it is not
+    /// in use; without it directories alone are found then, and where the process may open by handle
+    /// (CAP_DAC_READ_SEARCH).
+    ///
+    /// # Errors
+    /// [`Error::Stale`] when it is gone, has left the volume or cannot be found in it; [`Error::Busy`] when it moves again and
+    /// again; [`Error::ReadOnly`] for a volume whose files lanes do not share; else as [`Volume::lookup_as`].
+    pub async fn reopen(
+        &self,
+        caller: &Caller,
+        file: &Identity,
+        need: Rights,
+        places: Option<&Arc<dyn Places>>,
+    ) -> Result<Resolved, Error> {
+        // Apart, as it is rare and its memory large.
+        let found = Box::pin(Reopening { volume: self, places }.resolve(caller, file, need)).await;
+        Ok(self.counted(self.told(RelPath::ROOT, "a file cannot be found again", found))?.1)
+    }
+
+    /// As [`Volume::reopen`], to write. Takes [`Rights::WRITE`].
+    ///
+    /// # Errors
+    /// As [`Volume::reopen`]; [`Error::IsADirectory`].
+    pub async fn reopen_writer(
+        &self,
+        caller: &Caller,
+        file: &Identity,
+        places: Option<&Arc<dyn Places>>,
+    ) -> Result<Writer, Error> {
+        for _ in 0..TRIES_MAX {
+            let found =
+                Box::pin(Reopening { volume: self, places }.resolve(caller, file, Rights::WRITE)).await;
+            let (path, resolved) =
+                self.counted(self.told(RelPath::ROOT, "a file cannot be found again", found))?;
+            resolved.into_file()?;
+            let (Some(above), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
+                return self.counted(Err(Error::IsADirectory));
+            };
+            let directory = self.lookup_as(caller, above, Rights::NONE).await?.into_directory()?.0;
+            match directory.open_writer(caller, name).await {
+                Ok(writer) if writer.file().object().is_some_and(|object| object.identity() == file) => {
+                    return Ok(writer);
+                }
+                // It has moved since.
+                Ok(_) | Err(Error::NotFound) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.counted(Err(Error::Busy))
+    }
+}
+
+/// The search for one file.
+struct Reopening<'a> {
+    volume: &'a Volume,
+    places: Option<&'a Arc<dyn Places>>,
+}
+
+impl Reopening<'_> {
+    async fn resolve(
+        &self,
+        caller: &Caller,
+        file: &Identity,
+        need: Rights,
+    ) -> Result<(RelPathBuf, Resolved), Error> {
+        if self.volume.shared().is_none() {
+            return Err(Error::ReadOnly);
+        }
+        let mut before = None;
+        for _ in 0..TRIES_MAX {
+            if let Some(path) = self.known_path(file)
+                && let Some(found) = self.at(caller, &path, file, need).await?
+            {
+                self.volume.counters().reopened_in_use.increment();
+                return Ok((path, found));
+            }
+            let path = self.find_path(file).await?;
+            if let Some(found) = self.at(caller, &path, file, need).await? {
+                self.volume.counters().reopened_found.increment();
+                return Ok((path, found));
+            }
+            // It is not where it was recorded, and nobody moves it.
+            if before.as_ref() == Some(&path) {
+                return Err(Error::Stale);
+            }
+            before = Some(path);
+        }
+        Err(Error::Busy)
+    }
+
+    /// What the path leads to, if that is the file.
+    async fn at(
+        &self,
+        caller: &Caller,
+        path: &RelPathBuf,
+        file: &Identity,
+        need: Rights,
+    ) -> Result<Option<Resolved>, Error> {
+        match self.volume.lookup_guarded(caller, path.as_path(), need).await {
+            Ok(found) => {
+                let is_it = found.object().is_some_and(|object| object.identity() == file);
+                Ok(is_it.then_some(found))
+            }
+            Err(Error::NotFound | Error::NotADirectory | Error::Escapes | Error::SymlinkRefused) => Ok(None),
+            // Another's rights say nothing about this one.
+            Err(Error::Denied(_) | Error::NotServable) if !self.leads_to(path, file).await? => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the path leads to this file by now, whoever asks.
+    async fn leads_to(&self, path: &RelPathBuf, file: &Identity) -> Result<bool, Error> {
+        let found = match self.volume.root().open_real(path.as_path()).await {
+            Ok(found) => found,
+            Err(Error::TooManyOpen | Error::Overloaded) => return Err(Error::Overloaded),
+            Err(_) => return Ok(false),
+        };
+        Ok(identity_of(&found, &found.stat()?).await? == *file)
+    }
+
+    /// The path of a file in use, as this server last moved it.
+    fn known_path(&self, file: &Identity) -> Option<RelPathBuf> {
+        let shared = self.volume.shared()?;
+        self.volume.path_of(&shared.objects().in_use_as(shared, file)?)
+    }
+
+    /// The path to a file as the tree has it, from the file upwards.
+    async fn find_path(&self, file: &Identity) -> Result<RelPathBuf, Error> {
+        let root = self.volume.root().dir();
+        let root = identity_of(root.as_file(), &root.stat()?).await?;
+        let (mut at, mut names, mut length) = (file.clone(), Vec::new(), 0);
+        let mut path = loop {
+            if at == root {
+                break RelPathBuf::root();
+            }
+            if !names.is_empty()
+                && let Some(path) = self.known_path(&at)
+                && self.leads_to(&path, &at).await?
+            {
+                break path;
+            }
+            let Seen { directory, name } = self.above(&at).await?;
+            length += name.len() + 1;
+            // What was recorded at different times may form a circle.
+            if length > RelPath::BYTES_MAX + 1 {
+                return Err(Error::Stale);
+            }
+            names.push(name);
+            at = directory;
+        };
+        for name in names.iter().rev() {
+            let pushed = Name::parse(name).and_then(|name| path.push(name));
+            pushed.map_err(|_| Error::Stale)?;
+        }
+        Ok(path)
+    }
+
+    /// The directory that a file is in, and its name there.
+    async fn above(&self, file: &Identity) -> Result<Seen, Error> {
+        let hint = self.recorded(file).await?;
+        let Some(open) = self.open(file).await? else { return hint.ok_or(Error::Stale) };
+        let stat = open.stat()?;
+        if stat.nlink == 0 {
+            return Err(Error::Stale);
+        }
+        let directory = match stat.kind {
+            FileKind::Directory => above_directory(open.into_dir()?, &stat).await?,
+            _ => {
+                let hint = hint.as_ref().ok_or(Error::Stale)?;
+                self.open(&hint.directory).await?.ok_or(Error::Stale)?.into_dir()?
+            }
+        };
+        let identity = identity_of(directory.as_file(), &directory.stat()?).await?;
+        let hint = hint.filter(|hint| hint.directory == identity);
+        let name = self.name_in(&directory, file, &stat, hint.as_ref().map(|hint| &*hint.name)).await?;
+        Ok(Seen { directory: identity, name })
+    }
+
+    /// Where the file was last seen.
+    async fn recorded(&self, file: &Identity) -> Result<Option<Seen>, Error> {
+        let shared = self.volume.shared().ok_or(Error::ReadOnly)?;
+        let in_use = shared.objects().in_use_as(shared, file).and_then(|object| object.place());
+        if let Some(place) = in_use {
+            return Ok(Some(Seen { directory: place.directory.identity().clone(), name: place.name }));
+        }
+        let Some(places) = self.places else { return Ok(None) };
+        let (places, file) = (Arc::clone(places), file.clone());
+        offload(None, move || places.place_of(&file)).await.map_err(|_| Error::Overloaded)
+    }
+
+    /// Opens a file by its handle; `None` where that cannot be done.
+    async fn open(&self, file: &Identity) -> Result<Option<File>, Error> {
+        let root = self.volume.root();
+        let Some((kind, bytes)) = file.handle().filter(|_| root.opens_by_handle()) else { return Ok(None) };
+        if root.dir().stat()?.dev != file.device() {
+            return Ok(None);
+        }
+        let handle = FileHandle { kind, bytes: bytes.into() };
+        let mut tries = 0;
+        loop {
+            let error = match root.dir().open_handle(&handle, false).await {
+                Ok(file) => return Ok(Some(file)),
+                Err(error) => error,
+            };
+            tries += 1;
+            match error.raw_os_error() {
+                // A file system that fell behind its server says so too: worth another try.
+                Some(libc::ESTALE) if tries < OPEN_TRIES_MAX => {}
+                Some(libc::EPERM | libc::EOPNOTSUPP) => {
+                    root.opens_no_handles();
+                    return Ok(None);
+                }
+                Some(libc::ELOOP) => return Err(Error::NotServable),
+                _ => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The name by which a directory has a file: the one that was recorded if it still leads there, else another.
+    async fn name_in(
+        &self,
+        directory: &Dir,
+        file: &Identity,
+        stat: &Stat,
+        recorded: Option<&[u8]>,
+    ) -> Result<Box<[u8]>, Error> {
+        if let Some(name) = recorded
+            && self.is_name_of(directory, name, file, stat).await?
+        {
+            return Ok(name.into());
+        }
+        let _searching = self.volume.root().begin_search().ok_or(Error::Overloaded)?;
+        self.volume.counters().reopened_by_listing.increment();
+        let entries = match directory.entries(ENTRIES_MAX).await {
+            Err(error) if error.raw_os_error() == Some(libc::EFBIG) => return Err(Error::Stale),
+            entries => entries?,
+        };
+        let has_inode = |other: &Stat| (other.dev, other.ino) == (stat.dev, stat.ino);
+        for entry in entries.iter().filter(|entry| entry.stat.as_ref().is_some_and(has_inode)) {
+            if self.is_name_of(directory, &entry.name, file, stat).await? {
+                return Ok(entry.name.as_slice().into());
+            }
+        }
+        Err(Error::Stale)
+    }
+
+    async fn is_name_of(
+        &self,
+        directory: &Dir,
+        name: &[u8],
+        file: &Identity,
+        stat: &Stat,
+    ) -> Result<bool, Error> {
+        let name = Name::parse(name).ok().filter(|name| !name.is_reserved());
+        let Some(name) = name else { return Ok(false) };
+        match identity_at(directory, &c_name(name), stat).await {
+            Ok(identity) => Ok(identity == *file),
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The directory above one that is open, which may lie outside of the volume.
+async fn above_directory(directory: Dir, stat: &Stat) -> Result<Dir, Error> {
+    let above = match directory.parent().await {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Err(Error::Stale),
+        above => above?,
+    };
+    let found = above.stat()?;
+    // The uppermost is above itself: the way has passed the volume by.
+    if (found.dev, found.ino) == (stat.dev, stat.ino) { Err(Error::Stale) } else { Ok(above) }
+}
+
+/// Searches while what is searched for moves.
+const TRIES_MAX: u32 = 8;
+const OPEN_TRIES_MAX: u32 = 4;
+/// Names of a directory among which one is looked for: as many as a lane keeps of all listings.
+const ENTRIES_MAX: usize = 262_144;

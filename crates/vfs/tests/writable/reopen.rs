@@ -1,0 +1,314 @@
+//! Files found again by what they are: always the very file, always inside the volume, by the rights of where it is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use identity::{Acl, Rights};
+use lane::backend::sim::{Config, Found, FoundKind, Fs, World, seeds};
+use lane::time;
+use rand::rngs::SmallRng;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use vfs::{Directory, Error, How, Identity, Over, Places, Resolved, Seen, Volume};
+
+use super::access::operator;
+use super::changes::{read, write};
+use super::{Process, directory, name, nobody, on_lanes, path, root};
+
+const NEW: How = How { exclusive: true, mode: 0o644 };
+
+#[test]
+fn a_file_in_use_is_found_wherever_it_has_moved_and_never_another() {
+    seeds(300, |seed| {
+        let truth: Rc<RefCell<Truth>> = Rc::default();
+        // Odd while a change is under way.
+        let changes: Rc<Cell<u64>> = Rc::default();
+        let looking = Rc::new(Cell::new(2));
+        on_lanes(seed, lively(), 3, move |lane, _, volume| {
+            let (truth, changes) = (Rc::clone(&truth), Rc::clone(&changes));
+            let looking = Rc::clone(&looking);
+            async move {
+                let mut rng = SmallRng::seed_from_u64(seed * 3 + lane as u64);
+                if lane == 0 {
+                    change_at_random(&volume, &truth, &changes, &mut rng).await;
+                    while looking.get() > 0 {
+                        time::sleep(Duration::from_millis(1)).await;
+                    }
+                    return truth.borrow_mut().kept.clear();
+                }
+                for _ in 0..30 {
+                    time::sleep(Duration::from_micros(rng.random_range(0..1000))).await;
+                    let known = truth.borrow().files.choose(&mut rng).cloned();
+                    let Some((identity, said)) = known else { continue };
+                    let (before, alive) = (changes.get(), truth.borrow().paths.contains_key(&said));
+                    let found = volume.reopen(&nobody(), &identity, Rights::READ, None).await;
+                    let is_quiet = before % 2 == 0 && before == changes.get();
+                    match found {
+                        Ok(found) => {
+                            assert_eq!(text_of(&found).await, said);
+                            assert!(!is_quiet || alive, "{said} was gone");
+                        }
+                        Err(Error::Stale | Error::Busy) => assert!(!is_quiet || !alive, "{said} was there"),
+                        Err(other) => panic!("{said}: {other}"),
+                    }
+                }
+                looking.set(looking.get() - 1);
+            }
+        });
+    });
+}
+
+/// What there is, as the lane that makes all changes knows it.
+#[derive(Default)]
+struct Truth {
+    /// Every file there ever was, and what it says.
+    files: Vec<(Identity, String)>,
+    /// Where those are that have a name, by what they say. It keeps them in use: nobody else may have them open.
+    paths: HashMap<String, (String, String)>,
+    kept: Vec<Rc<vfs::OpenFile>>,
+}
+
+async fn change_at_random(volume: &Volume, truth: &RefCell<Truth>, changes: &Cell<u64>, rng: &mut SmallRng) {
+    let top = root(volume).await;
+    let mut at = vec!["".to_owned()];
+    for one in ["a", "b"] {
+        top.make_directory(&nobody(), name(one), 0o755).await.unwrap();
+        at.push(one.to_owned());
+    }
+    for step in 0..40 {
+        time::sleep(Duration::from_micros(rng.random_range(0..500))).await;
+        let to = at.choose(rng).unwrap().clone();
+        let known: Vec<String> = truth.borrow().paths.keys().cloned().collect();
+        changes.set(changes.get() + 1);
+        match (known.choose(rng), rng.random_range(0..4)) {
+            (Some(said), 0) => {
+                let (from, called) = truth.borrow().paths[said].clone();
+                open(volume, &from).await.remove(&nobody(), name(&called)).await.unwrap();
+                truth.borrow_mut().paths.remove(said);
+            }
+            (Some(said), 1 | 2) => {
+                let (from, called) = truth.borrow().paths[said].clone();
+                let new = format!("m{step}");
+                let (from, there) = (open(volume, &from).await, open(volume, &to).await);
+                from.rename(&nobody(), name(&called), &there, name(&new), Over::Nothing).await.unwrap();
+                truth.borrow_mut().paths.insert(said.clone(), (to, new));
+            }
+            _ => {
+                let (new, said) = (format!("n{step}"), format!("file {step}"));
+                let made = open(volume, &to).await.create(&nobody(), name(&new), NEW).await.unwrap();
+                write(&made.writer, 0, &said).await.unwrap();
+                let file = made.writer.file();
+                let mut truth = truth.borrow_mut();
+                truth.files.push((file.object().unwrap().identity().clone(), said.clone()));
+                truth.kept.push(Rc::clone(file));
+                truth.paths.insert(said, (to, new));
+            }
+        }
+        changes.set(changes.get() + 1);
+    }
+}
+
+#[test]
+fn after_a_restart_no_identity_leads_out_of_the_volume_or_to_another_file_whatever_was_moved_meanwhile() {
+    for how in [By::Handle, By::PlaceUnprivileged, By::PlaceAlone] {
+        let seen_again = Cell::new(0);
+        seeds(334, |seed| {
+            let mut config = Config::clean();
+            config.fs.open_by_handle = how == By::Handle;
+            config.fs.handles = how != By::PlaceAlone;
+            config.fs.stale_handle = if seed % 4 == 0 { 0.0 } else { 0.05 };
+            let world = World::new(seed, config);
+            let process = Process::new(&world, 1);
+            let fs = process.host.fs();
+            for dir in ["/srv/a/c", "/srv/b", "/out"] {
+                fs.create_dir_all(dir).unwrap();
+            }
+            for n in 0..12 {
+                let dir = ["", "a/", "a/c/", "b/"][n % 4];
+                fs.write(&format!("/srv/{dir}f{n}"), format!("file {n}")).unwrap();
+            }
+            let first = process.clone();
+            let known = world.block_on(&process.host, async move { learn(&first.volume()).await });
+            let mut rng = SmallRng::seed_from_u64(seed);
+            for step in 0..rng.random_range(0..12) {
+                move_behind_the_back(&fs, step, &mut rng);
+            }
+            let after = Process { objects: Process::objects(1), ..process.clone() };
+            let found = world.block_on(&process.host, async move {
+                let (volume, mut seen_again) = (after.volume(), 0);
+                for one in &known.all {
+                    let places = Arc::new(known.places.clone()) as Arc<dyn Places>;
+                    let found = volume.reopen(&nobody(), &one.identity, Rights::READ, Some(&places)).await;
+                    seen_again += usize::from(found.is_ok());
+                    one.judge(how, &fs, found, seed % 4 == 0).await;
+                }
+                seen_again
+            });
+            seen_again.set(seen_again.get() + found);
+            world.end();
+        });
+        assert!(seen_again.get() > 1000, "{how:?}: only {} were found again", seen_again.get());
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Handle,
+    /// There are handles, which this process may not open.
+    PlaceUnprivileged,
+    /// There are none.
+    PlaceAlone,
+}
+
+/// What was known before the restart.
+#[derive(Default)]
+struct Known {
+    all: Vec<One>,
+    places: Recorded,
+}
+
+#[derive(Clone, Default)]
+struct Recorded(HashMap<Vec<u8>, (Identity, Seen)>);
+
+impl Places for Recorded {
+    fn place_of(&self, file: &Identity) -> Option<Seen> {
+        self.0.values().find(|(identity, _)| identity == file).map(|(_, seen)| seen.clone())
+    }
+}
+
+#[derive(Debug)]
+struct One {
+    identity: Identity,
+    path: String,
+    ino: u64,
+    /// What a file says; `None` for a directory.
+    said: Option<String>,
+    /// The inode of the directory it was in.
+    above: u64,
+}
+
+async fn learn(volume: &Volume) -> Known {
+    let mut known = Known::default();
+    let mut left = vec!["".to_owned()];
+    while let Some(at) = left.pop() {
+        let dir = open(volume, &at).await;
+        let here = dir.object().unwrap().identity().clone();
+        for entry in dir.entries(100).await.unwrap().iter() {
+            let called = String::from_utf8(entry.name.to_vec()).unwrap();
+            let path = if at.is_empty() { called.clone() } else { format!("{at}/{called}") };
+            let found = volume.lookup(super::path(&path)).await.unwrap();
+            let identity = found.object().unwrap().identity().clone();
+            let said = match &found {
+                Resolved::File(..) => Some(text_of(&found).await),
+                Resolved::Directory(..) => None,
+            };
+            let seen = Seen { directory: here.clone(), name: called.as_bytes().into() };
+            known.places.0.insert(path.clone().into_bytes(), (identity.clone(), seen));
+            let (ino, above) = (found.attributes().id.ino, dir.id().ino);
+            if said.is_none() {
+                left.push(path.clone());
+            }
+            known.all.push(One { identity, path, ino, said, above });
+        }
+    }
+    known
+}
+
+fn move_behind_the_back(fs: &Fs, step: u32, rng: &mut SmallRng) {
+    let all: Vec<_> = fs.tree().into_iter().filter(|(path, _)| path.len() > "/srv".len()).collect();
+    let inside: Vec<&(String, Found)> = all.iter().filter(|(path, _)| path.starts_with("/srv/")).collect();
+    let Some((path, found)) = inside.choose(rng) else { return };
+    let dirs = ["/srv", "/srv/a", "/srv/a/c", "/srv/b", "/out"];
+    let (above, _) = path.rsplit_once('/').unwrap();
+    match rng.random_range(0..4) {
+        0 if matches!(found.kind, FoundKind::File(_)) => {
+            fs.remove(path).unwrap();
+            fs.write(path, format!("another {step}")).unwrap();
+        }
+        1 => fs.rename(path, &format!("{above}/r{step}")).unwrap(),
+        // Where it cannot go it stays.
+        _ => drop(fs.rename(path, &format!("{}/r{step}", dirs.choose(rng).unwrap()))),
+    }
+}
+
+impl One {
+    /// Whether what was found is this, and whether it should have been.
+    async fn judge(&self, how: By, fs: &Fs, found: Result<Resolved, Error>, is_calm: bool) {
+        let tree = fs.tree();
+        let is_it = |path: &&String| fs.stat(path).is_ok_and(|stat| stat.ino == self.ino);
+        let same = |path: &&String| match (&tree[*path].kind, &self.said) {
+            (FoundKind::File(bytes), Some(said)) => bytes == said.as_bytes(),
+            (FoundKind::Directory, None) => is_it(path),
+            _ => false,
+        };
+        let now = tree.keys().filter(|path| path.starts_with("/srv/")).find(same);
+        match found {
+            Ok(found) => {
+                let now = now.unwrap_or_else(|| panic!("{self:?} is not in the volume any more"));
+                assert_eq!(found.attributes().id.ino, self.ino);
+                if let Some(said) = &self.said {
+                    assert_eq!(text_of(&found).await, *said);
+                }
+                assert_eq!(fs.stat(now).unwrap().ino, self.ino);
+            }
+            Err(Error::Stale | Error::NotFound) if !is_calm => {}
+            Err(Error::Stale) => {
+                let above = now.map(|now| now.rsplit_once('/').unwrap().0);
+                let stayed = above.is_some_and(|above| fs.stat(above).unwrap().ino == self.above);
+                let must = match how {
+                    By::Handle => now.is_some() && (self.said.is_none() || stayed),
+                    _ => now.is_some_and(|now| *now == format!("/srv/{}", self.path)),
+                };
+                assert!(!must, "{self:?} is at {now:?}");
+            }
+            Err(other) => panic!("{self:?}: {other}"),
+        }
+    }
+}
+
+#[test]
+fn rights_are_those_of_where_it_is_and_what_is_reopened_to_write_takes_that_right() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let top = root(&volume).await;
+        let closed = top.make_directory(&nobody(), name("closed"), 0o755).await.unwrap();
+        let made = top.create(&nobody(), name("a"), NEW).await.unwrap();
+        write(&made.writer, 0, "text").await.unwrap();
+        closed.set_access_list(&operator(), Some(&Acl::new())).await.unwrap();
+        let identity = made.writer.file().object().unwrap().identity().clone();
+        let reads = async || volume.reopen(&nobody(), &identity, Rights::READ, None).await;
+        assert_eq!(text_of(&reads().await.unwrap()).await, "text");
+        let writer = volume.reopen_writer(&nobody(), &identity, None).await.unwrap();
+        write(&writer, 4, "!").await.unwrap();
+        top.rename(&operator(), name("a"), &closed, name("b"), Over::Nothing).await.unwrap();
+        assert!(matches!(reads().await, Err(Error::Denied(_))));
+        assert!(matches!(volume.reopen_writer(&nobody(), &identity, None).await, Err(Error::Denied(_))));
+        assert_eq!(volume.counters().refused_stale.get(), 0);
+        closed.rename(&operator(), name("b"), &top, name("c"), Over::Nothing).await.unwrap();
+        assert_eq!(text_of(&reads().await.unwrap()).await, "text!");
+        top.remove(&nobody(), name("c")).await.unwrap();
+        assert!(matches!(reads().await, Err(Error::Stale)));
+        let identity = closed.object().unwrap().identity();
+        let refused = volume.reopen_writer(&operator(), identity, None).await;
+        assert!(matches!(refused, Err(Error::IsADirectory | Error::Denied(_))), "{refused:?}");
+        assert!(volume.lookup(path("closed")).await.is_err());
+    });
+}
+
+async fn open(volume: &Volume, at: &str) -> Directory {
+    if at.is_empty() { root(volume).await } else { directory(volume, at).await }
+}
+
+async fn text_of(found: &Resolved) -> String {
+    let (file, _) = found.clone().into_file().unwrap();
+    read(&file).await
+}
+
+fn lively() -> Config {
+    let mut config = Config::clean();
+    config.fs.delay = Duration::ZERO..Duration::from_micros(300);
+    config.fs.cold_open = 0.5;
+    config
+}
