@@ -56,6 +56,7 @@ enum Change {
     Remove(At),
     RemoveDirectory(At),
     Rename(At, At, bool),
+    Exchange(At, At),
 }
 
 /// A directory and a name in it.
@@ -78,13 +79,14 @@ impl Change {
     fn at_random(rng: &mut SmallRng) -> Self {
         let mut at = || (*DIRECTORIES.choose(rng).unwrap(), *NAMES.choose(rng).unwrap());
         let (first, second) = (at(), at());
-        match rng.random_range(0..12) {
+        match rng.random_range(0..14) {
             0..3 => Self::Create(first, rng.random()),
             3..6 => Self::MakeDirectory(first),
             6 => Self::Symlink(first, second.1),
             7 => Self::Link(first.0, first.1, second.1),
             8 => Self::Remove(first),
             9 => Self::RemoveDirectory(first),
+            10 | 11 => Self::Exchange(first, second),
             _ => Self::Rename(first, second, rng.random()),
         }
     }
@@ -132,6 +134,10 @@ impl Change {
                 let over = if replace { Over::Anything } else { Over::Nothing };
                 here.rename(&anyone, name(from), &there, name(to), over).await
             }
+            Self::Exchange((at, one), (other_at, other)) => {
+                let (here, there) = (directory(at).await?, directory(other_at).await?);
+                here.exchange(&anyone, name(one), &there, name(other)).await
+            }
         }
     }
 
@@ -177,6 +183,9 @@ impl Change {
             Self::Rename((at, from), (to_at, to), replace) => {
                 let flags = if replace { RenameFlags::empty() } else { RenameFlags::NOREPLACE };
                 sys::renameat_with(directory(at)?, from, directory(to_at)?, to, flags)
+            }
+            Self::Exchange((at, one), (other_at, other)) => {
+                sys::renameat_with(directory(at)?, one, directory(other_at)?, other, RenameFlags::EXCHANGE)
             }
         }
     }

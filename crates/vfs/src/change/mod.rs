@@ -11,6 +11,7 @@ pub use self::writer::Writer;
 mod access;
 mod attributes;
 mod create;
+mod exchange;
 mod extended;
 mod find;
 mod here;

@@ -130,8 +130,8 @@ async fn permits_to_rename(
     here.volume().permits(&[here.object()?, there.object()?], names).await
 }
 
-/// Who has to know: the directories' names, what moves, what goes.
-fn told<'a>(
+/// Who has to know: the directories' names, what moves, what goes or moves the other way.
+pub(super) fn told<'a>(
     here: &'a Arc<Object>,
     from: Name<'_>,
     there: &'a Arc<Object>,

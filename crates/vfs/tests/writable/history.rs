@@ -13,6 +13,7 @@ pub(crate) enum Asked {
     Remove(u64, &'static str),
     RemoveDirectory(u64, &'static str),
     Rename { from: (u64, &'static str), to: (u64, &'static str), replace: bool },
+    Exchange((u64, &'static str), (u64, &'static str)),
 }
 
 /// What came of it.
@@ -80,6 +81,7 @@ impl Tree {
             &Asked::Remove(directory, name) => self.remove(directory, name, false),
             &Asked::RemoveDirectory(directory, name) => self.remove(directory, name, true),
             &Asked::Rename { from, to, replace } => self.rename(from, to, replace),
+            &Asked::Exchange(one, other) => self.exchange(one, other),
         };
         should.unwrap_or(Came::Refused) == came
     }
@@ -133,6 +135,17 @@ impl Tree {
         }
         self.directories.get_mut(&from.0)?.remove(from.1);
         self.directories.get_mut(&to.0)?.insert(to.1, moved);
+        Some(Came::Done)
+    }
+
+    fn exchange(&mut self, one: (u64, &'static str), other: (u64, &'static str)) -> Option<Came> {
+        let at_one = *self.directories.get(&one.0)?.get(one.1)?;
+        let at_other = *self.directories.get(&other.0)?.get(other.1)?;
+        if self.is_above(at_one, other.0) || self.is_above(at_other, one.0) {
+            return None;
+        }
+        self.directories.get_mut(&one.0)?.insert(one.1, at_other);
+        self.directories.get_mut(&other.0)?.insert(other.1, at_one);
         Some(Came::Done)
     }
 

@@ -48,7 +48,7 @@ async fn change_at_random(volume: Volume, seed: u64) -> Vec<Operation> {
 async fn one_at_random(volume: &Volume, open: &mut Vec<Directory>, rng: &mut SmallRng) -> (Asked, Came) {
     let at = open.choose(rng).unwrap().clone();
     let (here, name_here) = (at.id().ino, *NAMES.choose(rng).unwrap());
-    match rng.random_range(0..14) {
+    match rng.random_range(0..16) {
         0..5 => look(volume, open, rng).await,
         5..7 => {
             let how = How { exclusive: true, mode: 0o644 };
@@ -65,6 +65,11 @@ async fn one_at_random(volume: &Volume, open: &mut Vec<Directory>, rng: &mut Sma
         10 => {
             let removed = at.remove_directory(&nobody(), name(name_here)).await;
             (Asked::RemoveDirectory(here, name_here), done(removed))
+        }
+        11 | 12 => {
+            let (there, other) = (open.choose(rng).unwrap().clone(), *NAMES.choose(rng).unwrap());
+            let exchanged = at.exchange(&nobody(), name(name_here), &there, name(other)).await;
+            (Asked::Exchange((here, name_here), (there.id().ino, other)), done(exchanged))
         }
         _ => {
             let (there, to) = (open.choose(rng).unwrap().clone(), *NAMES.choose(rng).unwrap());

@@ -1,0 +1,94 @@
+//! Two names change places in one step.
+
+use std::sync::Arc;
+
+use identity::Rights;
+use lane::fs::{FileKind, RenameHow};
+
+use super::find::{Found, c_name};
+use super::here::{Here, Unmade};
+use super::rename::told;
+use super::way::to_the_end;
+use crate::caller::Caller;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::name::Name;
+use crate::object::Permits;
+
+impl Directory {
+    /// Has `one` here and `other` in `there` change places, whatever they are: nobody ever sees one of the names lead
+    /// nowhere. Two names of one file stay as they are. Takes [`Rights::DELETE`] and [`Rights::INSERT`] in both directories.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for either; [`Error::IntoItself`] where one is a directory and the other lies in it;
+    /// [`Error::CrossDevice`]; else as [`Directory::create`].
+    pub async fn exchange(
+        &self,
+        caller: &Caller,
+        one: Name<'_>,
+        there: &Self,
+        other: Name<'_>,
+    ) -> Result<(), Error> {
+        if !self.volume().is_same(there.volume()) {
+            return self.volume().counted(Err(Error::CrossDevice));
+        }
+        self.attempts(async || self.try_exchange(caller, one, there, other).await).await
+    }
+
+    async fn try_exchange(
+        &self,
+        caller: &Caller,
+        one: Name<'_>,
+        there: &Self,
+        other: Name<'_>,
+    ) -> Result<(), Unmade> {
+        let both = Rights::DELETE | Rights::INSERT;
+        let here = self.here_for(caller, one, both).await?;
+        let there = there.here_for(caller, other, both).await?;
+        let (permits, [at_one, at_other]) = permits_to_exchange(&here, one, &there, other).await?;
+        let is_above =
+            |found: &Found, at: &Here| found.kind == FileKind::Directory && at.is_in(&found.object);
+        if is_above(&at_one, &there) || is_above(&at_other, &here) {
+            return Err(Error::IntoItself.into());
+        }
+        if Arc::ptr_eq(&at_one.object, &at_other.object) {
+            return Ok(());
+        }
+        let what = told(here.object()?, one, there.object()?, other, &at_one, Some(&at_other));
+        let way = self.volume().tell(caller, permits, what).await;
+        let (one, other) = (c_name(one), c_name(other));
+        to_the_end(way.held(), async move {
+            here.still()?;
+            there.still()?;
+            way.rise();
+            for moved in [&at_one, &at_other].into_iter().filter(|found| found.kind == FileKind::Directory) {
+                moved.object.rise();
+            }
+            let (here_dir, there_dir) = (here.directory(), there.directory());
+            let exchanged = here_dir.dir().rename(&one, there_dir.dir(), &other, RenameHow::Exchange).await;
+            exchanged.map_err(Error::of_change)?;
+            for (directory, name, found) in [(there_dir, &other, &at_one), (here_dir, &one, &at_other)] {
+                let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
+                directory.note_place(Some(&found.object), name);
+            }
+            way.end(here.volume());
+            Ok(())
+        })
+        .await
+    }
+}
+
+async fn permits_to_exchange(
+    here: &Here,
+    one: Name<'_>,
+    there: &Here,
+    other: Name<'_>,
+) -> Result<(Permits, [Found; 2]), Error> {
+    let names = async || {
+        let found = [here.find(one).await?, there.find(other).await?];
+        let [Some(at_one), Some(at_other)] = found else { return Err(Error::NotFound) };
+        let objects = [&at_one, &at_other].map(|found| Arc::clone(&found.object)).to_vec();
+        Ok(([at_one, at_other], objects))
+    };
+    here.volume().permits(&[here.object()?, there.object()?], names).await
+}
