@@ -46,6 +46,43 @@ impl BodyReader {
         matches!(self.state, State::Done)
     }
 
+    /// Bytes of content that come next without anything between them.
+    pub fn run_left(&self) -> u64 {
+        match self.state {
+            State::Exact(left) | State::Data(left) => left,
+            _ => 0,
+        }
+    }
+
+    /// Whether its end is known, and at most `bytes` away.
+    pub fn is_shorter_than(&self, bytes: u64) -> bool {
+        match self.state {
+            State::Done => true,
+            State::Exact(left) => left <= bytes,
+            _ => false,
+        }
+    }
+
+    /// Passes over content that was received elsewhere, at most [`BodyReader::run_left`] bytes.
+    pub fn pass(&mut self, bytes: u64) {
+        debug_assert!(bytes <= self.run_left());
+        if let State::Exact(left) | State::Data(left) = &mut self.state {
+            *left -= bytes;
+            let is_over = *left == 0;
+            self.content_left -= bytes;
+            if is_over {
+                self.end_run();
+            }
+        }
+    }
+
+    fn end_run(&mut self) {
+        self.state = match self.state {
+            State::Data(_) => State::DataCr,
+            _ => State::Done,
+        };
+    }
+
     /// Takes what has arrived up to the end of the first run of content, or all of it where there is none. After an
     /// error the connection must be closed.
     pub fn feed(&mut self, input: &[u8]) -> Result<Content, Refusal> {
@@ -55,10 +92,7 @@ impl BodyReader {
                 let taken = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len() - at);
                 *left -= taken as u64;
                 if *left == 0 {
-                    self.state = match self.state {
-                        State::Data(_) => State::DataCr,
-                        _ => State::Done,
-                    };
+                    self.end_run();
                 }
                 self.content_left -= taken as u64;
                 let content = at..at + taken;

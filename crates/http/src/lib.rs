@@ -3,6 +3,7 @@
 //! The parts without sockets (`request`, `range`, `conditional`, `response`, …) are pure functions and
 //! small state machines; what a request means is an `async fn` that uses them from top to bottom.
 
+pub mod basic;
 pub mod body;
 pub mod conditional;
 pub mod date;

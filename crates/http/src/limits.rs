@@ -30,6 +30,17 @@ pub struct Limits {
     /// Slowest average rate of a response body, bytes per second; 0 means no floor. It is judged
     /// only after [`Limits::write_stall_timeout`], so a short hiccup does not end a transfer.
     pub send_rate_min: u64,
+    /// Longest file that is uploaded. Longer: 413.
+    pub upload_bytes_max: u64,
+    /// Slowest average rate of an upload, bytes per second; 0 means no floor. It is judged only after
+    /// [`Limits::write_stall_timeout`], which is also how long an upload may stand still.
+    pub upload_rate_min: u64,
+    /// Uploads at once of one connection (HTTP/2).
+    pub uploads_per_connection: usize,
+    /// Uploads at once of one address, on one lane.
+    pub uploads_per_address: usize,
+    /// Uploads at once of one lane.
+    pub uploads_max: usize,
     /// From accept to the end of the TLS handshake.
     pub handshake_timeout: Duration,
     /// Connections of one lane. More are told 503 (plain) or closed (TLS).
@@ -56,6 +67,11 @@ impl Default for Limits {
             idle_timeout: Duration::from_secs(65),
             write_stall_timeout: Duration::from_secs(30),
             send_rate_min: 0,
+            upload_bytes_max: 64 << 30,
+            upload_rate_min: 1024,
+            uploads_per_connection: 16,
+            uploads_per_address: 64,
+            uploads_max: 1024,
             handshake_timeout: Duration::from_secs(10),
             connections_max: 16_384,
         }

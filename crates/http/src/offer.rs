@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use identity::Accounts;
 use service::socket::reachable;
 use service::volumes::LaneVolumes;
 use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Role as Numbered};
@@ -24,6 +25,8 @@ pub(crate) struct HttpSite {
     mounts: Vec<MountSection>,
     limits: Limits,
     pacing: Option<u64>,
+    accounts: Arc<Accounts>,
+    uploads_synced: bool,
     tls: Option<Arc<ServerTls>>,
     ktls: KtlsPolicy,
     /// Whether clients know the issuer of the certificate.
@@ -50,11 +53,14 @@ impl HttpSite {
             false => Some(Arc::new(tls_config(settings, ground.state_dir)?.load(settings.tickets()?)?)),
         };
         let mut limits = settings.limits.to_http();
+        limits.upload_bytes_max = settings.http.upload_max;
         limits.connections_max = limits.connections_max.min(ground.connections_per_lane);
         Ok(Self {
             mounts: settings.mounts.clone(),
             limits,
             pacing: settings.limits.pacing_bytes_per_second,
+            accounts: Arc::clone(ground.accounts),
+            uploads_synced: settings.http.uploads_synced,
             tls,
             ktls: if https.kernel_tls { KtlsPolicy::Auto } else { KtlsPolicy::Off },
             is_trusted: !https.certificates.is_empty(),
@@ -70,11 +76,13 @@ impl HttpSite {
             let volume = volumes.get(name).ok_or_else(|| format!("the volume {name} is not open"))?;
             let mut mount = Mount::new(&keys.mount, volume.clone(), keys.listings);
             mount.precompressed = keys.precompressed;
+            mount.auth = keys.auth;
             mounts.push(mount);
         }
-        let mut site = Site::new(mounts);
+        let mut site = Site::new(mounts).of_users(Arc::clone(&self.accounts));
         site.limits = self.limits.clone();
         site.pacing = self.pacing;
+        site.uploads_synced = self.uploads_synced;
         site.tls = self.tls.as_ref().map(|tls| tls.lane_config());
         // Only what is bound knows the port that the kernel chose.
         let bound = self.addresses(|role| role == TLS).next().map(|address| address.port());

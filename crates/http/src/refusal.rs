@@ -42,8 +42,8 @@ pub enum Refusal {
     /// The directory has more entries than a listing may have.
     #[error("This directory has too many entries to be listed; its files can be fetched by name.")]
     ListingTooLarge,
-    /// A known method that a read-only file service does not offer.
-    #[error("Files here can only be read: use GET, HEAD or OPTIONS.")]
+    /// A known method that is not offered, or that changes what nobody may change.
+    #[error("This cannot be done here: the Allow field says what can.")]
     MethodNotAllowed,
     /// The head did not arrive in time.
     #[error("The request did not arrive in time: try again.")]
@@ -84,11 +84,75 @@ pub enum Refusal {
     /// A version other than HTTP/1.0 and HTTP/1.1.
     #[error("The server speaks HTTP/1.0 and HTTP/1.1 on this connection.")]
     Version,
+    /// An upload with Content-Range (RFC 9110 14.5).
+    #[error(
+        "An upload is the whole file: it cannot go on where another ended (Content-Range). Send it from its start."
+    )]
+    ContentRange,
+    /// The connection ended before the request body did.
+    #[error("The request body ended before its length.")]
+    BodyCut,
+    /// A new name that the file system does not take.
+    #[error("The file system takes no name this long.")]
+    NameTooLong,
+    /// The request takes a user, and nobody is named.
+    #[error("This takes a user: send name and password.")]
+    LoginNeeded,
+    /// Name and password do not belong together.
+    #[error("Name or password is wrong.")]
+    LoginWrong,
+    /// A password over plain HTTP from another machine, or a request that would take one.
+    #[error("This takes a user, and passwords are taken over HTTPS alone: put https:// before the address.")]
+    LoginInsecure,
+    /// The user lacks a right.
+    #[error("This user may not do that here: ask whoever runs this server.")]
+    Denied,
+    /// A name that is not served, or the server's own.
+    #[error(
+        "Files of this name are not served here: names that begin with a dot are not, and .linerate- is the server's own."
+    )]
+    NameRefused,
+    /// There is no directory for the file.
+    #[error("There is no directory to put the file into.")]
+    DirectoryMissing,
+    /// A directory has the name, or the name ends in a slash.
+    #[error("This is a directory, or its name ends as one's: name a file.")]
+    IsDirectory,
+    /// A directory that holds something.
+    #[error("The directory is not empty.")]
+    NotEmpty,
+    /// An upload beyond the limit, or what the file system takes.
+    #[error("The file is larger than this server takes.")]
+    UploadTooLarge,
+    /// An upload with a content coding (RFC 9110 9.3.4).
+    #[error("Files are kept as they are sent: send it without Content-Encoding.")]
+    ContentCoding,
+    /// Somebody has the file locked.
+    #[error("Somebody has the file locked.")]
+    Locked,
+    /// Too many wrong passwords from one address.
+    #[error("Too many wrong passwords came from this address: wait a minute.")]
+    LoginsTooMany,
+    /// A request body that stands still, or is slower than the floor.
+    #[error("The upload stood still or was too slow.")]
+    UploadSlow,
+    /// The server cannot write its own disk.
+    #[error("The server failed to write the file: its log says why.")]
+    WriteFailed,
+    /// As many uploads as there may be.
+    #[error("As many uploads as this server takes at once are under way: try again in a moment.")]
+    UploadsTooMany,
+    /// The file system is full.
+    #[error("The disk is full.")]
+    NoSpace,
+    /// A quota is used up.
+    #[error("The quota is used up: remove something first.")]
+    QuotaUsedUp,
 }
 
 impl Refusal {
     /// Every refusal, in the order of its number, for counters indexed by [`Refusal::index`].
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 46] = [
         Self::RequestLine,
         Self::HeaderField,
         Self::BareLf,
@@ -115,6 +179,26 @@ impl Refusal {
         Self::Overloaded,
         Self::PlainHttp,
         Self::Version,
+        Self::ContentRange,
+        Self::BodyCut,
+        Self::NameTooLong,
+        Self::LoginNeeded,
+        Self::LoginWrong,
+        Self::LoginInsecure,
+        Self::Denied,
+        Self::NameRefused,
+        Self::DirectoryMissing,
+        Self::IsDirectory,
+        Self::NotEmpty,
+        Self::UploadTooLarge,
+        Self::ContentCoding,
+        Self::Locked,
+        Self::LoginsTooMany,
+        Self::UploadSlow,
+        Self::WriteFailed,
+        Self::UploadsTooMany,
+        Self::NoSpace,
+        Self::QuotaUsedUp,
     ];
 
     /// Position in [`Refusal::ALL`].
@@ -134,21 +218,34 @@ impl Refusal {
             | Self::BodyLength
             | Self::ChunkedBody
             | Self::DuplicateField
-            | Self::PlainHttp => StatusCode::BAD_REQUEST,
-            Self::Forbidden | Self::ListingTooLarge => StatusCode::FORBIDDEN,
+            | Self::PlainHttp
+            | Self::ContentRange
+            | Self::BodyCut
+            | Self::NameTooLong => StatusCode::BAD_REQUEST,
+            Self::Forbidden
+            | Self::ListingTooLarge
+            | Self::LoginInsecure
+            | Self::Denied
+            | Self::NameRefused => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
-            Self::HeaderTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::HeaderTimeout | Self::UploadSlow => StatusCode::REQUEST_TIMEOUT,
             Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
-            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTooLarge | Self::UploadTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
-            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Internal | Self::WriteFailed => StatusCode::INTERNAL_SERVER_ERROR,
             Self::MethodUnknown | Self::TransferCoding => StatusCode::NOT_IMPLEMENTED,
-            Self::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Overloaded | Self::UploadsTooMany => StatusCode::SERVICE_UNAVAILABLE,
             Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            Self::LoginNeeded | Self::LoginWrong => StatusCode::UNAUTHORIZED,
+            Self::DirectoryMissing | Self::IsDirectory | Self::NotEmpty => StatusCode::CONFLICT,
+            Self::ContentCoding => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Locked => StatusCode::LOCKED,
+            Self::LoginsTooMany => StatusCode::TOO_MANY_REQUESTS,
+            Self::NoSpace | Self::QuotaUsedUp => StatusCode::INSUFFICIENT_STORAGE,
         }
     }
 
@@ -181,6 +278,26 @@ impl Refusal {
             Self::Overloaded => "overloaded",
             Self::PlainHttp => "plain_http",
             Self::Version => "version",
+            Self::ContentRange => "content_range",
+            Self::BodyCut => "body_cut",
+            Self::NameTooLong => "name_too_long",
+            Self::LoginNeeded => "login_needed",
+            Self::LoginWrong => "login_wrong",
+            Self::LoginInsecure => "login_insecure",
+            Self::Denied => "denied",
+            Self::NameRefused => "name_refused",
+            Self::DirectoryMissing => "directory_missing",
+            Self::IsDirectory => "is_directory",
+            Self::NotEmpty => "not_empty",
+            Self::UploadTooLarge => "upload_too_large",
+            Self::ContentCoding => "content_coding",
+            Self::Locked => "locked",
+            Self::LoginsTooMany => "logins_too_many",
+            Self::UploadSlow => "upload_slow",
+            Self::WriteFailed => "write_failed",
+            Self::UploadsTooMany => "uploads_too_many",
+            Self::NoSpace => "no_space",
+            Self::QuotaUsedUp => "quota_used_up",
         }
     }
 }
@@ -194,7 +311,7 @@ mod tests {
         for (position, refusal) in Refusal::ALL.into_iter().enumerate() {
             assert_eq!(refusal.index(), position, "{refusal:?}");
         }
-        assert_eq!(Refusal::Version.index() + 1, Refusal::ALL.len());
+        assert_eq!(Refusal::QuotaUsedUp.index() + 1, Refusal::ALL.len());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::host::is_host;
 use crate::limits::{HEADERS_CAP, Limits};
 use crate::refusal::Refusal;
 
-pub use self::fields::{Fields, List};
+pub use self::fields::{Credentials, Fields, List};
 
 mod fields;
 
@@ -45,7 +45,11 @@ pub enum Method {
     Head,
     /// OPTIONS
     Options,
-    /// A registered method that a read-only service answers with 405.
+    /// PUT
+    Put,
+    /// DELETE
+    Delete,
+    /// A registered method that a file service answers with 405.
     Other,
 }
 
@@ -160,6 +164,8 @@ impl Method {
             Self::Get => "GET",
             Self::Head => "HEAD",
             Self::Options => "OPTIONS",
+            Self::Put => "PUT",
+            Self::Delete => "DELETE",
             Self::Other => "-",
         }
     }
@@ -195,7 +201,7 @@ impl<'b> Seen<'b> {
             14 if is(name, b"content-length") => self.content_length(value),
             17 if is(name, b"transfer-encoding") => self.transfer_encoding(value),
             // The lengths of the fields that handlers look at: all others cost one jump.
-            5..=8 | 10 | 13 | 15 | 17 | 19 => self.fields.take(name, value),
+            5..=8 | 10 | 13 | 15..=17 | 19 => self.fields.take(name, value),
             _ => Ok(()),
         }
     }
@@ -295,8 +301,10 @@ fn method(name: &str) -> Result<Method, Refusal> {
         "GET" => Ok(Method::Get),
         "HEAD" => Ok(Method::Head),
         "OPTIONS" => Ok(Method::Options),
-        "POST" | "PUT" | "DELETE" | "PATCH" | "TRACE" | "PROPFIND" | "PROPPATCH" | "MKCOL" | "COPY"
-        | "MOVE" | "LOCK" | "UNLOCK" => Ok(Method::Other),
+        "PUT" => Ok(Method::Put),
+        "DELETE" => Ok(Method::Delete),
+        "POST" | "PATCH" | "TRACE" | "PROPFIND" | "PROPPATCH" | "MKCOL" | "COPY" | "MOVE" | "LOCK"
+        | "UNLOCK" => Ok(Method::Other),
         // What follows a CONNECT is not HTTP, so the connection cannot go on.
         "CONNECT" => Err(Refusal::MethodNotAllowed),
         _ => Err(Refusal::MethodUnknown),

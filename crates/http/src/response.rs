@@ -36,7 +36,9 @@ pub struct Answer {
     /// Where to go instead.
     pub location: Option<Vec<u8>>,
     /// The methods offered here.
-    pub allow: bool,
+    pub allow: Option<&'static str>,
+    /// How a user may say who he is (WWW-Authenticate).
+    pub challenge: Option<&'static str>,
     /// Cache-Control.
     pub cache_control: Option<&'static str>,
     /// Content-Security-Policy.
@@ -109,8 +111,11 @@ impl Answer {
         if let Some(location) = &self.location {
             each("Location", location);
         }
-        if self.allow {
-            each("Allow", ALLOW);
+        if let Some(methods) = self.allow {
+            each("Allow", methods.as_bytes());
+        }
+        if let Some(challenge) = self.challenge {
+            each("WWW-Authenticate", challenge.as_bytes());
         }
         if let Some(directives) = self.cache_control {
             each("Cache-Control", directives.as_bytes());
@@ -284,8 +289,12 @@ pub const CHUNK_HEAD_BYTES_MAX: usize = 18;
 pub const CHUNK_END: &[u8] = b"\r\n";
 /// What stands behind the last chunk.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// Value of Allow.
-pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
+/// Value of Allow where nobody may change anything.
+pub const ALLOW_READING: &str = "GET, HEAD, OPTIONS";
+/// Value of Allow where somebody may.
+pub const ALLOW_CHANGES: &str = "GET, HEAD, OPTIONS, PUT, DELETE";
+/// Value of WWW-Authenticate (RFC 7617 2): names and passwords are UTF-8.
+pub const CHALLENGE: &str = "Basic realm=\"linerate\", charset=\"UTF-8\"";
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@
 //! in its order before any data that follows.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::time::Instant;
 
 use self::control::LEAVING;
@@ -13,7 +14,7 @@ use super::frame::{self, FrameHead, Reason};
 use super::hpack::{Block, Decoder, Encoder};
 use super::patience::Patience;
 use super::request::Request;
-use super::stream::{Stream, Unfit};
+use super::stream::Stream;
 
 mod control;
 mod requests;
@@ -37,8 +38,11 @@ pub(crate) struct Connection {
     send_window: i64,
     /// Of streams to come (SETTINGS_INITIAL_WINDOW_SIZE).
     initial_window: i64,
-    /// DATA that came and whose room was not given back.
+    /// DATA that came and whose room was not given back, and what of it nobody has any more.
     received: usize,
+    taken: usize,
+    /// Bytes of DATA that may be on their way or untaken.
+    receive_window: i64,
     patience: Patience,
     leaving: Leaving,
     replies: Vec<u8>,
@@ -67,6 +71,8 @@ pub(crate) enum Event {
     Gone(u32),
     /// More may be sent, on all streams or on this one.
     Room(Option<u32>),
+    /// Part of a body that is kept, where in the input its content lies, and whether the body ends there.
+    Body { stream: u32, content: Range<usize>, ends: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +121,8 @@ impl Connection {
             send_window: frame::WINDOW_INITIAL,
             initial_window: frame::WINDOW_INITIAL,
             received: 0,
+            taken: 0,
+            receive_window: frame::WINDOW_INITIAL,
             patience: Patience::new(now),
             leaving: Leaving::No,
             replies: Vec::new(),
@@ -234,9 +242,56 @@ impl Connection {
         }
     }
 
+    /// The request's body is for somebody. False if there is none.
+    pub(crate) fn keep_body(&mut self, stream: u32) -> bool {
+        match self.streams.get_mut(&stream) {
+            Some(state) if !state.is_half_closed => {
+                state.is_kept = true;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Lets the client send a body that is kept as fast as it is taken, and tells it so if it `waits` for that.
+    pub(crate) fn want_body(&mut self, stream: u32, waits: bool) {
+        let Some(state) = self.streams.get_mut(&stream).filter(|state| state.is_kept) else { return };
+        if state.is_half_closed {
+            return;
+        }
+        state.widen_receiving(BODY_WINDOW - frame::WINDOW_INITIAL as usize);
+        if waits {
+            self.head(stream, false, CONTINUE, |_| {});
+        }
+        self.put_window(stream, BODY_WINDOW - frame::WINDOW_INITIAL as usize);
+        if self.receive_window == frame::WINDOW_INITIAL {
+            let more = BODIES_WINDOW - frame::WINDOW_INITIAL as usize;
+            self.receive_window += more as i64;
+            self.put_window(0, more);
+        }
+    }
+
+    /// So much of a body that is kept is done with.
+    pub(crate) fn take_body(&mut self, stream: u32, bytes: usize) {
+        // Of one that is over all was given back.
+        let Some(state) = self.streams.get_mut(&stream).filter(|state| state.is_kept) else { return };
+        if let Some(room) = state.take(bytes, GIVEN_BACK_FROM) {
+            self.put_window(stream, room);
+        }
+        self.give_back(bytes);
+    }
+
+    /// Nobody wants the body any more: the rest of it is thrown away.
+    pub(crate) fn drop_body(&mut self, stream: u32) {
+        let Some(state) = self.streams.get_mut(&stream) else { return };
+        state.is_kept = false;
+        let untaken = std::mem::take(&mut state.untaken);
+        self.give_back(untaken);
+    }
+
     /// Ends a stream in the middle.
     pub(crate) fn reset(&mut self, stream: u32, reason: Reason) {
-        if let Some(state) = self.streams.remove(&stream) {
+        if let Some(state) = self.forget(stream) {
             self.put_reset(stream, reason);
             if !state.is_half_closed {
                 self.let_go(stream);
@@ -256,12 +311,33 @@ impl Connection {
 
     /// The answer has ended. A client that still sends its request is told that nobody wants the rest (RFC 9113 8.1).
     fn answered(&mut self, stream: u32) {
-        if let Some(state) = self.streams.remove(&stream)
+        if let Some(state) = self.forget(stream)
             && !state.is_half_closed
         {
             self.put_reset(stream, Reason::NoError);
             self.let_go(stream);
         }
+    }
+
+    /// Takes a stream away. What nobody took of its body nobody will.
+    fn forget(&mut self, stream: u32) -> Option<Stream> {
+        let state = self.streams.remove(&stream)?;
+        self.give_back(state.untaken);
+        Some(state)
+    }
+
+    /// Gives the connection's window back when that is worth a frame.
+    fn give_back(&mut self, bytes: usize) {
+        self.taken += bytes;
+        if self.taken >= GIVEN_BACK_FROM {
+            let taken = std::mem::take(&mut self.taken);
+            self.received -= taken;
+            self.put_window(0, taken);
+        }
+    }
+
+    fn put_window(&mut self, stream: u32, bytes: usize) {
+        frame::put(&mut self.replies, frame::WINDOW_UPDATE, 0, stream, &(bytes as u32).to_be_bytes());
     }
 
     fn let_go(&mut self, stream: u32) {
@@ -294,7 +370,7 @@ impl Connection {
         tracing::debug!(target: TRACED, stream, ?reason, "a stream is reset");
         self.patience.spend(COST_OF_RESET, now).map_err(Broken::Connection)?;
         self.refused += 1;
-        let state = self.streams.remove(&stream);
+        let state = self.forget(stream);
         self.put_reset(stream, reason);
         if !state.as_ref().is_some_and(|state| state.is_half_closed) {
             self.let_go(stream);
@@ -361,7 +437,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9113 6.1. Nobody wants the bytes: the connection's window is given back, streams' are not.
+    /// RFC 9113 6.1. Of a body that nobody wants the connection's window is given back, the stream's is not.
     fn data_frame(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> Outcome {
         if self.is_idle(head.stream) {
             return Err(Broken::Connection(Reason::Protocol));
@@ -371,23 +447,34 @@ impl Connection {
         }
         let data = unpadded(head, payload)?;
         self.received += payload.len();
-        if self.received as i64 > frame::WINDOW_INITIAL {
+        if self.received as i64 > self.receive_window {
             return Err(Broken::Connection(Reason::FlowControl));
         }
-        if self.received >= GIVEN_BACK_FROM {
-            let received = std::mem::take(&mut self.received) as u32;
-            frame::put(&mut self.replies, frame::WINDOW_UPDATE, 0, 0, &received.to_be_bytes());
-        }
-        let Some(stream) = self.streams.get_mut(&head.stream) else { return self.closed(head.stream) };
-        if stream.is_half_closed {
-            return Err(Broken::Stream(head.stream, Reason::StreamClosed));
-        }
-        let fit = stream.receive(payload.len(), data.len());
-        let fit = if head.has(frame::END_STREAM) { fit.and_then(|()| stream.end()) } else { fit };
-        fit.map(|()| None).map_err(|unfit| match unfit {
-            Unfit::Window => Broken::Stream(head.stream, Reason::FlowControl),
-            Unfit::Length => Broken::Stream(head.stream, Reason::Protocol),
-        })
+        let ends = head.has(frame::END_STREAM);
+        let (taken, outcome) = match self.streams.get_mut(&head.stream) {
+            None => (payload.len(), self.closed(head.stream)),
+            Some(stream) if stream.is_half_closed => {
+                (payload.len(), Err(Broken::Stream(head.stream, Reason::StreamClosed)))
+            }
+            Some(stream) => {
+                let fit = stream.receive(payload.len(), data.len());
+                let fit = if ends { fit.and_then(|()| stream.end()) } else { fit };
+                match fit {
+                    Err(unfit) => (payload.len(), Err(Broken::Stream(head.stream, unfit.reason()))),
+                    Ok(()) if !stream.is_kept => (payload.len(), Ok(None)),
+                    Ok(()) => {
+                        stream.untaken += data.len();
+                        stream.skip(payload.len() - data.len());
+                        let start = frame::HEAD_BYTES + usize::from(head.has(frame::PADDED));
+                        let content = start..start + data.len();
+                        let body = Event::Body { stream: head.stream, content, ends };
+                        (payload.len() - data.len(), Ok(Some(body)))
+                    }
+                }
+            }
+        };
+        self.give_back(taken);
+        outcome
     }
 
     /// RFC 9113 6.4.
@@ -398,7 +485,7 @@ impl Connection {
         if self.is_idle(head.stream) {
             return Err(Broken::Connection(Reason::Protocol));
         }
-        if self.streams.remove(&head.stream).is_none() {
+        if self.forget(head.stream).is_none() {
             return Ok(None);
         }
         // Requests that are taken back at once cost this side much and the client nothing (CVE-2023-44487).
@@ -421,6 +508,11 @@ fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], Broken> {
 const TRACED: &str = "http2";
 /// The connection's window is given back when half of it is used.
 const GIVEN_BACK_FROM: usize = 32 * 1024;
+/// What a client may send of one body, and of all, before what came is taken.
+const BODY_WINDOW: usize = 256 * 1024;
+const BODIES_WINDOW: usize = 1024 * 1024;
+/// 100 (RFC 9110 15.2.1).
+const CONTINUE: u16 = 100;
 /// Streams that are remembered after this side ended them.
 const LET_GO_MAX: usize = 256;
 const COST_OF_RESET: u32 = 10;

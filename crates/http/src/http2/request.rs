@@ -8,8 +8,7 @@ use crate::limits::Limits;
 use crate::refusal::Refusal;
 use crate::request::{BodyLength, Fields, Head, Method, Target, Version, decimal, path_and_query};
 
-/// A well-formed request.
-#[derive(Debug)]
+/// A well-formed request. It may hold a password: its text is never printed.
 pub(crate) struct Request {
     text: Vec<u8>,
     method: Range<usize>,
@@ -172,6 +171,8 @@ impl Request {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"OPTIONS" => Method::Options,
+            b"PUT" => Method::Put,
+            b"DELETE" => Method::Delete,
             _ => Method::Other,
         }
     }
@@ -222,8 +223,10 @@ impl Request {
             return Err(Refusal::Host);
         }
         let mut fields = Fields::default();
+        let mut expect_continue = false;
         for (name, value) in self.fields() {
             fields.take(name, value)?;
+            expect_continue |= name == b"expect" && value.eq_ignore_ascii_case(b"100-continue");
         }
         Ok(Head {
             method,
@@ -233,9 +236,15 @@ impl Request {
             host,
             keep_alive: true,
             body: BodyLength::None,
-            expect_continue: false,
+            expect_continue,
             fields,
         })
+    }
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Request").field("method", &self.method()).finish_non_exhaustive()
     }
 }
 

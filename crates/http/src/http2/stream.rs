@@ -1,13 +1,19 @@
 //! One stream while its request is open (RFC 9113 5.1): idle and closed streams have no state.
 
-use super::frame::{WINDOW_INITIAL, WINDOW_MAX};
+use super::frame::{Reason, WINDOW_INITIAL, WINDOW_MAX};
 
 #[derive(Debug)]
 pub(super) struct Stream {
     /// Bytes of DATA that the client takes; below 0 after it made its windows smaller.
     pub(super) send_window: i64,
-    /// Bytes of DATA that it may send: never more than the first window, for no body is wanted.
+    /// Bytes of DATA that it may send: never more than the first window of a body that nobody wants.
     receive_window: i64,
+    /// Somebody is to get its body.
+    pub(super) is_kept: bool,
+    /// Bytes of it that came and were not taken yet.
+    pub(super) untaken: usize,
+    /// Bytes whose room was not given back yet.
+    taken: usize,
     /// What Content-Length leaves.
     body_left: Option<u64>,
     /// The client has sent all of its request.
@@ -21,9 +27,26 @@ pub(super) enum Unfit {
     Length,
 }
 
+impl Unfit {
+    pub(super) fn reason(self) -> Reason {
+        match self {
+            Self::Window => Reason::FlowControl,
+            Self::Length => Reason::Protocol,
+        }
+    }
+}
+
 impl Stream {
     pub(super) fn new(send_window: i64, body_length: Option<u64>) -> Self {
-        Self { send_window, receive_window: WINDOW_INITIAL, body_left: body_length, is_half_closed: false }
+        Self {
+            send_window,
+            receive_window: WINDOW_INITIAL,
+            is_kept: false,
+            untaken: 0,
+            taken: 0,
+            body_left: body_length,
+            is_half_closed: false,
+        }
     }
 
     /// Takes part of the request's body: `len` bytes of `flow` that count for the window.
@@ -36,6 +59,28 @@ impl Stream {
             *left = left.checked_sub(len as u64).ok_or(Unfit::Length)?;
         }
         Ok(())
+    }
+
+    /// Lets the client send so much more.
+    pub(super) fn widen_receiving(&mut self, by: usize) {
+        self.receive_window += by as i64;
+    }
+
+    /// Somebody has taken so much of the body. Gives what of the window is to be given back, if that is worth a frame.
+    pub(super) fn take(&mut self, bytes: usize, worth: usize) -> Option<usize> {
+        self.untaken -= bytes;
+        self.taken += bytes;
+        if self.is_half_closed || self.taken < worth {
+            return None;
+        }
+        let taken = std::mem::take(&mut self.taken);
+        self.receive_window += taken as i64;
+        Some(taken)
+    }
+
+    /// Counts padding, which nobody takes.
+    pub(super) fn skip(&mut self, bytes: usize) {
+        self.taken += bytes;
     }
 
     /// The request has ended.

@@ -19,10 +19,11 @@ pub fn put_line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
 fn combined(record: &Record<'_>, out: &mut Vec<u8>) {
     let at = Civil::from_unix((record.unix_us / 1_000_000) as i64);
     let month = MONTHS[at.month as usize - 1].escape_ascii();
+    let _ = write!(out, "{} - ", record.peer);
+    put_escaped_word(or_dash(record.user), out);
     let _ = write!(
         out,
-        "{} - - [{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000] \"{} ",
-        record.peer,
+        " [{:02}/{month}/{:04}:{:02}:{:02}:{:02} +0000] \"{} ",
         at.day,
         at.year,
         at.hour,
@@ -60,6 +61,7 @@ fn json(record: &Record<'_>, out: &mut Vec<u8>) {
         record.duration_us
     );
     let texts = [
+        ("user", record.user),
         ("host", record.host),
         ("target", record.target),
         ("referer", record.referer),
@@ -85,6 +87,16 @@ fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// As [`put_escaped`], for a field that ends at a blank.
+fn put_escaped_word(text: &[u8], out: &mut Vec<u8>) {
+    for part in text.split_inclusive(|byte| *byte == b' ') {
+        put_escaped(part.strip_suffix(b" ").unwrap_or(part), out);
+        if part.ends_with(b" ") {
+            out.extend_from_slice(b"\\x20");
+        }
+    }
+}
+
 fn or_dash(text: &[u8]) -> &[u8] {
     if text.is_empty() { b"-" } else { text }
 }
@@ -105,6 +117,7 @@ mod tests {
             method: Method::Get,
             protocol: Protocol::Http11,
             tls: false,
+            user: b"",
             target: b"/a?b=c",
             host: b"example.org",
             referer: b"",
@@ -124,6 +137,14 @@ mod tests {
             line(Format::Combined, &record()),
             "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 2326 \"-\" \"curl/8\"\n"
         );
+    }
+
+    #[test]
+    fn users_stand_where_log_tools_look_for_them() {
+        let combined = line(Format::Combined, &Record { user: b"a b", ..record() });
+        assert!(combined.starts_with("192.0.2.1 - a\\x20b [06/Nov"), "{combined}");
+        let json = line(Format::Json, &Record { user: b"alice", ..record() });
+        assert!(json.contains(",\"user\":\"alice\",\"host\":"), "{json}");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub struct Record<'a> {
     pub protocol: Protocol,
     /// The request came over TLS.
     pub tls: bool,
+    /// The user, empty for one who has not said who he is.
+    pub user: &'a [u8],
     /// Request target as sent; for a request that could not be parsed, its first bytes.
     pub target: &'a [u8],
     /// Host, empty without one.
@@ -61,7 +63,7 @@ impl Protocol {
 impl<'a> Record<'a> {
     /// Longest target the log shows.
     pub const TARGET_MAX: usize = 2048;
-    /// Longest Host, Referer or User-Agent the log shows.
+    /// Longest user's name, Host, Referer or User-Agent the log shows.
     pub const FIELD_MAX: usize = 512;
     /// Takes one record off the front of a batch; `None` at its end.
     pub fn unpack(batch: &mut &'a [u8]) -> Option<Self> {
@@ -71,15 +73,15 @@ impl<'a> Record<'a> {
         let duration_us = u32::from_le_bytes(take(batch)?);
         let status = u16::from_le_bytes(take(batch)?);
         let [method, protocol, tls] = take(batch)?;
-        let mut lengths = [0usize; 4];
+        let mut lengths = [0usize; 5];
         for length in &mut lengths {
             *length = u16::from_le_bytes(take(batch)?).into();
         }
-        let mut texts = [&[][..]; 4];
+        let mut texts = [&[][..]; 5];
         for (text, length) in texts.iter_mut().zip(lengths) {
             (*text, *batch) = batch.split_at_checked(length)?;
         }
-        let [target, host, referer, user_agent] = texts;
+        let [user, target, host, referer, user_agent] = texts;
         Some(Self {
             peer: IpAddr::V6(address).to_canonical(),
             unix_us,
@@ -89,6 +91,7 @@ impl<'a> Record<'a> {
             method: METHODS.into_iter().find(|known| *known as u8 == method)?,
             protocol: PROTOCOLS.into_iter().find(|known| *known as u8 == protocol)?,
             tls: tls != 0,
+            user,
             target,
             host,
             referer,
@@ -98,11 +101,12 @@ impl<'a> Record<'a> {
 }
 
 impl LogRecord for Record<'_> {
-    const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 3 * FIELD_MAX;
+    const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 4 * FIELD_MAX;
 
     /// Texts longer than the log shows are cut.
     fn pack(&self, batch: &mut Vec<u8>) {
         let texts = [
+            cut(self.user, FIELD_MAX),
             cut(self.target, TARGET_MAX),
             cut(self.host, FIELD_MAX),
             cut(self.referer, FIELD_MAX),
@@ -143,10 +147,11 @@ fn cut(text: &[u8], max: usize) -> &[u8] {
     &text[..text.len().min(max)]
 }
 
-const METHODS: [Method; 4] = [Method::Get, Method::Head, Method::Options, Method::Other];
+const METHODS: [Method; 6] =
+    [Method::Get, Method::Head, Method::Options, Method::Put, Method::Delete, Method::Other];
 const PROTOCOLS: [Protocol; 3] = [Protocol::Http10, Protocol::Http11, Protocol::Http2];
-/// Address, time, length, duration, status, three small enums, four text lengths.
-const FIXED_LEN: usize = 16 + 8 + 8 + 4 + 2 + 3 + 8;
+/// Address, time, length, duration, status, three small enums, five text lengths.
+const FIXED_LEN: usize = 16 + 8 + 8 + 4 + 2 + 3 + 10;
 const TARGET_MAX: usize = Record::TARGET_MAX;
 const FIELD_MAX: usize = Record::FIELD_MAX;
 
@@ -165,6 +170,7 @@ mod tests {
             method: Method::Head,
             protocol: Protocol::Http2,
             tls: true,
+            user: b"alice",
             target: b"/a?b",
             host: b"h",
             referer: b"",
@@ -192,6 +198,7 @@ mod tests {
             method: Method::Get,
             protocol: Protocol::Http11,
             tls: false,
+            user: &long,
             target: &long,
             host: &long,
             referer: &long,

@@ -11,6 +11,12 @@ pub struct Fields<'b> {
     pub accept: List<'b>,
     /// Accept-Encoding
     pub accept_encoding: List<'b>,
+    /// Authorization
+    pub authorization: Option<Credentials<'b>>,
+    /// Content-Encoding
+    pub content_encoding: List<'b>,
+    /// Content-Range
+    pub content_range: Option<&'b [u8]>,
     /// If-Match
     pub if_match: List<'b>,
     /// If-Modified-Since
@@ -28,6 +34,10 @@ pub struct Fields<'b> {
     /// User-Agent
     pub user_agent: Option<&'b [u8]>,
 }
+
+/// What a client says to prove who it is. It is never printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Credentials<'b>(pub &'b [u8]);
 
 /// A field whose value is a list. Given in several lines it is one list, in their order (RFC 9110 5.3).
 pub type List<'b> = Option<Cow<'b, [u8]>>;
@@ -48,12 +58,25 @@ impl<'b> Fields<'b> {
             8 if is(b"if-range") => once(&mut self.if_range, value)?,
             10 if is(b"user-agent") => first(&mut self.user_agent, value),
             13 if is(b"if-none-match") => append(&mut self.if_none_match, value),
+            13 if is(b"authorization") => {
+                if self.authorization.replace(Credentials(value)).is_some() {
+                    return Err(Refusal::DuplicateField);
+                }
+            }
+            13 if is(b"content-range") => first(&mut self.content_range, value),
             15 if is(b"accept-encoding") => append(&mut self.accept_encoding, value),
+            16 if is(b"content-encoding") => append(&mut self.content_encoding, value),
             17 if is(b"if-modified-since") => void_if_repeated(&mut self.if_modified_since, value),
             19 if is(b"if-unmodified-since") => void_if_repeated(&mut self.if_unmodified_since, value),
             _ => {}
         }
         Ok(())
+    }
+}
+
+impl std::fmt::Debug for Credentials<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credentials")
     }
 }
 

@@ -9,6 +9,7 @@ use lane::time::{now, wall_clock};
 use service::drain::Cohort;
 
 use super::abort::Abort;
+use super::client::Client;
 use super::counters::Open;
 use super::dispatch::dispatch;
 use super::http2::serve_http2;
@@ -16,7 +17,7 @@ use super::inbox::Inbox;
 use super::listener::{Entry, Role, Service};
 use super::refuse::refuse;
 use super::reply::{Body, Reply};
-use super::request_body::RequestBody;
+use super::request_body::{BodyEnd, Http1Body, RequestBody};
 use super::send_reply::send_reply;
 use super::site::Site;
 use super::wire::{Received, Wire};
@@ -114,6 +115,9 @@ async fn serve_request(
         // A head can be complete only where a line has ended since the last look.
         if unread[examined..].contains(&b'\n') || unread.len() > site.limits.target_bytes_max {
             match request::parse(unread, &site.limits) {
+                Ok(Some((head, len))) if head.method == Method::Put => {
+                    return Box::pin(upload(service, wire, inbox, len, entry, served)).await;
+                }
                 Ok(Some((head, len))) => {
                     // A reload counts from the next request on, even where that was long awaited.
                     let site = &service.site();
@@ -177,7 +181,7 @@ async fn wait(
     service.unless_leaving(cohort, wire.receive(inbox, deadline)).await.transpose()
 }
 
-/// Answers one request.
+/// Answers a request whose body nobody wants.
 async fn exchange(
     service: &Service,
     site: &Site,
@@ -186,59 +190,130 @@ async fn exchange(
     entry: Entry<'_>,
     served: u64,
 ) -> Result<Next, Abort> {
-    let started = now();
-    entry.place.busy(started);
+    let exchange = Exchange { service, site, head, entry, served, started: now() };
+    entry.place.busy(exchange.started);
     let body = unwanted(head.body, site);
-    let mut reply = match (&body, entry.role) {
+    let reply = match (&body, entry.role) {
         (Err(refusal), _) => refuse(service, *refusal, &head.fields),
         (Ok(_), Role::Redirect { https_port }) => redirect_to_https(service, head, https_port),
-        (Ok(_), Role::Plain | Role::Tls) => dispatch(service, site, head).await,
+        (Ok(_), Role::Plain | Role::Tls) => {
+            let client = Client::new(wire.peer_ip(), wire.is_tls());
+            dispatch(service, site, head, client, &mut RequestBody::None).await
+        }
     };
-    let at_limit = served + 1 == site.limits.keep_alive_requests_max;
-    if at_limit {
-        service.counters.closed_requests.increment();
-    }
-    // RFC 9112 6.1: HTTP/1.0 knows no chunks; there the end of the connection is that of the body.
-    reply.answer.chunked = reply.body.is_streamed() && head.version == Version::Http11;
-    let ends_by_close = reply.body.is_streamed() && !reply.answer.chunked && head.method != Method::Head;
     // Told that its body is not wanted, a client that waits for 100 may or may not send it: only
     // closing makes clear where the next request begins (RFC 9110 10.1.1).
-    let keep = head.keep_alive
-        && body.is_ok()
-        && !head.expect_continue
-        && !at_limit
-        && !ends_by_close
-        && !service.is_leaving(entry.cohort);
-    let key_lasts = wire.key_lasts();
-    if keep && !key_lasts {
-        service.counters.closed_key_limit.increment();
-    }
-    let keep = keep && key_lasts;
-    let persistence = match (keep, head.version) {
-        (false, _) => Persistence::Close,
-        (true, Version::Http10) => Persistence::KeepAliveSaid,
-        (true, Version::Http11) => Persistence::KeepAlive,
+    let can_go_on = body.is_ok() && !head.expect_continue;
+    exchange.reply(wire, reply, can_go_on).await
+}
+
+/// Answers a request whose body its handler may want. Its head is the first `len` bytes of the inbox, and leaves it.
+async fn upload(
+    service: &Service,
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+    len: usize,
+    entry: Entry<'_>,
+    served: u64,
+) -> Result<Next, Abort> {
+    let (site, bytes) = (&service.site(), inbox.unread()[..len].to_vec());
+    inbox.consume(len);
+    let head = match request::parse(&bytes, &site.limits) {
+        Ok(Some((head, _))) => head,
+        Ok(None) => return refuse_and_close(service, wire, &bytes, Refusal::RequestLine).await,
+        Err(refusal) => return refuse_and_close(service, wire, &bytes, refusal).await,
     };
-    let before = wire.sent();
-    let sent = send_reply(service, wire, head.method, &mut reply, persistence).await;
-    let body_bytes = *sent.as_ref().unwrap_or(&(wire.sent() - before));
-    service.counters.body_bytes.add(body_bytes);
-    service.log(&Record {
-        peer: wire.peer_ip(),
-        unix_us: unix_us(),
-        duration_us: u32::try_from(now().duration_since(started).as_micros()).unwrap_or(u32::MAX),
-        status: reply.answer.status.as_u16(),
-        body_bytes,
-        method: head.method,
-        protocol: if head.version == Version::Http10 { Protocol::Http10 } else { Protocol::Http11 },
-        tls: wire.is_tls(),
-        target: head.raw_target,
-        host: head.host,
-        referer: head.fields.referer.unwrap_or_default(),
-        user_agent: head.fields.user_agent.unwrap_or_default(),
-    });
-    sent?;
-    Ok(if keep { Next::Request } else { Next::Close })
+    let exchange = Exchange { service, site, head: &head, entry, served, started: now() };
+    entry.place.busy(exchange.started);
+    let client = Client::new(wire.peer_ip(), wire.is_tls());
+    let body = match Http1Body::new(wire, inbox, &head, site.limits.upload_bytes_max) {
+        Ok(body) => body,
+        Err(refusal) => {
+            return exchange.reply(wire, refuse(service, refusal, &head.fields), false).await;
+        }
+    };
+    let mut body = RequestBody::Http1(Box::new(body));
+    let reply = match entry.role {
+        Role::Redirect { https_port } => redirect_to_https(service, &head, https_port),
+        Role::Plain | Role::Tls => dispatch(service, site, &head, client, &mut body).await,
+    };
+    let rest = match body.end() {
+        Some(BodyEnd::Broken(abort)) => {
+            exchange.log(wire, &reply, 0);
+            return Err(abort);
+        }
+        Some(BodyEnd::Left(rest)) if rest.is_shorter_than(site.limits.body_discard_bytes_max) => rest,
+        // What comes meanwhile is thrown away while the connection ends.
+        _ => return exchange.reply(wire, reply, false).await,
+    };
+    let next = exchange.reply(wire, reply, true).await?;
+    if next == Next::Request {
+        skip(wire, inbox, rest, now() + site.limits.body_timeout).await?;
+    }
+    Ok(next)
+}
+
+/// A request that is being answered.
+struct Exchange<'a> {
+    service: &'a Service,
+    site: &'a Site,
+    head: &'a Head<'a>,
+    entry: Entry<'a>,
+    /// Requests of the connection before it.
+    served: u64,
+    started: Instant,
+}
+
+impl Exchange<'_> {
+    /// Sends the answer. After it the connection goes on if it `can`, and nothing else is against it.
+    async fn reply(&self, wire: &mut Wire, mut reply: Reply, can_go_on: bool) -> Result<Next, Abort> {
+        let Self { service, site, head, entry, .. } = *self;
+        let at_limit = self.served + 1 == site.limits.keep_alive_requests_max;
+        if at_limit {
+            service.counters.closed_requests.increment();
+        }
+        // RFC 9112 6.1: HTTP/1.0 knows no chunks; there the end of the connection is that of the body.
+        reply.answer.chunked = reply.body.is_streamed() && head.version == Version::Http11;
+        let ends_by_close = reply.body.is_streamed() && !reply.answer.chunked && head.method != Method::Head;
+        let keep =
+            head.keep_alive && can_go_on && !at_limit && !ends_by_close && !service.is_leaving(entry.cohort);
+        let key_lasts = wire.key_lasts();
+        if keep && !key_lasts {
+            service.counters.closed_key_limit.increment();
+        }
+        let keep = keep && key_lasts;
+        let persistence = match (keep, head.version) {
+            (false, _) => Persistence::Close,
+            (true, Version::Http10) => Persistence::KeepAliveSaid,
+            (true, Version::Http11) => Persistence::KeepAlive,
+        };
+        let before = wire.sent();
+        let sent = send_reply(service, wire, head.method, &mut reply, persistence).await;
+        let body_bytes = *sent.as_ref().unwrap_or(&(wire.sent() - before));
+        service.counters.body_bytes.add(body_bytes);
+        self.log(wire, &reply, body_bytes);
+        sent?;
+        Ok(if keep { Next::Request } else { Next::Close })
+    }
+
+    fn log(&self, wire: &Wire, reply: &Reply, body_bytes: u64) {
+        let head = self.head;
+        self.service.log(&Record {
+            peer: wire.peer_ip(),
+            unix_us: unix_us(),
+            duration_us: u32::try_from(now().duration_since(self.started).as_micros()).unwrap_or(u32::MAX),
+            status: reply.answer.status.as_u16(),
+            body_bytes,
+            method: head.method,
+            protocol: if head.version == Version::Http10 { Protocol::Http10 } else { Protocol::Http11 },
+            tls: wire.is_tls(),
+            user: reply.user(),
+            target: head.raw_target,
+            host: head.host,
+            referer: head.fields.referer.unwrap_or_default(),
+            user_agent: head.fields.user_agent.unwrap_or_default(),
+        });
+    }
 }
 
 fn redirect_to_https(service: &Service, head: &Head<'_>, https_port: u16) -> Reply {
@@ -249,7 +324,7 @@ fn redirect_to_https(service: &Service, head: &Head<'_>, https_port: u16) -> Rep
             service.counters.response(status.as_u16());
             let answer =
                 Answer { status, location: Some(location), content_length: Some(0), ..Answer::default() };
-            Reply { answer, body: Body::Empty }
+            Reply::new(answer, Body::Empty)
         }
         Err(refusal) => refuse(service, refusal, &head.fields),
     }
@@ -275,6 +350,7 @@ async fn refuse_and_close(
         method: Method::Other,
         protocol: Protocol::Http11,
         tls: wire.is_tls(),
+        user: b"",
         target: &first_line[..first_line.len().min(LOGGED_BAD_LINE_MAX)],
         host: b"",
         referer: b"",
@@ -291,9 +367,31 @@ async fn discard_body(
     length: BodyLength,
 ) -> Result<(), Abort> {
     let body = unwanted(length, site).map_err(|_| Abort::RequestBody)?;
-    let mut body = RequestBody::new(wire, inbox, body, now() + site.limits.body_timeout);
-    while body.next().await?.is_some() {}
-    Ok(())
+    skip(wire, inbox, body, now() + site.limits.body_timeout).await
+}
+
+/// Reads the rest of a body, which has to come in time.
+async fn skip(
+    wire: &mut Wire,
+    inbox: &mut Inbox,
+    mut body: BodyReader,
+    deadline: Instant,
+) -> Result<(), Abort> {
+    loop {
+        while !inbox.unread().is_empty() && !body.is_done() {
+            let fed = body.feed(inbox.unread()).map_err(|_| Abort::RequestBody)?;
+            inbox.consume(fed.consumed);
+        }
+        if body.is_done() {
+            return Ok(());
+        }
+        match wire.receive(inbox, deadline).await {
+            Ok(Received::Bytes) => {}
+            Ok(Received::End) => return Err(Abort::PeerClosed),
+            Err(abort) if abort.is_timeout() => return Err(Abort::RequestBody),
+            Err(abort) => return Err(abort),
+        }
+    }
 }
 
 /// A body that is read for the sake of what comes behind it: so much content, and as much around it.

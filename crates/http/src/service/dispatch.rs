@@ -1,33 +1,53 @@
 //! Which handler a request needs.
 
 use httptypes::StatusCode;
-use vfs::{Error, RelPath, Resolved};
+use vfs::{Caller, Error, RelPath, Resolved};
 
+use super::change::change;
+use super::client::Client;
 use super::get_file::{self, Found};
 use super::list_directory::{list_directory, list_mounts};
 use super::listener::Service;
-use super::options::options;
+use super::options::{allowed, options};
 use super::refuse::refuse;
 use super::reply::{Body, Reply};
+use super::request_body::RequestBody;
 use super::site::{Mount, Site};
-use crate::path;
+use super::who::{told, who};
+use crate::path::{self, RelativePath};
 use crate::redirect;
 use crate::refusal::Refusal;
 use crate::request::{Head, Method, Target};
 use crate::response::Answer;
 
 /// The answer to a request, whatever becomes of it.
-pub(super) async fn dispatch(service: &Service, site: &Site, head: &Head<'_>) -> Reply {
+pub(super) async fn dispatch(
+    service: &Service,
+    site: &Site,
+    head: &Head<'_>,
+    mut client: Client,
+    body: &mut RequestBody<'_>,
+) -> Reply {
     service.counters.request(head.method);
     let reply = match (head.method, head.target) {
-        (Method::Options, _) => Ok(options()),
+        (Method::Options, target) => Ok(options(site, target)),
         (Method::Get | Method::Head, Target::Path { path, query }) => {
-            get(service, site, head, path, query).await
+            get(service, site, head, path, query, &client).await
         }
-        (Method::Get | Method::Head, Target::Asterisk) => Err(Refusal::Target),
+        (Method::Put | Method::Delete, Target::Path { path, .. }) => {
+            Box::pin(change(service, site, head, path, &client, body)).await
+        }
         (Method::Other, _) => Err(Refusal::MethodNotAllowed),
+        (_, Target::Asterisk) => Err(Refusal::Target),
     };
-    let reply = reply.unwrap_or_else(|refusal| refuse(service, refusal, &head.fields));
+    let mut reply = reply.unwrap_or_else(|refusal| {
+        let mut reply = refuse(service, refusal, &head.fields);
+        if refusal == Refusal::MethodNotAllowed && !matches!(head.method, Method::Put | Method::Delete) {
+            reply.answer.allow = Some(allowed(site, head.target));
+        }
+        reply
+    });
+    reply.who = client.who.take();
     service.counters.response(reply.answer.status.as_u16());
     reply
 }
@@ -39,18 +59,36 @@ async fn get(
     head: &Head<'_>,
     raw_path: &[u8],
     query: Option<&[u8]>,
+    client: &Client,
 ) -> Result<Reply, Refusal> {
     let path = path::decode(raw_path)?;
     let Some((mount, below)) = site.resolve(&path.bytes) else {
         return list_mounts(site, head, &path, query).await;
     };
+    let who = who(service, site, mount, &head.fields, client).await?;
+    let asked = Asked { mount, path: &path, query, below, who: &who };
+    read(service, site, head, asked).await.map_err(|refusal| told(refusal, mount, client))
+}
+
+/// What is to be read, and by whom.
+struct Asked<'a> {
+    mount: &'a Mount,
+    path: &'a RelativePath<'a>,
+    query: Option<&'a [u8]>,
+    /// The path within the volume.
+    below: &'a [u8],
+    who: &'a Caller,
+}
+
+async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>) -> Result<Reply, Refusal> {
+    let Asked { mount, path, query, below, who } = asked;
     let relative = RelPath::parse(below)?;
-    let resolved = match mount.volume.lookup(relative).await {
+    let resolved = match mount.lookup(who, relative).await {
         Ok(resolved) => resolved,
         // The way to a mount need not exist in the volume around it.
         Err(Error::NotFound | Error::Hidden) if !site.mounted_below(&path.bytes).is_empty() => {
             return if mount.listings {
-                list_mounts(site, head, &path, query).await
+                list_mounts(site, head, path, query).await
             } else {
                 Err(Refusal::Forbidden)
             };
@@ -61,21 +99,22 @@ async fn get(
         // A file's name with a slash behind it names nothing.
         Resolved::File(..) if path.directory => Err(Refusal::NotFound),
         Resolved::File(file, attributes) => {
-            let found = Found { mount, path: relative, file, attributes };
+            let found = Found { who, mount, path: relative, file, attributes };
             get_file::get_file(service, site, head, found).await
         }
         Resolved::Directory(..) if !path.directory => Ok(to_directory(&path.bytes, query)),
-        Resolved::Directory(directory, _) => match index_file(site, mount, relative).await? {
+        Resolved::Directory(directory, _) => match index_file(site, mount, who, relative).await? {
             Some(index) => {
                 let found = Found {
                     path: index.path.as_path(),
+                    who,
                     mount,
                     file: index.file,
                     attributes: index.attributes,
                 };
                 get_file::get_file(service, site, head, found).await
             }
-            None if mount.listings => list_directory(site, head, &path.bytes, &directory, query).await,
+            None if mount.listings => list_directory(site, head, who, &path.bytes, &directory, query).await,
             None => Err(Refusal::Forbidden),
         },
     }
@@ -89,7 +128,7 @@ pub(super) fn to_directory(path: &[u8], query: Option<&[u8]>) -> Reply {
         content_length: Some(0),
         ..Answer::default()
     };
-    Reply { answer, body: Body::Empty }
+    Reply::new(answer, Body::Empty)
 }
 
 struct Index {
@@ -99,10 +138,15 @@ struct Index {
 }
 
 /// The first index file that a directory has.
-async fn index_file(site: &Site, mount: &Mount, directory: RelPath<'_>) -> Result<Option<Index>, Refusal> {
+async fn index_file(
+    site: &Site,
+    mount: &Mount,
+    who: &Caller,
+    directory: RelPath<'_>,
+) -> Result<Option<Index>, Refusal> {
     for name in &site.index {
         let path = directory.join(vfs::Name::parse(name.as_bytes())?)?;
-        match mount.volume.lookup(path.as_path()).await {
+        match mount.lookup(who, path.as_path()).await {
             Ok(Resolved::File(file, attributes)) => return Ok(Some(Index { path, file, attributes })),
             Ok(Resolved::Directory(..)) | Err(vfs::Error::NotFound | vfs::Error::Hidden) => {}
             Err(error) => return Err(error.into()),

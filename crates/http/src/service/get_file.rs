@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use httptypes::StatusCode;
-use vfs::{Attributes, OpenFile, RelPath, Resolved};
+use vfs::{Attributes, Caller, OpenFile, RelPath, Resolved};
 
 use super::listener::Service;
 use super::reply::{Body, Reply, Version};
@@ -21,6 +21,7 @@ use crate::response::{Answer, ContentRange};
 
 /// A file that a path names.
 pub(super) struct Found<'a> {
+    pub(super) who: &'a Caller,
     pub(super) mount: &'a Mount,
     pub(super) path: RelPath<'a>,
     pub(super) file: Rc<OpenFile>,
@@ -53,10 +54,7 @@ pub(super) async fn get_file(
     match conditional::evaluate(head.method, &head.fields, &validators) {
         Verdict::Proceed => {}
         Verdict::NotModified => {
-            return Ok(Reply {
-                answer: Answer { status: StatusCode::NOT_MODIFIED, ..answer },
-                body: Body::Empty,
-            });
+            return Ok(Reply::new(Answer { status: StatusCode::NOT_MODIFIED, ..answer }, Body::Empty));
         }
         Verdict::Failed => return Ok(refuse_variant(service, head, negotiated, Refusal::PreconditionFailed)),
     }
@@ -108,7 +106,7 @@ fn whole(answer: Answer, version: Version, size: u64) -> Reply {
         0 => Body::Empty,
         _ => version.part(ByteRange { start: 0, end: size }),
     };
-    Reply { answer: Answer { content_length: Some(size), ..answer }, body }
+    Reply::new(Answer { content_length: Some(size), ..answer }, body)
 }
 
 fn one_part(answer: Answer, version: Version, part: ByteRange, size: u64) -> Reply {
@@ -118,7 +116,7 @@ fn one_part(answer: Answer, version: Version, part: ByteRange, size: u64) -> Rep
         content_range: Some(ContentRange::Part(part, size)),
         ..answer
     };
-    Reply { answer, body: version.part(part) }
+    Reply::new(answer, version.part(part))
 }
 
 fn many_parts(answer: Answer, version: Version, multipart: Multipart) -> Reply {
@@ -129,7 +127,7 @@ fn many_parts(answer: Answer, version: Version, multipart: Multipart) -> Reply {
         content_length: Some(multipart.len()),
         ..answer
     };
-    Reply { answer, body: Body::Multipart(version, Box::new(multipart)) }
+    Reply::new(answer, Body::Multipart(version, Box::new(multipart)))
 }
 
 /// Refuses because of what was found of the variant chosen: another Accept-Encoding may get another answer.
@@ -151,19 +149,19 @@ struct Chosen {
 /// Picks a sibling that the client takes. The flag says that another client may get another variant,
 /// which caches must know. Files of types that do not shrink have no siblings.
 async fn choose_variant(head: &Head<'_>, found: Found<'_>, content_type: &'static str) -> (Chosen, bool) {
-    let (mount, path) = (found.mount, found.path);
+    let (who, mount, path) = (found.who, found.mount, found.path);
     let plain = Chosen { file: found.file, attributes: found.attributes, coding: None };
     if !mount.precompressed || !mime::is_compressible(content_type) {
         return (plain, false);
     }
     let accepted = Accepted::parse(head.fields.accept_encoding.as_deref());
     for coding in accepted.preference() {
-        if let Some((file, attributes)) = sibling(mount, path, coding, &plain.attributes).await {
+        if let Some((file, attributes)) = sibling(who, mount, path, coding, &plain.attributes).await {
             return (Chosen { file, attributes, coding: Some(coding) }, true);
         }
     }
     for coding in Coding::ALL {
-        if sibling(mount, path, coding, &plain.attributes).await.is_some() {
+        if sibling(who, mount, path, coding, &plain.attributes).await.is_some() {
             return (plain, true);
         }
     }
@@ -172,6 +170,7 @@ async fn choose_variant(head: &Head<'_>, found: Found<'_>, content_type: &'stati
 
 /// The sibling of this coding, unless it was made before the file had its present content.
 async fn sibling(
+    who: &Caller,
     mount: &Mount,
     path: RelPath<'_>,
     coding: Coding,
@@ -179,7 +178,7 @@ async fn sibling(
 ) -> Option<(Rc<OpenFile>, Attributes)> {
     let mut name = smallvec::SmallVec::<[u8; 256]>::from_slice(path.as_bytes());
     name.extend_from_slice(coding.suffix().as_bytes());
-    match mount.volume.lookup(RelPath::parse(&name).ok()?).await {
+    match mount.lookup(who, RelPath::parse(&name).ok()?).await {
         // Compressors give the file's own time stamp to what they make, so equal is not older.
         Ok(Resolved::File(file, attributes)) => {
             (attributes.mtime >= plain.mtime).then_some((file, attributes))

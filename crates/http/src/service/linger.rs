@@ -24,4 +24,4 @@ pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm) {
 
 /// How long, and for how many bytes, a closed connection waits for the client to read the answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
-const LINGER_BYTES_MAX: usize = 1 << 20;
+const LINGER_BYTES_MAX: usize = 16 << 20;

@@ -1,7 +1,7 @@
 //! GET and HEAD of a directory without an index file: its listing, for people or programs.
 
 use httptypes::StatusCode;
-use vfs::{Directory, RelPath};
+use vfs::{Caller, Directory, RelPath};
 
 use super::dispatch::to_directory;
 use super::reply::{Body, Reply};
@@ -17,11 +17,12 @@ use crate::response::Answer;
 pub(super) async fn list_directory(
     site: &Site,
     head: &Head<'_>,
+    who: &Caller,
     path: &[u8],
     directory: &Directory,
     query: Option<&[u8]>,
 ) -> Result<Reply, Refusal> {
-    let listed = directory.entries(site.limits.listing_entries_max).await?;
+    let listed = directory.entries_as(who, site.limits.listing_entries_max).await?;
     let order = Order::from_query(query);
     let added = mounted(site, path).await;
     Ok(reply(head, Listing::of_directory(path, order, listed, added).await))
@@ -71,5 +72,5 @@ fn reply(head: &Head<'_>, listing: Listing) -> Reply {
         cache_control: Some("no-cache"),
         ..Answer::default()
     };
-    Reply { answer, body: Body::Listing(Box::new(Rendering::new(listing, format))) }
+    Reply::new(answer, Body::Listing(Box::new(Rendering::new(listing, format))))
 }

@@ -23,9 +23,11 @@ use tls::{KtlsPolicy, KtlsSupport};
 
 use super::connection::serve_connection;
 use super::counters::HttpCounters;
+use super::logins::Logins;
 use super::random::Random;
 use super::site::Site;
 use super::small_files::SmallFiles;
+use super::uploads::Uploads;
 use crate::date;
 use crate::log::Record;
 
@@ -50,6 +52,8 @@ pub struct Service {
     pub(super) ktls: RefCell<KtlsSupport>,
     pub(super) small_files: SmallFiles,
     pub(super) random: Random,
+    pub(super) logins: Rc<Logins>,
+    pub(super) uploads: Rc<Uploads>,
     /// Turns at rendering listings.
     pub(super) turns: Turns,
     connections: Rc<Connections>,
@@ -81,6 +85,8 @@ impl Service {
         connections.set_pacing(site.pacing);
         Rc::new(Self {
             site: RefCell::new(Rc::new(site)),
+            logins: Logins::new(Arc::clone(&counters)),
+            uploads: Uploads::new(Arc::clone(&counters)),
             counters,
             ktls: RefCell::new(KtlsSupport::new(ktls)),
             small_files: SmallFiles::new(),

@@ -4,6 +4,8 @@
 //! request needs, and the handler's reply is sent; see `get_file` for how a handler reads.
 
 mod abort;
+mod change;
+mod client;
 mod connection;
 mod counters;
 mod dispatch;
@@ -14,10 +16,13 @@ mod lane_service;
 mod linger;
 mod list_directory;
 mod listener;
+mod logins;
 mod options;
 mod outbox;
+mod put_file;
 mod random;
 mod refuse;
+mod remove;
 mod reply;
 mod request_body;
 mod send_error;
@@ -25,6 +30,8 @@ mod send_reply;
 mod site;
 mod small_files;
 mod transfer;
+mod uploads;
+mod who;
 mod wire;
 
 pub use abort::Abort;

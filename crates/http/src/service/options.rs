@@ -3,10 +3,27 @@
 use httptypes::StatusCode;
 
 use super::reply::{Body, Reply};
-use crate::response::Answer;
+use super::site::Site;
+use crate::path;
+use crate::request::Target;
+use crate::response::{ALLOW_CHANGES, ALLOW_READING, Answer};
 
-/// The same everywhere: files can be read.
-pub(super) fn options() -> Reply {
-    let answer = Answer { status: StatusCode::NO_CONTENT, allow: true, ..Answer::default() };
-    Reply { answer, body: Body::Empty }
+/// What somebody may do at least, whoever he is.
+pub(super) fn options(site: &Site, target: Target<'_>) -> Reply {
+    let answer =
+        Answer { status: StatusCode::NO_CONTENT, allow: Some(allowed(site, target)), ..Answer::default() };
+    Reply::new(answer, Body::Empty)
+}
+
+/// The methods that are offered where a target lies.
+pub(super) fn allowed(site: &Site, target: Target<'_>) -> &'static str {
+    let is_writable = match target {
+        Target::Asterisk => site.is_writable(),
+        Target::Path { path, .. } => path::decode(path).is_ok_and(|path| {
+            site.resolve(&path.bytes).is_some_and(|(mount, below)| {
+                mount.volume.is_writable() && !below.is_empty() && site.mounted_below(&path.bytes).is_empty()
+            })
+        }),
+    };
+    if is_writable { ALLOW_CHANGES } else { ALLOW_READING }
 }

@@ -1,5 +1,6 @@
 //! Answers that say no, and what to do.
 
+use httptypes::StatusCode;
 use vfs::NameError;
 
 use super::listener::Service;
@@ -7,7 +8,7 @@ use super::reply::Reply;
 use crate::page;
 use crate::refusal::Refusal;
 use crate::request::Fields;
-use crate::response::Answer;
+use crate::response::{ALLOW_READING, Answer, CHALLENGE};
 
 /// The answer to a refused request: a page for browsers, a line for tools. Counts it.
 pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -> Reply {
@@ -23,8 +24,9 @@ pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -
     let answer = Answer {
         status: refusal.status(),
         content_type: Some(content_type),
-        allow: refusal == Refusal::MethodNotAllowed,
-        retry_after_s: (refusal == Refusal::Overloaded).then_some(1),
+        allow: (refusal == Refusal::MethodNotAllowed).then_some(ALLOW_READING),
+        challenge: (refusal.status() == StatusCode::UNAUTHORIZED).then_some(CHALLENGE),
+        retry_after_s: retry_after_s(refusal),
         // Errors are kept by caches too (RFC 9110 15.1), and another Accept gets another page.
         vary: Some("Accept"),
         content_security_policy: (content_type == page::HTML).then_some(page::POLICY),
@@ -33,15 +35,51 @@ pub(super) fn refuse(service: &Service, refusal: Refusal, fields: &Fields<'_>) -
     Reply::memory(answer, body)
 }
 
+fn retry_after_s(refusal: Refusal) -> Option<u32> {
+    match refusal {
+        Refusal::Overloaded | Refusal::UploadsTooMany => Some(1),
+        Refusal::LoginsTooMany => Some(60),
+        _ => None,
+    }
+}
+
+/// What a change that was not made means to a client.
+pub(super) fn of_change(error: vfs::Error) -> Refusal {
+    use vfs::Error;
+    match error {
+        Error::NoSpace => Refusal::NoSpace,
+        Error::Quota => Refusal::QuotaUsedUp,
+        Error::FileTooLarge => Refusal::UploadTooLarge,
+        Error::Unexpected | Error::Exists => Refusal::PreconditionFailed,
+        Error::IsADirectory => Refusal::IsDirectory,
+        // The directory went while the body came, or never was one.
+        Error::NotFound | Error::Stale | Error::NotADirectory => Refusal::DirectoryMissing,
+        Error::NotEmpty => Refusal::NotEmpty,
+        Error::Locked => Refusal::Locked,
+        Error::ReadOnly => Refusal::MethodNotAllowed,
+        Error::Hidden | Error::Reserved | Error::NotServable | Error::SymlinkRefused | Error::Escapes => {
+            Refusal::NameRefused
+        }
+        Error::NameTooLong | Error::Name(NameError::NameTooLong | NameError::PathTooLong) => {
+            Refusal::NameTooLong
+        }
+        Error::Io(_) | Error::CrossDevice | Error::TooManyLinks | Error::IntoItself | Error::Changed => {
+            Refusal::WriteFailed
+        }
+        other => other.into(),
+    }
+}
+
 /// What a failed look-up means to a client. What exists but is not served is not admitted to exist.
 impl From<vfs::Error> for Refusal {
     fn from(error: vfs::Error) -> Self {
         use vfs::Error;
         match error {
-            Error::AccessDenied | Error::Denied(_) => Self::Forbidden,
+            Error::AccessDenied => Self::Forbidden,
+            Error::Denied(_) => Self::Denied,
             Error::Name(NameError::Nul | NameError::Dots | NameError::Slash) => Self::Path,
             Error::TooManyOpen | Error::Overloaded | Error::Busy | Error::Closed(_) => Self::Overloaded,
-            // Refusals of changes, which this service does not make.
+            // Refusals of changes: `of_change`.
             Error::Exists
             | Error::NotEmpty
             | Error::NoSpace

@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use identity::Principal;
 use lane::time::now;
 use vfs::{ChangeToken, OpenFile};
 
@@ -19,6 +20,8 @@ pub(super) struct Reply {
     pub(super) answer: Answer,
     /// What GET gets; HEAD is sent the head alone.
     pub(super) body: Body,
+    /// The user who asked, if he has said and proved who he is.
+    pub(super) who: Option<Principal>,
 }
 
 /// Where the body's bytes are.
@@ -86,10 +89,19 @@ impl Body {
 }
 
 impl Reply {
+    pub(super) fn new(answer: Answer, body: Body) -> Self {
+        Self { answer, body, who: None }
+    }
+
+    /// The user's name, for the log.
+    pub(super) fn user(&self) -> &[u8] {
+        self.who.as_ref().map_or(b"", |who| who.name().as_bytes())
+    }
+
     /// A body that is in memory, with its length.
     pub(super) fn memory(answer: Answer, body: Vec<u8>) -> Self {
         let answer = Answer { content_length: Some(body.len() as u64), ..answer };
-        Self { answer, body: Body::Memory(body) }
+        Self::new(answer, Body::Memory(body))
     }
 }
 

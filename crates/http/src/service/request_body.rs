@@ -1,53 +1,298 @@
-//! A request's body as it comes over HTTP/1.1: content where it was received, piece by piece.
+//! A request's body: content in the buffers it was received into, piece by piece, from whichever version of HTTP.
 
-use std::time::Instant;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use lane::buffer::{Buf, BufClass, RecvBuf};
+use lane::time::now;
+use service::memory::Charge;
 
 use super::abort::Abort;
+use super::http2::Incoming;
 use super::inbox::Inbox;
-use super::wire::{Received, Wire};
+use super::wire::Wire;
 use crate::body::BodyReader;
+use crate::refusal::Refusal;
+use crate::request::{BodyLength, Head};
+
+/// The body of one request.
+pub(super) enum RequestBody<'c> {
+    /// Not for handlers.
+    None,
+    Http1(Box<Http1Body<'c>>),
+    Http2(Rc<Incoming>),
+}
+
+/// Content, in the order of its bytes.
+pub(super) struct Piece {
+    pub(super) bufs: Vec<Buf>,
+    _held: Option<Charge>,
+}
 
 /// The body behind a head that was consumed. Nothing is received before the piece before it was done with: who takes a body
 /// slowly holds its client up, not the lane's memory.
-pub(super) struct RequestBody<'c> {
+pub(super) struct Http1Body<'c> {
     wire: &'c mut Wire,
     inbox: &'c mut Inbox,
-    body: BodyReader,
-    deadline: Instant,
-    /// Bytes of the inbox that belong to the piece that was given last.
-    lent: usize,
+    reader: BodyReader,
+    length: BodyLength,
+    /// The client waits to be told to go on.
+    is_awaited: bool,
+    /// The last wait brought so much that more is likely to follow at once.
+    is_fast: bool,
+    /// Where it ends is not known.
+    is_lost: bool,
+    broken: Option<Abort>,
 }
 
-impl<'c> RequestBody<'c> {
-    /// A body that must have come by `deadline`.
-    pub(super) fn new(wire: &'c mut Wire, inbox: &'c mut Inbox, body: BodyReader, deadline: Instant) -> Self {
-        Self { wire, inbox, body, deadline, lent: 0 }
+/// What became of a body by the time its request is answered.
+pub(super) enum BodyEnd {
+    /// This is left of it, perhaps nothing.
+    Left(BodyReader),
+    /// Where the next request would begin is not known.
+    Unclear,
+    /// The connection is over.
+    Broken(Abort),
+}
+
+impl RequestBody<'_> {
+    /// Its length, where that is known beforehand.
+    pub(super) fn length(&self) -> Option<u64> {
+        match self {
+            Self::None => Some(0),
+            Self::Http1(body) => match body.length {
+                BodyLength::None => Some(0),
+                BodyLength::Exact(length) => Some(length),
+                BodyLength::Chunked => None,
+            },
+            Self::Http2(incoming) => incoming.length(),
+        }
     }
 
-    /// The next piece of content; `None` at the body's end, behind which the next request begins.
+    /// What became of it, if that concerns the connection.
+    pub(super) fn end(self) -> Option<BodyEnd> {
+        match self {
+            Self::Http1(body) => Some(body.end()),
+            Self::None | Self::Http2(_) => None,
+        }
+    }
+
+    /// Tells a client that asked whether it may that it may send the body (RFC 9110 10.1.1).
+    pub(super) async fn invite(&mut self) -> Result<(), Refusal> {
+        match self {
+            Self::None => Ok(()),
+            Self::Http1(body) => body.invite().await,
+            Self::Http2(incoming) => {
+                incoming.invite();
+                Ok(())
+            }
+        }
+    }
+
+    /// The next piece; `None` at the body's end.
     ///
     /// # Errors
-    /// [`Abort::RequestBody`] for one that is malformed, too long or too late: where the next request would begin is not
-    /// known.
-    pub(super) async fn next(&mut self) -> Result<Option<&[u8]>, Abort> {
-        self.inbox.consume(std::mem::take(&mut self.lent));
-        let content = loop {
-            let fed = self.body.feed(self.inbox.unread()).map_err(|_| Abort::RequestBody)?;
-            if !fed.content.is_empty() {
-                self.lent = fed.consumed;
-                break fed.content;
+    /// [`Refusal::UploadSlow`] when nothing comes until `deadline`; [`Refusal::BodyCut`], [`Refusal::ChunkedBody`],
+    /// [`Refusal::UploadTooLarge`]. There is no more of it then.
+    pub(super) async fn next(&mut self, deadline: Instant) -> Result<Option<Piece>, Refusal> {
+        match self {
+            Self::None => Ok(None),
+            Self::Http1(body) => body.next(deadline).await,
+            Self::Http2(incoming) => {
+                let bytes = incoming.next(deadline).await?;
+                Ok(bytes.map(|bytes| Piece { bufs: vec![bytes.into()], _held: None }))
             }
-            self.inbox.consume(fed.consumed);
-            if fed.done {
-                return Ok(None);
-            }
-            match self.wire.receive(self.inbox, self.deadline).await {
-                Ok(Received::Bytes) => {}
-                Ok(Received::End) => return Err(Abort::PeerClosed),
-                Err(abort) if abort.is_timeout() => return Err(Abort::RequestBody),
-                Err(abort) => return Err(abort),
-            }
-        };
-        Ok(Some(&self.inbox.unread()[content]))
+        }
     }
 }
+
+impl Piece {
+    /// Bytes in it.
+    pub(super) fn len(&self) -> u64 {
+        self.bufs.iter().map(|buf| buf.len() as u64).sum()
+    }
+}
+
+impl<'c> Http1Body<'c> {
+    /// The body that `head` announces. Of chunks no more than `content_max` bytes are taken; what is announced is for the
+    /// handler to judge.
+    pub(super) fn new(
+        wire: &'c mut Wire,
+        inbox: &'c mut Inbox,
+        head: &Head<'_>,
+        content_max: u64,
+    ) -> Result<Self, Refusal> {
+        let content_max = match head.body {
+            BodyLength::Exact(length) => length.max(content_max),
+            _ => content_max,
+        };
+        let reader = BodyReader::new(head.body, content_max, content_max.saturating_add(FRAMING_BYTES_MIN))?;
+        let (length, is_awaited) = (head.body, head.expect_continue);
+        Ok(Self { wire, inbox, reader, length, is_awaited, is_fast: false, is_lost: false, broken: None })
+    }
+
+    /// What became of it.
+    pub(super) fn end(self) -> BodyEnd {
+        match self.broken {
+            Some(abort) => BodyEnd::Broken(abort),
+            // Not invited it may come or not (RFC 9110 10.1.1).
+            None if self.is_lost || self.is_awaited => BodyEnd::Unclear,
+            None => BodyEnd::Left(self.reader),
+        }
+    }
+
+    async fn invite(&mut self) -> Result<(), Refusal> {
+        // Who has begun to send waits for nothing.
+        if !std::mem::take(&mut self.is_awaited) || !self.inbox.unread().is_empty() {
+            return Ok(());
+        }
+        let told = async {
+            self.wire.reserve(CONTINUE.len(), BufClass::Small).await?;
+            self.wire.send_bytes(CONTINUE).await?;
+            self.wire.flush(false).await
+        };
+        told.await.map_err(|abort| self.fail(abort))
+    }
+
+    pub(super) async fn next(&mut self, deadline: Instant) -> Result<Option<Piece>, Refusal> {
+        loop {
+            let content = self.unread()?;
+            if !content.is_empty() {
+                return Ok(Some(Piece { bufs: vec![content.into()], _held: None }));
+            }
+            if self.reader.is_done() {
+                return Ok(None);
+            }
+            if let Some(piece) = self.next_whole(deadline).await? {
+                return Ok(Some(piece));
+            }
+            let received =
+                self.wire.receive_lent(LENT_MAX, deadline).await.map_err(|abort| self.fail(abort))?;
+            if received.is_empty() {
+                return Err(self.fail(Abort::PeerClosed));
+            }
+            self.is_fast = received.len() >= FAST_FROM;
+            let bufs = match self.wire.is_tls() {
+                false => self.content_of(received)?,
+                true => self.opened(received).await?,
+            };
+            if !bufs.is_empty() {
+                return Ok(Some(Piece { bufs, _held: None }));
+            }
+        }
+    }
+
+    /// What came with the head, or in a buffer with something else.
+    fn unread(&mut self) -> Result<Vec<u8>, Refusal> {
+        let mut content = Vec::new();
+        while !self.inbox.unread().is_empty() && !self.reader.is_done() {
+            let fed =
+                self.reader.feed(self.inbox.unread()).map_err(|refusal| lost(&mut self.is_lost, refusal))?;
+            content.extend_from_slice(&self.inbox.unread()[fed.content]);
+            self.inbox.consume(fed.consumed);
+        }
+        Ok(content)
+    }
+
+    /// Content of a client that sends fast, and has much to send, in one piece: the kernel puts it there by itself. `None`
+    /// where that is not so, or there is no memory for it.
+    async fn next_whole(&mut self, deadline: Instant) -> Result<Option<Piece>, Refusal> {
+        let left = self.reader.run_left();
+        if !self.is_fast || self.wire.is_tls() || left < WHOLE_BYTES_MIN {
+            return Ok(None);
+        }
+        let len = left.min(WHOLE_BYTES_MAX) as usize;
+        let Some(held) = self.wire.large_buffers().try_charge(len) else { return Ok(None) };
+        let soon = deadline.min(now() + WHOLE_PATIENCE);
+        let whole = self.wire.receive_whole(len, soon).await.map_err(|abort| self.fail(abort))?;
+        self.is_fast = whole.is_some();
+        Ok(whole.map(|bytes| {
+            self.reader.pass(bytes.len() as u64);
+            Piece { bufs: vec![bytes.into()], _held: Some(held) }
+        }))
+    }
+
+    /// Content where it was received. A buffer that holds more than one run of it is copied.
+    fn content_of(&mut self, received: Vec<RecvBuf>) -> Result<Vec<Buf>, Refusal> {
+        let mut bufs = Vec::with_capacity(received.len());
+        for mut received in received {
+            if self.reader.is_done() {
+                self.inbox.extend(&received);
+                continue;
+            }
+            let first = self.reader.feed(&received).map_err(|refusal| lost(&mut self.is_lost, refusal))?;
+            if first.consumed == received.len() || self.reader.is_done() {
+                self.inbox.extend(&received[first.consumed..]);
+                received.truncate(first.content.end);
+                received.advance(first.content.start);
+                if !received.is_empty() {
+                    bufs.push(received.into());
+                }
+                continue;
+            }
+            let mut content = received[first.content].to_vec();
+            self.inbox.extend(&received[first.consumed..]);
+            content.extend(self.unread()?);
+            bufs.push(content.into());
+        }
+        Ok(bufs)
+    }
+
+    /// Content of records.
+    async fn opened(&mut self, received: Vec<RecvBuf>) -> Result<Vec<Buf>, Refusal> {
+        let mut content = Vec::with_capacity(received.iter().map(|received| received.len()).sum());
+        let mut refused = None;
+        for received in received {
+            let (reader, inbox) = (&mut self.reader, &mut *self.inbox);
+            let each = |plain: &[u8]| {
+                let mut rest = plain;
+                while !rest.is_empty() && !reader.is_done() && refused.is_none() {
+                    match reader.feed(rest) {
+                        Ok(fed) => {
+                            content.extend_from_slice(&rest[fed.content]);
+                            rest = &rest[fed.consumed..];
+                        }
+                        Err(refusal) => refused = Some(refusal),
+                    }
+                }
+                inbox.extend(rest);
+            };
+            let opened = self.wire.open_records(received, each).await;
+            opened.map_err(|abort| self.fail(abort))?;
+        }
+        match (refused, content.is_empty()) {
+            (Some(refusal), _) => Err(lost(&mut self.is_lost, refusal)),
+            (None, true) => Ok(Vec::new()),
+            (None, false) => Ok(vec![content.into()]),
+        }
+    }
+
+    /// Remembers what ended the connection, if it is ended.
+    fn fail(&mut self, abort: Abort) -> Refusal {
+        if abort.is_timeout() {
+            self.is_lost = true;
+            return Refusal::UploadSlow;
+        }
+        self.broken = Some(abort);
+        Refusal::BodyCut
+    }
+}
+
+/// After a malformed body nothing is clear. The limit of one that is wanted is that of uploads.
+fn lost(is_lost: &mut bool, refusal: Refusal) -> Refusal {
+    *is_lost = true;
+    if refusal == Refusal::BodyTooLarge { Refusal::UploadTooLarge } else { refusal }
+}
+
+/// Sizes, extensions and trailers of chunks, beyond one byte for each of content.
+const FRAMING_BYTES_MIN: u64 = 64 * 1024;
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// Received buffers that are written at once, of 8 KiB each; no stream has more of them untaken.
+const LENT_MAX: usize = 8;
+/// So many of them at hand, and the client sends faster than they are taken.
+const FAST_FROM: usize = 4;
+/// What is received in one piece: as much as stays in a CPU's cache until it is written.
+const WHOLE_BYTES_MIN: u64 = 64 * 1024;
+const WHOLE_BYTES_MAX: u64 = 256 * 1024;
+/// Whoever takes longer for one piece holds no memory for it.
+const WHOLE_PATIENCE: Duration = Duration::from_secs(1);

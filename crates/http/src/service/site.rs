@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use identity::Accounts;
 use rustls::ServerConfig;
-use vfs::{Volume, VolumeName};
+use vfs::{Caller, Volume, VolumeName};
 
 use crate::limits::Limits;
+use crate::settings::Auth;
 
 /// Everything the handlers look at. A request sees one `Site` from its first byte to its last.
 pub struct Site {
@@ -22,6 +24,12 @@ pub struct Site {
     pub tls: Option<Arc<ServerConfig>>,
     /// Port of HTTPS that redirects name.
     pub https_port: u16,
+    /// Who the users are.
+    pub(super) accounts: Arc<Accounts>,
+    /// Who has not said who he is.
+    pub(super) anonymous: Caller,
+    /// Whether an upload is on the disk, with its name, before it is answered.
+    pub uploads_synced: bool,
 }
 
 /// A volume at a place in the URL tree.
@@ -31,6 +39,8 @@ pub struct Mount {
     pub volume: Volume,
     /// Whether directories without an index file are listed.
     pub listings: bool,
+    /// When users say who they are.
+    pub auth: Auth,
     /// Serve `.br`, `.zst` and `.gz` siblings that are not older than their file to clients that take them.
     pub precompressed: bool,
 }
@@ -38,7 +48,13 @@ pub struct Mount {
 impl Mount {
     /// Mounts `volume` at `place`: `/` for the whole tree, `/music` for a part of it.
     pub fn new(place: &str, volume: Volume, listings: bool) -> Self {
-        Self { prefix: place.trim_matches('/').into(), volume, listings, precompressed: true }
+        Self {
+            prefix: place.trim_matches('/').into(),
+            volume,
+            listings,
+            auth: Auth::default(),
+            precompressed: true,
+        }
     }
 
     /// Where it is mounted, without slashes at the ends.
@@ -59,7 +75,23 @@ impl Site {
             cache_control: None,
             tls: None,
             https_port: 443,
+            accounts: Accounts::none(),
+            anonymous: Caller::anonymous(),
+            uploads_synced: true,
         }
+    }
+
+    /// The same site, for these users.
+    #[must_use]
+    pub fn of_users(mut self, accounts: Arc<Accounts>) -> Self {
+        self.anonymous = Caller::new(accounts.anonymous());
+        self.accounts = accounts;
+        self
+    }
+
+    /// Whether somebody may change something.
+    pub(super) fn is_writable(&self) -> bool {
+        self.mounts.iter().any(|mount| mount.volume.is_writable())
     }
 
     /// The volume of this name, if it is mounted.

@@ -28,6 +28,7 @@ use crate::limits::Limits;
 use crate::response::Writer;
 use tls::{Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession, UserSpaceReason};
 
+mod receive;
 mod send_file;
 
 /// Bodies up to this size are copied behind their head and leave with it in one send: below it a second
@@ -109,6 +110,11 @@ impl Wire {
     /// What the connection holds of the lane's memory for replies.
     pub(super) fn account(&self) -> &Rc<Account> {
         &self.account
+    }
+
+    /// What the connection holds of the lane's large buffers.
+    pub(super) fn large_buffers(&self) -> &Rc<Account> {
+        &self.large_buffers
     }
 
     /// Bytes handed to the socket so far.

@@ -29,6 +29,14 @@ pub struct LimitsSection {
     pub stall_seconds: u64,
     /// Slowest average rate of taking a body, bytes per second, judged after `stall_seconds`; 0: no floor.
     pub send_rate_min: u64,
+    /// Slowest average rate of an upload, bytes per second, judged after `stall_seconds`; 0: no floor.
+    pub upload_rate_min: u64,
+    /// Uploads at once of one connection.
+    pub uploads_per_connection: usize,
+    /// Uploads at once of one address on each lane.
+    pub uploads_per_address: usize,
+    /// Uploads at once of each lane.
+    pub uploads_per_lane: usize,
     /// For the TLS handshake, seconds.
     pub handshake_seconds: u64,
     /// Requests on one connection before it is closed; 0: no bound.
@@ -56,6 +64,10 @@ impl LimitsSection {
         "idle_seconds",
         "stall_seconds",
         "send_rate_min",
+        "upload_rate_min",
+        "uploads_per_connection",
+        "uploads_per_address",
+        "uploads_per_lane",
         "handshake_seconds",
         "requests_per_connection",
         "ranges",
@@ -77,6 +89,10 @@ impl LimitsSection {
             idle_timeout: Duration::from_secs(self.idle_seconds),
             write_stall_timeout: Duration::from_secs(self.stall_seconds),
             send_rate_min: self.send_rate_min,
+            upload_rate_min: self.upload_rate_min,
+            uploads_per_connection: self.uploads_per_connection,
+            uploads_per_address: self.uploads_per_address,
+            uploads_max: self.uploads_per_lane,
             handshake_timeout: Duration::from_secs(self.handshake_seconds),
             connections_max: self.connections_per_lane,
             ..Limits::default()
@@ -94,6 +110,9 @@ impl LimitsSection {
             ("stall_seconds", self.stall_seconds, 1, 86_400),
             ("handshake_seconds", self.handshake_seconds, 1, 3600),
             ("ranges", self.ranges as u64, 1, 1024),
+            ("uploads_per_connection", self.uploads_per_connection as u64, 1, 1 << 16),
+            ("uploads_per_address", self.uploads_per_address as u64, 1, 1 << 16),
+            ("uploads_per_lane", self.uploads_per_lane as u64, 1, 1 << 16),
             ("listing_entries", self.listing_entries as u64, 1, 1 << 20),
             ("pacing_bytes_per_second", self.pacing_bytes_per_second.unwrap_or(1), 1, u64::MAX),
         ];
@@ -140,6 +159,10 @@ impl Default for LimitsSection {
             idle_seconds: limits.idle_timeout.as_secs(),
             stall_seconds: limits.write_stall_timeout.as_secs(),
             send_rate_min: limits.send_rate_min,
+            upload_rate_min: limits.upload_rate_min,
+            uploads_per_connection: limits.uploads_per_connection,
+            uploads_per_address: limits.uploads_per_address,
+            uploads_per_lane: limits.uploads_max,
             handshake_seconds: limits.handshake_timeout.as_secs(),
             requests_per_connection: limits.keep_alive_requests_max,
             ranges: limits.ranges_max,

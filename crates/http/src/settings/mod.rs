@@ -15,6 +15,7 @@ use tls::TicketKeys;
 use vfs::VolumeName;
 
 pub use self::limits::LimitsSection;
+use crate::limits::Limits;
 use crate::offer::{self, HttpSite};
 use crate::path;
 
@@ -42,7 +43,7 @@ impl service::Service for Http {
     fn keys(&self) -> Keys {
         Keys {
             tables: &["http", "https"],
-            volume: &["mount", "listings", "precompressed"],
+            volume: &["mount", "listings", "precompressed", "auth"],
             limits: LimitsSection::KEYS,
         }
     }
@@ -124,6 +125,23 @@ pub struct VolumeKeys {
     /// Whether `.br`, `.zst` and `.gz` siblings are sent in place of a file to clients that take them.
     #[serde(default = "yes")]
     pub precompressed: bool,
+    /// When users say who they are.
+    #[serde(default)]
+    pub auth: Auth,
+}
+
+/// When the users of a volume say who they are, with a password (RFC 7617).
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Auth {
+    /// Never: everybody is anonymous.
+    Off,
+    /// For what the anonymous may not do; who says it is taken at his word everywhere. Only volumes that somebody may
+    /// change have anything of that kind.
+    #[default]
+    Needed,
+    /// For everything.
+    Always,
 }
 
 /// `[http]`
@@ -135,6 +153,10 @@ pub struct HttpSection {
     pub listen: Vec<SocketAddr>,
     /// Answer every plain request with a redirect to HTTPS.
     pub redirect_to_https: bool,
+    /// Bytes of the longest file that is uploaded.
+    pub upload_max: u64,
+    /// Whether an upload is on the disk, with its name, before it is answered.
+    pub uploads_synced: bool,
 }
 
 /// `[https]`
@@ -239,7 +261,12 @@ impl Settings for HttpSettings {
 
 impl Default for HttpSection {
     fn default() -> Self {
-        Self { listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080))], redirect_to_https: false }
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080))],
+            redirect_to_https: false,
+            upload_max: Limits::default().upload_bytes_max,
+            uploads_synced: true,
+        }
     }
 }
 

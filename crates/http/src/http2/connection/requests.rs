@@ -74,6 +74,9 @@ impl Connection {
                 return broken(Reason::StreamClosed);
             }
             return match (read, ends && !depends_on_itself && state.end().is_ok()) {
+                (Block::Trailers, true) if state.is_kept => {
+                    Ok(Some(Event::Body { stream, content: 0..0, ends: true }))
+                }
                 (Block::Trailers, true) => Ok(None),
                 _ => broken(Reason::Protocol),
             };

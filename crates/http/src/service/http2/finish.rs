@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Instant;
 
+use identity::Principal;
 use lane::time::now;
 use service::memory::{Account, Charge};
 
@@ -23,6 +24,7 @@ pub(super) struct Finish {
     method: Method,
     pub(super) status: u16,
     pub(super) sent: u64,
+    pub(super) who: Option<Principal>,
     texts: Texts,
     _held: Charge,
 }
@@ -54,6 +56,7 @@ impl Finish {
             method: request.method(),
             status: 0,
             sent: 0,
+            who: None,
             texts,
             _held: account.charge(bytes),
         }
@@ -99,6 +102,7 @@ impl Drop for Finish {
             method: self.method,
             protocol: Protocol::Http2,
             tls: true,
+            user: self.who.as_ref().map_or(b"", |who| who.name().as_bytes()),
             target,
             host,
             referer,

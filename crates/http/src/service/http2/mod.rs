@@ -4,6 +4,7 @@
 
 mod body;
 mod finish;
+mod incoming;
 mod link;
 mod outgoing;
 mod progress;
@@ -17,15 +18,18 @@ use lane::backend::SocketOption;
 use lane::time::{Elapsed, now};
 use service::alarm::Alarm;
 
+pub(super) use self::incoming::Incoming;
 use self::link::Link;
 use self::progress::{Progress, Verdict};
 use self::session::Session;
 use super::abort::Abort;
+use super::client::Client;
 use super::dispatch::dispatch;
 use super::inbox::Inbox;
 use super::listener::{Entry, Service};
 use super::refuse::refuse;
 use super::reply::Reply;
+use super::request_body::RequestBody;
 use super::wire::Wire;
 use crate::http2::frame::Reason;
 use crate::http2::request::Request;
@@ -105,11 +109,17 @@ enum Turn {
 }
 
 /// Answers one request.
-async fn answer(service: Rc<Service>, request: Box<Request>) -> Reply {
+async fn answer(
+    service: Rc<Service>,
+    request: Box<Request>,
+    client: Client,
+    incoming: Option<Rc<Incoming>>,
+) -> Reply {
     let site = service.site();
     service.counters.requests_http2.increment();
+    let mut body = incoming.map_or(RequestBody::None, RequestBody::Http2);
     match request.head(&site.limits) {
-        Ok(head) => dispatch(&service, &site, &head).await,
+        Ok(head) => dispatch(&service, &site, &head, client, &mut body).await,
         Err(refusal) => {
             service.counters.request(request.method());
             let reply = refuse(&service, refusal, &Fields::default());

@@ -18,6 +18,8 @@ pub(super) struct Progress {
     stream: Rc<TcpStream>,
     place: Rc<Place>,
     send_rate_min: u64,
+    /// Uploads under way: each has patience of its own with the client.
+    uploads: Rc<Cell<usize>>,
     moved_at: Cell<Instant>,
     open_streams: Cell<usize>,
     /// Bytes of bodies that were to be sent, all bytes that were, and those that the socket got.
@@ -50,6 +52,7 @@ impl Progress {
             stream,
             place,
             send_rate_min,
+            uploads: Rc::default(),
             moved_at: Cell::new(now),
             open_streams: Cell::new(0),
             data: Cell::new(0),
@@ -80,6 +83,16 @@ impl Progress {
         if self.open_streams.get() == 0 {
             self.place.idle(self.moved_at.get());
         }
+    }
+
+    /// How many uploads are under way, to be kept by who counts them.
+    pub(super) fn uploads(&self) -> &Rc<Cell<usize>> {
+        &self.uploads
+    }
+
+    /// Part of a body came that somebody wants.
+    pub(super) fn moved(&self) {
+        self.moved_at.set(now());
     }
 
     /// `bytes` more wait to be sent, `data` bytes of bodies among them.
@@ -133,7 +146,11 @@ impl Progress {
                 self.moved_at.set(now());
             }
         }
-        if open {
+        if self.uploads.get() > 0 {
+            // Who sends has less of the line to take what he asked for: his time for that begins anew.
+            self.moved_at.set(now());
+            *self.transfer.borrow_mut() = Transfer { started: self.client_time(), taken_before: taken };
+        } else if open {
             let (rate_min, grace) = (limits.send_rate_min, limits.write_stall_timeout);
             if let Err(abort) = self.transfer.borrow().check(taken, rate_min, grace, self.client_time()) {
                 return Verdict::Ends(abort);

@@ -3,7 +3,7 @@
 //! All of it is one task. What is at hand is answered at once; a handler or a read that has to wait does so in a task of
 //! its own, and leaves what it has in [`Results`].
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::pin::pin;
@@ -19,6 +19,7 @@ use service::memory::{Account, Charge};
 use super::answer;
 use super::body::{Put, StreamBody};
 use super::finish::Finish;
+use super::incoming::Incoming;
 use super::link::Link;
 use super::outgoing::Outgoing;
 use super::progress::Progress;
@@ -29,6 +30,7 @@ use crate::limits::Limits;
 use crate::request::Method;
 use crate::response::SERVER;
 use crate::service::abort::Abort;
+use crate::service::client::Client;
 use crate::service::listener::Service;
 use crate::service::reply::{Body, Reply};
 
@@ -44,6 +46,8 @@ pub(super) struct Session {
     /// Streams with something to send, by turns.
     queue: VecDeque<u32>,
     results: Rc<Results>,
+    /// Uploads under way.
+    uploads: Rc<Cell<usize>>,
     /// Nothing had arrived that was left unread.
     has_read_all: bool,
 }
@@ -53,6 +57,8 @@ struct Exchange {
     finish: Finish,
     is_head: bool,
     is_queued: bool,
+    /// The request's body, as long as its handler may want it.
+    incoming: Option<Rc<Incoming>>,
     state: State,
 }
 
@@ -76,18 +82,24 @@ struct Fetched {
 
 /// What tasks have done for a connection.
 #[derive(Default)]
-struct Results {
+pub(super) struct Results {
     done: RefCell<Vec<(u32, Done)>>,
     waker: RefCell<Option<Waker>>,
 }
 
-enum Done {
+pub(super) enum Done {
     Answer(Reply),
+    /// The handler wants the request's body, and the client waits to hear so, or does not.
+    Wanted {
+        waits: bool,
+    },
+    /// The handler has taken so much of the request's body.
+    Taken(usize),
     Fetched(StreamBody, Result<Vec<u8>, Abort>, Charge),
 }
 
 impl Results {
-    fn put(&self, stream: u32, done: Done) {
+    pub(super) fn put(&self, stream: u32, done: Done) {
         self.done.borrow_mut().push((stream, done));
         if let Some(waker) = self.waker.take() {
             waker.wake();
@@ -111,6 +123,7 @@ impl Session {
         link: Link,
         limits: &Limits,
     ) -> Self {
+        let uploads = Rc::clone(progress.uploads());
         let bounds = Bounds {
             streams_max: STREAMS_MAX,
             head_bytes_max: limits.head_bytes_max,
@@ -126,6 +139,7 @@ impl Session {
             exchanges: BTreeMap::new(),
             queue: VecDeque::new(),
             results: Rc::default(),
+            uploads,
             has_read_all: false,
         }
     }
@@ -194,6 +208,17 @@ impl Session {
     fn take_results(&mut self) {
         let done = std::mem::take(&mut *self.results.done.borrow_mut());
         for (stream, done) in done {
+            match done {
+                Done::Wanted { waits } => {
+                    self.rules.want_body(stream, waits);
+                    continue;
+                }
+                Done::Taken(bytes) => {
+                    self.rules.take_body(stream, bytes);
+                    continue;
+                }
+                _ => {}
+            }
             // Whoever took the request back wants nothing of it.
             let Some(mut exchange) = self.exchanges.remove(&stream) else { continue };
             match done {
@@ -207,6 +232,7 @@ impl Session {
                     self.enqueue(stream);
                 }
                 Done::Fetched(_, Err(abort), _) => self.abort(stream, &abort),
+                Done::Wanted { .. } | Done::Taken(_) => self.exchanges.extend([(stream, exchange)]),
             }
         }
     }
@@ -221,7 +247,14 @@ impl Session {
                 if self.rules.replies().len() > REPLIES_MAX || requests == REQUESTS_PER_ROUND {
                     return Ok(false);
                 }
-                let (consumed, event) = self.rules.handle(self.link.unread(), at);
+                let unread = self.link.unread();
+                let (consumed, event) = self.rules.handle(unread, at);
+                if let Some(Event::Body { stream, content, ends }) = &event
+                    && let Some(Exchange { incoming: Some(incoming), .. }) = self.exchanges.get(stream)
+                {
+                    incoming.push(&unread[content.clone()], *ends);
+                    self.progress.moved();
+                }
                 self.link.consume(consumed);
                 match event {
                     Some(Event::Request(stream, request)) => {
@@ -231,6 +264,7 @@ impl Session {
                     Some(Event::Gone(stream)) => drop(self.exchanges.remove(&stream)),
                     Some(Event::Room(Some(stream))) => self.enqueue(stream),
                     Some(Event::Room(None)) => self.enqueue_all(),
+                    Some(Event::Body { .. }) => {}
                     None if consumed == 0 => break,
                     None => {}
                 }
@@ -256,7 +290,10 @@ impl Session {
         let finish =
             Finish::new(Rc::clone(&service), Rc::clone(&self.progress), &self.account, self.peer, &request);
         let is_head = request.method() == Method::Head;
-        let mut answering = Box::pin(answer(service, request));
+        let incoming = (request.method() == Method::Put).then(|| self.incoming(stream, &request));
+        let mut client = Client::new(self.peer, true);
+        client.uploads = Some(Rc::clone(&self.uploads));
+        let mut answering = Box::pin(answer(service, request, client, incoming.clone()));
         let (state, answered) = match answering.as_mut().poll(cx) {
             Poll::Ready(answered) => (State::Sending(StreamBody::new(Body::Empty)), Some(answered)),
             Poll::Pending => {
@@ -267,17 +304,34 @@ impl Session {
                 (State::Answering(task), None)
             }
         };
-        let exchange = Exchange { finish, is_head, is_queued: false, state };
+        let exchange = Exchange { finish, is_head, is_queued: false, incoming, state };
         match answered {
             Some(reply) => self.respond(stream, exchange, reply),
             None => drop(self.exchanges.insert(stream, exchange)),
         }
     }
 
+    /// What comes of a request's body from now on is for its handler.
+    fn incoming(&mut self, stream: u32, request: &Request) -> Rc<Incoming> {
+        let is_awaited =
+            request.field(b"expect").is_some_and(|expected| expected.eq_ignore_ascii_case(b"100-continue"));
+        let (account, results) = (Rc::clone(&self.account), Rc::clone(&self.results));
+        let has_ended = !self.rules.keep_body(stream);
+        let length = if has_ended { Some(0) } else { request.body_length };
+        let incoming = Incoming::new(stream, length, is_awaited, account, results);
+        if has_ended {
+            incoming.push(&[], true);
+        }
+        Rc::new(incoming)
+    }
+
     /// Sends an answer's head, and lets its body stand in line.
     fn respond(&mut self, stream: u32, mut exchange: Exchange, reply: Reply) {
-        let Reply { answer, body } = reply;
-        exchange.finish.status = answer.status.as_u16();
+        let Reply { answer, body, who } = reply;
+        (exchange.finish.status, exchange.finish.who) = (answer.status.as_u16(), who);
+        if exchange.incoming.take().is_some() {
+            self.rules.drop_body(stream);
+        }
         let body = StreamBody::new(if exchange.is_head { Body::Empty } else { body });
         let ends = body.is_done();
         let service = &self.service;

@@ -1,0 +1,129 @@
+//! PUT and DELETE: what they name, who asks, and whether he may.
+
+use identity::Rights;
+use vfs::{Attributes, Caller, Directory, Error, Expect, Name, RelPath, Resolved};
+
+use super::client::Client;
+use super::listener::Service;
+use super::put_file::put_file;
+use super::refuse::of_change;
+use super::remove::remove;
+use super::reply::Reply;
+use super::request_body::RequestBody;
+use super::site::{Mount, Site};
+use super::who::{told, who};
+use crate::conditional::{self, Validators};
+use crate::etag::ETag;
+use crate::path::{self, RelativePath};
+use crate::refusal::Refusal;
+use crate::request::{Fields, Head, Method};
+
+/// What a change is to be made of.
+pub(super) struct Subject<'a> {
+    pub(super) caller: &'a Caller,
+    pub(super) mount: &'a Mount,
+    /// Within the volume.
+    pub(super) path: RelPath<'a>,
+    pub(super) directory: Directory,
+    pub(super) name: Name<'a>,
+    /// The request's path ends in a slash.
+    pub(super) is_directory: bool,
+}
+
+/// Makes the change that a request asks for.
+pub(super) async fn change(
+    service: &Service,
+    site: &Site,
+    head: &Head<'_>,
+    raw_path: &[u8],
+    client: &Client,
+    body: &mut RequestBody<'_>,
+) -> Result<Reply, Refusal> {
+    let path = path::decode(raw_path)?;
+    let Some((mount, below)) = site.resolve(&path.bytes) else { return Err(Refusal::MethodNotAllowed) };
+    if !mount.volume.is_writable() {
+        return Err(Refusal::MethodNotAllowed);
+    }
+    let caller = who(service, site, mount, &head.fields, client).await?;
+    let changed = async {
+        let subject = subject(site, mount, &path, below, &caller).await?;
+        match head.method {
+            Method::Put => put_file(service, site, head, client, subject, body).await,
+            _ => remove(site, head, subject).await,
+        }
+    };
+    changed.await.map_err(|refusal| told(refusal, mount, client))
+}
+
+async fn subject<'a>(
+    site: &Site,
+    mount: &'a Mount,
+    path: &RelativePath<'_>,
+    below: &'a [u8],
+    caller: &'a Caller,
+) -> Result<Subject<'a>, Refusal> {
+    let relative = RelPath::parse(below).map_err(|error| of_change(error.into()))?;
+    let (Some(parent), Some(name)) = (relative.parent(), relative.file_name()) else {
+        return Err(Refusal::MethodNotAllowed);
+    };
+    // What is mounted below it makes it a directory, whatever the volume has there.
+    if !site.mounted_below(&path.bytes).is_empty() {
+        return Err(Refusal::IsDirectory);
+    }
+    let is_served = mount.volume.options().serve_hidden || !relative.is_hidden();
+    if !is_served || relative.is_reserved() {
+        return Err(Refusal::NameRefused);
+    }
+    let directory = match mount.volume.lookup_as(caller, parent, Rights::NONE).await {
+        Ok(Resolved::Directory(directory, _)) => directory,
+        Ok(Resolved::File(..)) => return Err(Refusal::DirectoryMissing),
+        Err(error) => return Err(of_way(error)),
+    };
+    Ok(Subject { caller, mount, path: relative, directory, name, is_directory: path.directory })
+}
+
+/// What keeps a change from being made where the way to it is what fails.
+fn of_way(error: Error) -> Refusal {
+    match error {
+        Error::NotFound | Error::NotADirectory | Error::SymlinkRefused | Error::Escapes => {
+            Refusal::DirectoryMissing
+        }
+        other => of_change(other),
+    }
+}
+
+impl Subject<'_> {
+    /// Whether the request's conditions hold of what has the name.
+    pub(super) fn allows(fields: &Fields<'_>, found: Option<&Attributes>) -> bool {
+        conditional::allows_change(fields, found.map(validators).as_ref())
+    }
+
+    /// What has the name now, for a caller with these rights over it.
+    pub(super) async fn found(&self, need: Rights) -> Result<Option<Resolved>, Refusal> {
+        match self.mount.volume.lookup_as(self.caller, self.path, need).await {
+            Ok(found) => Ok(Some(found)),
+            Err(Error::NotFound) => Ok(None),
+            Err(error) => Err(of_change(error)),
+        }
+    }
+}
+
+/// Whether a request depends on what has the name.
+pub(super) fn is_conditional(fields: &Fields<'_>) -> bool {
+    fields.if_match.is_some() || fields.if_none_match.is_some() || fields.if_unmodified_since.is_some()
+}
+
+/// What has the name has to be as `allows` wants it, where the request depends on that.
+pub(super) fn expect<'e>(fields: &Fields<'_>, allows: &'e dyn Fn(Option<&Attributes>) -> bool) -> Expect<'e> {
+    if is_conditional(fields) { Expect::Like(allows) } else { Expect::Anything }
+}
+
+/// What a version is known by to who wants to change it.
+///
+/// Its tag is strong even if it is so young that a later one might have its time of change: before that time is over only
+/// the answer to its upload tells this tag, and uploads are stamped each with a time of its own.
+pub(super) fn validators(attributes: &Attributes) -> Validators {
+    let token = attributes.change_token();
+    let etag = ETag::strong(token.size, token.mtime_ns(), None);
+    Validators { etag, modified_s: token.mtime.secs }
+}

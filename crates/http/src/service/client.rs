@@ -1,0 +1,24 @@
+//! Who is at the other end of a connection, as far as handlers care.
+
+use std::cell::{Cell, OnceCell};
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use identity::Principal;
+
+/// Who asks. One for each request.
+pub(super) struct Client {
+    pub(super) ip: IpAddr,
+    /// Nobody between the two ends can listen: TLS, or both on this machine.
+    pub(super) is_private: bool,
+    /// Uploads under way on a connection that may have several.
+    pub(super) uploads: Option<Rc<Cell<usize>>>,
+    /// The user, once he has proved who he is.
+    pub(super) who: OnceCell<Principal>,
+}
+
+impl Client {
+    pub(super) fn new(ip: IpAddr, is_tls: bool) -> Self {
+        Self { ip, is_private: is_tls || ip.is_loopback(), uploads: None, who: OnceCell::new() }
+    }
+}

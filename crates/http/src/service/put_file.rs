@@ -1,0 +1,166 @@
+//! PUT: the body becomes a file of its own aside, which takes the name in one step when it is whole (RFC 9110 9.3.4).
+//!
+//! Whatever happens before that, the name leads to what it led to, and nothing is left behind.
+
+use std::time::{Duration, Instant};
+
+use httptypes::StatusCode;
+use identity::Rights;
+use lane::time::now;
+use vfs::{Published, Resolved, Staged};
+
+use super::change::{Subject, expect, is_conditional, validators};
+use super::client::Client;
+use super::listener::Service;
+use super::refuse::of_change;
+use super::reply::{Body, Reply};
+use super::request_body::RequestBody;
+use super::site::Site;
+use super::uploads::UploadPlace;
+use crate::limits::Limits;
+use crate::path;
+use crate::refusal::Refusal;
+use crate::request::{Fields, Head};
+use crate::response::Answer;
+
+/// Stores a file. Everything that can be known beforehand is, before the body is asked for.
+pub(super) async fn put_file(
+    service: &Service,
+    site: &Site,
+    head: &Head<'_>,
+    client: &Client,
+    subject: Subject<'_>,
+    body: &mut RequestBody<'_>,
+) -> Result<Reply, Refusal> {
+    let fields = &head.fields;
+    check_form(fields, &subject)?;
+    let length = body.length();
+    if length.is_some_and(|length| length > site.limits.upload_bytes_max) {
+        return Err(Refusal::UploadTooLarge);
+    }
+    let is_long = length.is_none_or(|length| length >= ASKED_FROM);
+    if is_conditional(fields) || head.expect_continue || is_long {
+        check_found(fields, &subject).await?;
+    }
+    let place = service.uploads.begin(client, &site.limits)?;
+    let (caller, directory) = (subject.caller, &subject.directory);
+    let staged = directory.stage(caller, MODE).await.map_err(of_change)?;
+    body.invite().await?;
+    fill(service, &site.limits, &place, &staged, body).await?;
+    let stamp = staged.stamp().await.map_err(of_change)?;
+    if site.uploads_synced {
+        staged.sync().await.map_err(of_change)?;
+    }
+    let allows = |found: Option<&_>| Subject::allows(fields, found);
+    let published = staged.publish(caller, subject.name, expect(fields, &allows)).await.map_err(of_change)?;
+    if site.uploads_synced {
+        directory.sync().await.map_err(of_change)?;
+    }
+    service.counters.uploads.increment();
+    Ok(stored(head, &published, published.attributes.mtime == stamp))
+}
+
+/// Refuses what is no upload of a whole file.
+fn check_form(fields: &Fields<'_>, subject: &Subject<'_>) -> Result<(), Refusal> {
+    if fields.content_range.is_some() {
+        return Err(Refusal::ContentRange);
+    }
+    let is_coded = |coding: &[u8]| !coding.trim_ascii().eq_ignore_ascii_case(b"identity");
+    if fields
+        .content_encoding
+        .as_deref()
+        .is_some_and(|codings| codings.split(|byte| *byte == b',').any(is_coded))
+    {
+        return Err(Refusal::ContentCoding);
+    }
+    if subject.is_directory { Err(Refusal::IsDirectory) } else { Ok(()) }
+}
+
+/// Refuses early what would be refused at the end.
+async fn check_found(fields: &Fields<'_>, subject: &Subject<'_>) -> Result<(), Refusal> {
+    let found = match subject.found(Rights::DELETE).await? {
+        Some(Resolved::Directory(..)) => return Err(Refusal::IsDirectory),
+        Some(Resolved::File(_, attributes)) => Some(attributes),
+        None => None,
+    };
+    if Subject::allows(fields, found.as_ref()) { Ok(()) } else { Err(Refusal::PreconditionFailed) }
+}
+
+/// Writes the body to the staged file, each piece from where it was received.
+async fn fill(
+    service: &Service,
+    limits: &Limits,
+    place: &UploadPlace,
+    staged: &Staged,
+    body: &mut RequestBody<'_>,
+) -> Result<(), Refusal> {
+    let mut pace = Pace::new(limits);
+    let mut at = 0;
+    while let Some(piece) = place.unless_gives_way(body.next(pace.deadline(at))).await?? {
+        let (begun, len) = (now(), piece.len());
+        if at + len > limits.upload_bytes_max {
+            return Err(Refusal::UploadTooLarge);
+        }
+        let (written, _) = staged.write_vectored_at(at, piece.bufs).await;
+        written.map_err(of_change)?;
+        at += len;
+        place.count(len);
+        service.counters.upload_bytes.add(len);
+        pace.pause(now().duration_since(begun));
+        // A client that always has more must not keep the lane to itself.
+        lane::give_way().await;
+    }
+    Ok(())
+}
+
+/// When a client must have sent more.
+struct Pace {
+    /// Time that the disk took counts for nobody.
+    started: Instant,
+    patience: Duration,
+    rate_min: u64,
+}
+
+impl Pace {
+    fn new(limits: &Limits) -> Self {
+        Self { started: now(), patience: limits.write_stall_timeout, rate_min: limits.upload_rate_min }
+    }
+
+    /// Of one who has sent so many bytes.
+    fn deadline(&self, bytes: u64) -> Instant {
+        let stands_still = now() + self.patience;
+        if self.rate_min == 0 {
+            return stands_still;
+        }
+        let paid = Duration::from_millis(bytes.saturating_mul(1000) / self.rate_min);
+        self.started.checked_add(paid + self.patience).map_or(stands_still, |slow| slow.min(stands_still))
+    }
+
+    fn pause(&mut self, time: Duration) {
+        self.started += time;
+    }
+}
+
+/// 201 for a new file, 204 for a new version of one. `has_own_stamp` says that its tag will never be another's.
+fn stored(head: &Head<'_>, published: &Published, has_own_stamp: bool) -> Reply {
+    let answer = Answer {
+        status: if published.is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT },
+        content_length: published.is_new.then_some(0),
+        location: published.is_new.then(|| location(head)),
+        validators: has_own_stamp.then(|| validators(&published.attributes)),
+        ..Answer::default()
+    };
+    Reply::new(answer, Body::Empty)
+}
+
+/// The path as this server writes it.
+fn location(head: &Head<'_>) -> Vec<u8> {
+    let decoded = path::decode(head.target.raw_path());
+    let path = decoded.as_ref().map_or(&b""[..], |path| &path.bytes);
+    format!("/{}", path::encode(path)).into_bytes()
+}
+
+/// As other programs make files: the umask takes what it takes.
+const MODE: u32 = 0o666;
+/// A longer body is not asked for in vain, a shorter one is here before its file is looked at.
+const ASKED_FROM: u64 = 4 << 20;

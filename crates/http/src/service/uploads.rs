@@ -1,0 +1,205 @@
+//! The uploads of a lane: how many each address and connection has under way, and who gives way when there are no more
+//! places. An upload holds a staged file, its buffers and a connection until it ends.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Instant;
+
+use lane::time::now;
+use service::address::address_of;
+use slab::Slab;
+
+use super::client::Client;
+use super::counters::HttpCounters;
+use crate::limits::Limits;
+use crate::refusal::Refusal;
+
+/// Those of one lane.
+pub(super) struct Uploads {
+    open: RefCell<Slab<Rc<Upload>>>,
+    /// How many each address has.
+    held: RefCell<HashMap<IpAddr, usize>>,
+    counters: Arc<HttpCounters>,
+}
+
+/// One upload.
+struct Upload {
+    address: IpAddr,
+    began: Instant,
+    bytes: Cell<u64>,
+    gives_way: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// The right to have an upload under way until this is dropped.
+pub(super) struct UploadPlace {
+    uploads: Rc<Uploads>,
+    upload: Rc<Upload>,
+    place: usize,
+    of_connection: Option<Rc<Cell<usize>>>,
+}
+
+impl Uploads {
+    pub(super) fn new(counters: Arc<HttpCounters>) -> Rc<Self> {
+        Rc::new(Self { open: RefCell::default(), held: RefCell::default(), counters })
+    }
+
+    /// A place for one more upload of this client. When there is none the address that holds most gives one up, if the
+    /// client's holds fewer by two or more: that of its uploads which was slowest so far.
+    ///
+    /// # Errors
+    /// [`Refusal::UploadsTooMany`].
+    pub(super) fn begin(self: &Rc<Self>, client: &Client, limits: &Limits) -> Result<UploadPlace, Refusal> {
+        let address = address_of(client.ip);
+        let of_address = self.held.borrow().get(&address).copied().unwrap_or(0);
+        let of_connection = client.uploads.as_ref().map_or(0, |uploads| uploads.get());
+        if of_address >= limits.uploads_per_address || of_connection >= limits.uploads_per_connection {
+            return Err(Refusal::UploadsTooMany);
+        }
+        if self.open.borrow().len() >= limits.uploads_max {
+            self.make_way(of_address)?;
+        }
+        let upload = Rc::new(Upload {
+            address,
+            began: now(),
+            bytes: Cell::new(0),
+            gives_way: Cell::new(false),
+            waker: RefCell::default(),
+        });
+        let place = self.open.borrow_mut().insert(Rc::clone(&upload));
+        *self.held.borrow_mut().entry(address).or_default() += 1;
+        if let Some(uploads) = &client.uploads {
+            uploads.update(|uploads| uploads + 1);
+        }
+        self.counters.uploads_open.add(1);
+        Ok(UploadPlace { uploads: Rc::clone(self), upload, place, of_connection: client.uploads.clone() })
+    }
+
+    fn make_way(&self, of_address: usize) -> Result<(), Refusal> {
+        let held = self.held.borrow();
+        let most = held.iter().max_by_key(|(_, held)| **held).filter(|(_, held)| **held > of_address + 1);
+        let (most, _) = most.ok_or(Refusal::UploadsTooMany)?;
+        let open = self.open.borrow();
+        let theirs = open.iter().map(|(_, upload)| upload);
+        let theirs = theirs.filter(|upload| upload.address == *most && !upload.gives_way.get());
+        let slowest = theirs.min_by_key(|upload| upload.rate()).ok_or(Refusal::UploadsTooMany)?;
+        slowest.gives_way.set(true);
+        slowest.waker.take().into_iter().for_each(Waker::wake);
+        self.counters.uploads_gave_way.increment();
+        Ok(())
+    }
+}
+
+impl Upload {
+    /// Bytes per second so far.
+    fn rate(&self) -> u64 {
+        let millis = now().duration_since(self.began).as_millis() as u64;
+        self.bytes.get().saturating_mul(1000) / millis.max(1)
+    }
+}
+
+impl UploadPlace {
+    /// Counts bytes that came.
+    pub(super) fn count(&self, bytes: u64) {
+        self.upload.bytes.update(|before| before + bytes);
+    }
+
+    /// `future`'s output, unless the upload has to give way.
+    ///
+    /// # Errors
+    /// [`Refusal::UploadsTooMany`].
+    pub(super) async fn unless_gives_way<F: Future>(&self, future: F) -> Result<F::Output, Refusal> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if self.upload.gives_way.get() {
+                return Poll::Ready(Err(Refusal::UploadsTooMany));
+            }
+            let polled = future.as_mut().poll(cx).map(Ok);
+            if polled.is_pending() {
+                let mut waker = self.upload.waker.borrow_mut();
+                if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                    *waker = Some(cx.waker().clone());
+                }
+            }
+            polled
+        })
+        .await
+    }
+}
+
+impl Drop for UploadPlace {
+    fn drop(&mut self) {
+        self.uploads.counters.uploads_open.sub(1);
+        self.uploads.open.borrow_mut().remove(self.place);
+        let mut held = self.uploads.held.borrow_mut();
+        if let Some(count) = held.get_mut(&self.upload.address) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.upload.address);
+            }
+        }
+        if let Some(uploads) = &self.of_connection {
+            uploads.update(|uploads| uploads - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lane::backend::sim::{Config, World};
+
+    use super::*;
+
+    fn client(ip: &str) -> Client {
+        Client::new(ip.parse().unwrap(), true)
+    }
+
+    #[test]
+    fn who_holds_most_gives_way_to_a_newcomer_and_not_to_himself() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            let uploads = Uploads::new(Arc::default());
+            let limits = Limits { uploads_per_address: 4, uploads_max: 5, ..Limits::default() };
+            let (crowd, one, other) = (client("192.0.2.1"), client("192.0.2.2"), client("192.0.2.3"));
+            let begin = |who: &Client| uploads.begin(who, &limits);
+            let mut theirs: Vec<_> = (0..4).map(|_| begin(&crowd).unwrap()).collect();
+            assert_eq!(begin(&crowd).err(), Some(Refusal::UploadsTooMany), "an address has its share");
+            lane::time::sleep(Duration::from_secs(1)).await;
+            theirs.iter().enumerate().for_each(|(n, place)| place.count(if n == 2 { 1 } else { 1000 }));
+            let mine = begin(&one).unwrap();
+            assert!(theirs.iter().all(|place| !place.upload.gives_way.get()), "there was room");
+            let _others = begin(&other).unwrap();
+            let gave_way: Vec<_> = theirs.iter().map(|place| place.upload.gives_way.get()).collect();
+            assert_eq!(gave_way, [false, false, true, false], "the slowest");
+            let waits = theirs[2].unless_gives_way(std::future::pending::<()>()).await;
+            assert_eq!(waits, Err(Refusal::UploadsTooMany));
+            assert_eq!(mine.unless_gives_way(std::future::ready(3)).await, Ok(3));
+            theirs.clear();
+            assert_eq!((uploads.open.borrow().len(), uploads.held.borrow().len()), (2, 2));
+        });
+    }
+
+    #[test]
+    fn a_connection_of_many_streams_has_its_share_too() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            let uploads = Uploads::new(Arc::default());
+            let limits = Limits { uploads_per_connection: 2, ..Limits::default() };
+            let one = Client { uploads: Some(Rc::default()), ..client("192.0.2.1") };
+            let held = [uploads.begin(&one, &limits).unwrap(), uploads.begin(&one, &limits).unwrap()];
+            assert!(uploads.begin(&one, &limits).is_err());
+            drop(held);
+            assert!(uploads.begin(&one, &limits).is_ok());
+        });
+    }
+}
