@@ -58,11 +58,7 @@ impl<'b> Fields<'b> {
             8 if is(b"if-range") => once(&mut self.if_range, value)?,
             10 if is(b"user-agent") => first(&mut self.user_agent, value),
             13 if is(b"if-none-match") => append(&mut self.if_none_match, value),
-            13 if is(b"authorization") => {
-                if self.authorization.replace(Credentials(value)).is_some() {
-                    return Err(Refusal::DuplicateField);
-                }
-            }
+            13 if is(b"authorization") => once(&mut self.authorization, Credentials(value))?,
             13 if is(b"content-range") => first(&mut self.content_range, value),
             15 if is(b"accept-encoding") => append(&mut self.accept_encoding, value),
             16 if is(b"content-encoding") => append(&mut self.content_encoding, value),
@@ -91,7 +87,7 @@ fn append<'b>(list: &mut List<'b>, line: &'b [u8]) {
     }
 }
 
-fn once<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8]) -> Result<(), Refusal> {
+fn once<T>(slot: &mut Option<T>, value: T) -> Result<(), Refusal> {
     if slot.replace(value).is_some() { Err(Refusal::DuplicateField) } else { Ok(()) }
 }
 

@@ -153,7 +153,8 @@ fn unknown_methods_and_versions_have_their_own_refusals() {
     assert_eq!(refused(b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n"), Refusal::MethodUnknown);
     assert_eq!(refused(b"get / HTTP/1.1\r\nHost: a\r\n\r\n"), Refusal::MethodUnknown);
     assert_eq!(refused(b"CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"), Refusal::MethodNotAllowed);
-    assert_eq!(parsed(b"PUT / HTTP/1.1\r\nHost: a\r\n\r\n").method, Method::Other);
+    assert_eq!(parsed(b"PUT / HTTP/1.1\r\nHost: a\r\n\r\n").method, Method::Put);
+    assert_eq!(parsed(b"POST / HTTP/1.1\r\nHost: a\r\n\r\n").method, Method::Other);
     assert_eq!(refused(b"GET / HTTP/2.0\r\nHost: a\r\n\r\n"), Refusal::Version);
     assert_eq!(refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), Refusal::Version);
     assert_eq!(refused(b"GET / HTTX/1.1\r\nHost: a\r\n\r\n"), Refusal::RequestLine);

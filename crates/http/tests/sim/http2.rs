@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use h2::client::{self, SendRequest};
 use http::limits::Limits;
+use http::service::Role;
+use http::settings::Auth;
 use httptypes::Request;
+use identity::Writable;
 use lane::Task;
 use lane::backend::sim::{Config, seeds};
 use lane::net::TcpStream;
@@ -20,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::client::Client;
 use crate::server::{ADDRESS, Pair, noise};
 use crate::tls_client::TlsClient;
+use crate::uploads::writable;
 
 /// Fewer than elsewhere: each has a crowd of streams.
 const SEEDS: u64 = 12;
@@ -370,6 +374,69 @@ fn header_block_that_comes_slowly_ends_its_connection_and_one_that_ends_in_time_
             drop(slow);
             sleep(Duration::from_secs(5)).await;
         });
+        assert_eq!(pair.connections.reply_memory_bytes.get(), 0, "all is given back");
+        pair.end();
+    });
+}
+
+#[test]
+fn uploads_of_one_connection_come_whole_as_fast_as_they_are_taken() {
+    seeds(SEEDS, |seed| {
+        let site = || writable(Writable::anyone(), Auth::Needed);
+        let config = if seed % 2 == 0 { Config::rough() } else { Config::default() };
+        let pair = Pair::serving(seed, config, Limits::default(), &[("f3", b"old")], Role::Tls, site);
+        let bodies: Vec<Vec<u8>> = (0..5).map(|n| noise(seed + n, 1 + n as usize * 90_001)).collect();
+        let all = bodies.clone();
+        pair.run(async move {
+            let (mut send, driver) = connect(65_535).await;
+            let mut uploads = Vec::new();
+            for (n, body) in all.into_iter().enumerate() {
+                send = send.ready().await.unwrap();
+                let mut put = Request::put(format!("https://sim/f{n}")).body(()).unwrap();
+                if n % 2 == 0 {
+                    put.headers_mut().insert("content-length", body.len().into());
+                }
+                let (response, mut stream) = send.send_request(put, false).unwrap();
+                uploads.push(lane::spawn(async move {
+                    let mut rest = bytes::Bytes::from(body);
+                    while !rest.is_empty() {
+                        stream.reserve_capacity(rest.len());
+                        let room = std::future::poll_fn(|cx| stream.poll_capacity(cx)).await;
+                        let part = rest.split_to(room.unwrap().unwrap().min(rest.len()));
+                        stream.send_data(part, rest.is_empty()).unwrap();
+                    }
+                    response.await.unwrap().status().as_u16()
+                }));
+            }
+            let mut statuses = Vec::new();
+            for upload in uploads {
+                statuses.push(upload.await);
+            }
+            assert_eq!(statuses, [201, 201, 201, 204, 201]);
+            // One that is refused says so while its body is on its way.
+            send = send.ready().await.unwrap();
+            let put = Request::put("https://sim/absent/f").body(()).unwrap();
+            let (response, mut stream) = send.send_request(put, false).unwrap();
+            stream.send_data(bytes::Bytes::from(vec![0; 60_000]), false).unwrap();
+            assert_eq!(response.await.unwrap().status().as_u16(), 409);
+            // One that is taken back leaves nothing.
+            send = send.ready().await.unwrap();
+            let put = Request::put("https://sim/back").body(()).unwrap();
+            let (response, mut stream) = send.send_request(put, false).unwrap();
+            stream.send_data(bytes::Bytes::from(vec![0; 60_000]), false).unwrap();
+            sleep(Duration::from_millis(300)).await;
+            stream.send_reset(h2::Reason::CANCEL);
+            drop((response, stream));
+            sleep(Duration::from_secs(2)).await;
+            drop((send, driver));
+            sleep(Duration::from_secs(5)).await;
+        });
+        for (n, body) in bodies.iter().enumerate() {
+            assert!(pair.server.fs().read(&format!("/srv/f{n}")).unwrap() == *body, "f{n}");
+        }
+        let names = pair.server.fs().tree().keys().filter(|path| path.starts_with("/srv/")).count();
+        assert_eq!(names, 5);
+        assert_eq!((pair.counters.uploads.get(), pair.counters.uploads_open.get()), (5, 0));
         assert_eq!(pair.connections.reply_memory_bytes.get(), 0, "all is given back");
         pair.end();
     });

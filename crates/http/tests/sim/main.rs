@@ -10,6 +10,7 @@ mod hostile;
 mod http2;
 mod kernel_tls;
 mod listings;
+mod logins;
 mod mounts;
 mod negotiation;
 mod places;
@@ -18,6 +19,7 @@ mod server;
 mod shutdown;
 mod slow;
 mod tls_client;
+mod uploads;
 
 /// Seeds that each rule is tried with.
 const SEEDS: u64 = 200;

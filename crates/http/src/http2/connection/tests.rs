@@ -332,6 +332,48 @@ fn bodies_are_thrown_away_and_only_the_connection_s_window_is_given_back() {
 }
 
 #[test]
+fn body_that_is_kept_has_its_windows_back_as_it_is_taken() {
+    let mut client = Client::new();
+    client.post(1, &[]);
+    assert!(client.connection.keep_body(1));
+    client.connection.want_body(1, true);
+    let replies = client.replies();
+    let windows: Vec<_> = replies.iter().map(|sent| (sent.0, sent.2)).collect();
+    assert_eq!(windows, [(HEADERS, 1), (WINDOW_UPDATE, 1), (WINDOW_UPDATE, 0)]);
+    for _ in 0..16 {
+        client.frame(DATA, PADDED, 1, &[&[2][..], &[7; 15_997], &[0; 2]].concat());
+    }
+    let bodies = client.events.iter().filter_map(|event| match event {
+        Event::Body { stream: 1, content, ends: false } => Some(content.clone()),
+        _ => None,
+    });
+    assert_eq!(
+        bodies.collect::<Vec<_>>(),
+        vec![10..10 + 15_997; 16],
+        "behind the head and the padding's length"
+    );
+    assert!(client.replies().is_empty(), "nobody has taken any");
+    client.connection.take_body(1, 3 * 15_997);
+    let taken: Vec<_> = client.replies().iter().map(|sent| (sent.0, sent.2)).collect();
+    assert_eq!(taken, [(WINDOW_UPDATE, 1), (WINDOW_UPDATE, 0)]);
+    // More than the window is too much; what nobody took is given back to the connection.
+    (0..4).for_each(|_| client.frame(DATA, 0, 1, &[0; 16_000]));
+    let replies = client.replies();
+    assert_eq!(
+        replies.last(),
+        Some(&(RST_STREAM, 0, 1, (Reason::FlowControl as u32).to_be_bytes().to_vec()))
+    );
+    assert_eq!(client.connection.received - client.connection.taken, 0);
+    client.connection.take_body(1, 15_997);
+    client.post(3, &[]);
+    assert!(client.connection.keep_body(3));
+    client.frame(DATA, END_STREAM, 3, &[0; 100]);
+    assert!(matches!(client.events.last(), Some(Event::Body { stream: 3, ends: true, .. })));
+    client.get(5);
+    assert!(!client.connection.keep_body(5), "it has none");
+}
+
+#[test]
 fn requests_taken_back_without_end_end_the_connection() {
     let mut client = Client::new();
     let mut taken_back = 0;
