@@ -18,6 +18,7 @@ lane::counter_block! {
         gauge listing_entries_cached: "Entries of remembered listings.",
         gauge watches: "Directories watched for changes.",
         count watches_refused: "Directories left unwatched: the limit is reached or the kernel refused.",
+        count watches_rested: "Directories left unwatched for a while because this server changed them many times a second.",
         count invalidated_changed as invalidated [cause = "changed"]: "Cached answers dropped.",
         count invalidated_gone as invalidated [cause = "directory_gone"]: "Cached answers dropped.",
         count invalidated_unlinked as invalidated [cause = "unlinked"]: "Cached answers dropped.",

@@ -115,6 +115,7 @@ impl Inner {
             What::Names(names) => {
                 for watched in self.watches.of_object(&broken.object) {
                     watched.note_change();
+                    self.watches.note_told(&watched);
                     names.iter().for_each(|name| self.forget_in(&watched, name));
                 }
             }

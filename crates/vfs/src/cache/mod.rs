@@ -33,6 +33,7 @@ use crate::root::Root;
 
 mod joined;
 mod key;
+mod rest;
 mod watches;
 
 /// Bounds of a lane's cache.
@@ -275,8 +276,7 @@ impl Cache {
 
     /// Something in the directory `key` is about to change, and more may be soon.
     pub(crate) fn keep_changed(&self, key: KeyRef<'_>, vantage: &Vantage) {
-        let is_kept = |kept: &Vantage| kept.is_current() && kept.age() < self.inner.options.ttl;
-        if self.inner.changed.borrow().get(&key).is_some_and(is_kept) {
+        if vantage.watched().is_none_or(|watched| watched.keep_for(KEPT_ANEW)) {
             return;
         }
         self.inner.changed.borrow_mut().insert(key.to_key(), vantage.clone());
@@ -454,6 +454,7 @@ impl Inner {
     /// Drops what has not been used lately: use makes an answer's vantage young again.
     fn sweep(&self) {
         let idle_max = self.options.idle_max;
+        self.watches.end_rests();
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
@@ -522,6 +523,8 @@ const NOTIFY_ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Entries in memory, cached or still read by somebody, in terms of those that may be cached.
 const ALIVE_TIMES: usize = 2;
+/// How long a directory that is changed is kept before it is found to be used still.
+const KEPT_ANEW: Duration = Duration::from_secs(1);
 /// Directories that are relied on because something was changed in them lately.
 const CHANGED_MAX: usize = 256;
 /// Sizes the table of listings.

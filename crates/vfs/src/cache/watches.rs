@@ -20,6 +20,7 @@ use lane::time;
 
 use super::joined::Joined;
 use super::key::{Key, KeyRef};
+use super::rest::Told;
 use crate::access::Access;
 use crate::attributes::Attributes;
 use crate::counters::VfsCounters;
@@ -46,7 +47,10 @@ pub(crate) struct Watches {
 /// A directory that is watched, or promised, or both, under one of its paths.
 pub(crate) struct WatchedDir {
     watches: Weak<Watches>,
-    watch: OnceCell<Watch>,
+    watch: Cell<Option<Watch>>,
+    told: Told,
+    /// When it was last kept for what was changed in it.
+    kept: Cell<Option<Instant>>,
     promise: OnceCell<Rc<Promise>>,
     /// Rights, where there is a promise.
     access: OnceCell<Access>,
@@ -182,13 +186,13 @@ impl Watches {
         root: &Root,
         key: KeyRef<'_>,
     ) -> Result<Rc<WatchedDir>, Hindrance> {
-        if let Some(known) = self.known(&key.to_key()) {
+        if let Some(known) = self.relied_on(&key.to_key()) {
             return Ok(known);
         }
         let mut upper = None;
         for path in key.path.prefixes() {
             let key = key.with_path(path).to_key();
-            let watched = match (self.known(&key), root.is_writable()) {
+            let watched = match (self.relied_on(&key), root.is_writable()) {
                 (Some(known), _) => known,
                 (None, true) => self.begin_promised(root, key, upper).await?,
                 (None, false) => self.begin(root, key, upper).await.ok_or(None)?,
@@ -221,7 +225,7 @@ impl Watches {
             return None;
         }
         let watched = self.unknown(&key, upper);
-        watched.watch.set(self.try_watch(&dir)?).expect("it is new");
+        watched.watch.set(Some(self.try_watch(&dir)?));
         self.enter(&watched);
         Some(watched)
     }
@@ -280,9 +284,7 @@ impl Watches {
         if let (Some(above), Some(name)) = (watched.upper_object(), path.file_name()) {
             object.set_place(Place { directory: Arc::clone(above), name: name.as_bytes().into() });
         }
-        if let Some(watch) = self.try_watch(&dir) {
-            watched.watch.set(watch).expect("it is new");
-        }
+        watched.watch.set(self.try_watch(&dir));
         Ok(())
     }
 
@@ -290,7 +292,9 @@ impl Watches {
     fn unknown(self: &Rc<Self>, key: &Key, upper: Option<Rc<WatchedDir>>) -> Rc<WatchedDir> {
         Rc::new(WatchedDir {
             watches: Rc::downgrade(self),
-            watch: OnceCell::new(),
+            watch: Cell::new(None),
+            told: Told::new(time::now()),
+            kept: Cell::new(None),
             promise: OnceCell::new(),
             access: OnceCell::new(),
             key: key.clone(),
@@ -303,7 +307,7 @@ impl Watches {
     /// Puts a directory on the books.
     fn enter(&self, watched: &Rc<WatchedDir>) {
         self.by_key.borrow_mut().insert(watched.key.clone(), Rc::downgrade(watched));
-        if let Some(&watch) = watched.watch.get() {
+        if let Some(watch) = watched.watch.get() {
             self.by_watch.borrow_mut().entry(watch).or_default().push(Rc::downgrade(watched));
         }
         self.gauge();
@@ -346,7 +350,7 @@ impl Watches {
             by_key.remove(&watched.key);
         }
         drop(by_key);
-        let Some(&watch) = watched.watch.get() else { return };
+        let Some(watch) = watched.watch.get() else { return };
         let mut by_watch = self.by_watch.borrow_mut();
         let Some(sharers) = by_watch.get_mut(&watch) else { return };
         let before = sharers.len();
@@ -357,6 +361,26 @@ impl Watches {
         }
         drop(by_watch);
         self.gauge();
+    }
+
+    /// Every directory on the books.
+    pub(super) fn all(&self) -> Vec<Rc<WatchedDir>> {
+        self.by_key.borrow().values().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Whether one directory alone is known by this watch.
+    pub(super) fn is_alone_in(&self, watch: Watch) -> bool {
+        self.by_watch.borrow().get(&watch).is_some_and(|sharers| sharers.len() == 1)
+    }
+
+    /// Takes a watch off the books.
+    pub(super) fn forget_watch_of(&self, watch: Watch) {
+        self.by_watch.borrow_mut().remove(&watch);
+        self.gauge();
+    }
+
+    pub(super) fn counters(&self) -> &VfsCounters {
+        &self.counters
     }
 
     fn gauge(&self) {
@@ -372,6 +396,30 @@ impl WatchedDir {
 
     pub(super) fn key(&self) -> KeyRef<'_> {
         self.key.as_ref()
+    }
+
+    /// The kernel's watch of it, where there is one.
+    pub(super) fn watch(&self) -> Option<Watch> {
+        self.watch.get()
+    }
+
+    pub(super) fn set_watch(&self, watch: Option<Watch>) {
+        self.watch.set(watch);
+    }
+
+    /// Whether it was kept within this time; if not it is now.
+    pub(super) fn keep_for(&self, a_while: Duration) -> bool {
+        let now = time::now();
+        let is_kept = self.kept.get().is_some_and(|kept| now.saturating_duration_since(kept) < a_while);
+        if !is_kept {
+            self.kept.set(Some(now));
+        }
+        is_kept
+    }
+
+    /// How often it was changed lately.
+    pub(super) fn told(&self) -> &Told {
+        &self.told
     }
 
     /// The object whose promise it rests on.

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -144,17 +145,20 @@ impl Here {
     }
 }
 
-/// Runs `work` to its end on this lane, also when what this returns is dropped before: it owns permits, and the kernel may
-/// be at work under them. Where the lane ends before, what the kernel is at work on owns them: `held`, as [`Way::held`] gives it.
-pub(super) fn to_the_end<T: 'static>(
-    held: Rc<dyn Any>,
-    work: impl Future<Output = T> + 'static,
-) -> ToTheEnd<T> {
-    ToTheEnd { task: Some(lane::spawn(lane::holding(held, work))) }
+/// Runs `work` to its end on this lane once it has begun, also when what this returns is dropped before: it owns permits, and
+/// the kernel may be at work under them. Where the lane ends before, what the kernel is at work on owns them: `held`, as
+/// [`Way::held`] gives it.
+pub(super) async fn to_the_end<T: 'static>(held: Rc<dyn Any>, work: impl Future<Output = T> + 'static) -> T {
+    let mut work = Box::pin(lane::holding(held, work));
+    // What waits for nobody needs no task of its own.
+    match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        Poll::Ready(done) => done,
+        Poll::Pending => ToTheEnd { task: Some(lane::spawn(work)) }.await,
+    }
 }
 
 /// Waits for work that goes on without it.
-pub(super) struct ToTheEnd<T> {
+struct ToTheEnd<T> {
     task: Option<Task<T>>,
 }
 

@@ -20,6 +20,7 @@ mod kinds;
 mod lanes;
 mod order;
 mod reopen;
+mod rest;
 mod stage;
 
 /// One process on one host: a volume at `/srv`, open on several lanes.

@@ -1,7 +1,7 @@
 //! The files that a lane has open: which of them have no disk to wait for, and when their numbers may go.
 
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use io_uring::opcode;
 use io_uring::types::Fd as RingFd;
@@ -103,6 +103,13 @@ impl Uring {
         self.counters.files.sub(1);
         if self.ops.borrow().is_named_by_orphans(fd) {
             return self.files.borrow_mut().closing.push(fd);
+        }
+        // With nothing queued, no operation can find the number in another's hands, and what has no disk to wait for is best let
+        // go of while it is in the processor's cache.
+        if self.is_in_memory(fd) && self.ring.borrow_mut().submission().is_empty() {
+            self.count_syscall();
+            // SAFETY: its owner has given it up, and no operation names it.
+            return drop(unsafe { OwnedFd::from_raw_fd(fd.0) });
         }
         self.push_close(fd);
     }
