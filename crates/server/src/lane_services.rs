@@ -66,6 +66,14 @@ impl LaneServices {
         let me = Rc::clone(self);
         Ok(Box::new(move || {
             switches.into_iter().for_each(|switch| switch());
+            for volume in volumes.iter().filter(|volume| volume.is_writable()) {
+                let sweep = volume.sweep();
+                lane::spawn(async move {
+                    lane::time::sleep(SWEEP_PAUSE).await;
+                    sweep.await;
+                })
+                .detach();
+            }
             let before = me.volumes.replace(volumes);
             drop(before);
         }))
@@ -125,5 +133,8 @@ impl LaneServices {
     }
 }
 
+/// Before what a crash left is looked for: first of all clients are served, and a check of the configuration takes nothing
+/// away.
+const SWEEP_PAUSE: Duration = Duration::from_secs(5);
 /// How late a line of the access log may be.
 const LOG_FLUSH_PERIOD: Duration = Duration::from_secs(1);

@@ -69,5 +69,6 @@ mod reopen;
 mod root;
 mod sort;
 mod spec;
+mod sweep;
 mod trouble;
 mod volume;

@@ -23,6 +23,8 @@ pub(crate) struct Root {
     places: Option<Places>,
     /// Files can be opened by handle, as far as is known.
     by_handle: Cell<bool>,
+    /// Whether files can be made without a name and be given one later; `None` as long as nobody has tried.
+    unnamed: Cell<Option<bool>>,
     /// Directories that are read to find a name.
     searches: Cell<usize>,
     /// What lanes share of a writable volume.
@@ -45,7 +47,8 @@ impl Root {
     pub(crate) fn open(spec: &VolumeSpec) -> io::Result<Self> {
         let dir = Dir::open_root(&spec.path)?;
         let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
-        Ok(Self { dir, places, by_handle: Cell::new(true), searches: Cell::new(0), shared: None })
+        let (by_handle, unnamed, searches) = (Cell::new(true), Cell::new(None), Cell::new(0));
+        Ok(Self { dir, places, by_handle, unnamed, searches, shared: None })
     }
 
     /// Opens the directory `spec` names, which is written to.
@@ -70,6 +73,16 @@ impl Root {
     /// Whether files can be opened by handle, as far as is known.
     pub(crate) fn opens_by_handle(&self) -> bool {
         self.by_handle.get()
+    }
+
+    /// Whether files can be made without a name and be given one later, as far as is known.
+    pub(crate) fn makes_unnamed(&self) -> Option<bool> {
+        self.unnamed.get()
+    }
+
+    /// Somebody has tried.
+    pub(crate) fn set_makes_unnamed(&self, they_can: bool) {
+        self.unnamed.set(Some(they_can));
     }
 
     /// Begins to read a directory to find the name of a file in it, unless too many are read already.

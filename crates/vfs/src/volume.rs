@@ -1,7 +1,7 @@
 //! A volume as one lane serves it: names go in, open files and directories come out.
 
 use std::path::Path;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ use crate::trouble::{self, Place};
 pub struct Volume {
     inner: Rc<Inner>,
 }
+
+/// A volume for as long as its lane has it open.
+pub(crate) struct WeakVolume(Weak<Inner>);
 
 /// What a path names, with its attributes at the moment of the look-up.
 #[derive(Clone, Debug)]
@@ -71,6 +74,10 @@ impl Volume {
     /// Whether both are one opening of a directory: clones of each other.
     pub fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakVolume {
+        WeakVolume(Rc::downgrade(&self.inner))
     }
 
     /// How clients name it.
@@ -274,6 +281,12 @@ impl Volume {
                 Resolved::Directory(Directory::new(self.clone(), Rc::clone(node)), attributes)
             }
         }
+    }
+}
+
+impl WeakVolume {
+    pub(crate) fn upgrade(&self) -> Option<Volume> {
+        self.0.upgrade().map(|inner| Volume { inner })
     }
 }
 

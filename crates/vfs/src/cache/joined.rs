@@ -61,8 +61,19 @@ impl Joined {
         let number = self.made_aside.get();
         self.made_aside.set(number + 1);
         let mut name = RESERVED.to_vec();
-        name.extend_from_slice(format!("{}-{number}", self.me.index()).as_bytes());
+        name.extend_from_slice(format!("{:x}-{}-{number}", self.objects.mark(), self.me.index()).as_bytes());
         CString::new(name).expect("it holds no zero byte")
+    }
+
+    /// Whether a name is one that another process gave to a file aside.
+    pub(crate) fn is_anothers_aside(&self, name: &[u8]) -> bool {
+        let Some(rest) = name.strip_prefix(RESERVED).and_then(|rest| std::str::from_utf8(rest).ok()) else {
+            return false;
+        };
+        let parts: Vec<&str> = rest.split('-').collect();
+        let [mark, lane, number] = parts[..] else { return false };
+        let are_numbers = lane.parse::<u32>().is_ok() && number.parse::<u64>().is_ok();
+        are_numbers && u64::from_str_radix(mark, 16).is_ok_and(|mark| mark != self.objects.mark())
     }
 
     pub(super) fn add_breaker(&self, breaker: &Rc<dyn Breaker>) {

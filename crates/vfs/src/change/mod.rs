@@ -9,6 +9,7 @@ pub use self::stage::{Expect, Published, Staged};
 pub use self::writer::Writer;
 
 mod access;
+mod aside;
 mod attributes;
 mod create;
 mod exchange;

@@ -1,13 +1,12 @@
 //! Files that come into being whole: written aside, then given their name in one step.
 
-use std::cell::RefCell;
-use std::ffi::CString;
 use std::rc::Rc;
 
 use identity::Rights;
 use lane::buffer::Buf;
-use lane::fs::{AttributeChange, CreateHow, RenameHow, SetTime, SyncOf, Timestamp};
+use lane::fs::{AttributeChange, SetTime, SyncOf, Timestamp};
 
+use super::aside::Aside;
 use super::find::c_name;
 use super::here::{Here, Unmade};
 use super::way::to_the_end;
@@ -22,6 +21,7 @@ use crate::promise::What;
 
 /// A file that has no name yet that a client could see. Dropped, it is gone.
 pub struct Staged {
+    directory: Directory,
     file: Rc<OpenFile>,
     aside: Rc<Aside>,
 }
@@ -48,13 +48,6 @@ pub struct Published {
     pub is_new: bool,
 }
 
-/// The name that a staged file has meanwhile. Dropped, it is taken away.
-struct Aside {
-    directory: Directory,
-    /// `None` once it has another.
-    name: RefCell<Option<CString>>,
-}
-
 impl Directory {
     /// Begins a file that [`Staged::publish`] gives its name in this directory. The process's umask takes some of the
     /// permission bits `mode`. Takes [`Rights::INSERT`].
@@ -71,25 +64,12 @@ impl Directory {
     }
 
     async fn try_stage(&self, mode: u32) -> Result<Staged, Error> {
-        for _ in 0..ASIDE_TRIES_MAX {
-            let name = self.volume().cache().name_aside();
-            // Made to its end: nobody else would know that it is there.
-            let (directory, how) = (self.clone(), CreateHow { mode, exclusive: true });
-            let made = to_the_end(Rc::new(()), async move {
-                let file = directory.dir().create(&name, how).await?;
-                Ok::<_, std::io::Error>((file, Aside { directory, name: RefCell::new(Some(name)) }))
-            });
-            let (file, aside) = match made.await {
-                Ok(made) => made,
-                // Left by an earlier life of this server.
-                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => continue,
-                Err(error) => return Err(Error::of_change(error)),
-            };
-            let stat = file.stat()?;
-            let file = Rc::new(self.made_file(Name::parse(aside.name().as_bytes())?, file, &stat).await?);
-            return Ok(Staged { file, aside: Rc::new(aside) });
-        }
-        Err(Error::Busy)
+        let (file, aside) = Aside::make(self, mode).await?;
+        let stat = file.stat()?;
+        // As long as it is not published it is called so in messages.
+        let name = self.volume().cache().name_aside();
+        let file = Rc::new(self.made_file(Name::parse(name.as_bytes())?, file, &stat).await?);
+        Ok(Staged { directory: self.clone(), file, aside: Rc::new(aside) })
     }
 }
 
@@ -123,7 +103,7 @@ impl Staged {
     /// # Errors
     /// Those of the file system.
     pub async fn stamp(&self) -> Result<Timestamp, Error> {
-        let joined = self.aside.directory.volume().cache().joined().ok_or(Error::ReadOnly)?;
+        let joined = self.directory.volume().cache().joined().ok_or(Error::ReadOnly)?;
         let at = joined.objects.next_stamp(lane::time::wall_clock());
         let change = AttributeChange { mtime: SetTime::At(at), ..AttributeChange::NONE };
         self.counted(self.file.lane_file().set_attributes(change).await.map_err(Error::of_write))?;
@@ -150,7 +130,7 @@ impl Staged {
         name: Name<'_>,
         expect: Expect<'_>,
     ) -> Result<Published, Error> {
-        let directory = &self.aside.directory;
+        let directory = &self.directory;
         directory.attempts(async || self.try_publish(caller, name, expect).await).await
     }
 
@@ -160,7 +140,7 @@ impl Staged {
         name: Name<'_>,
         expect: Expect<'_>,
     ) -> Result<Published, Unmade> {
-        let here = self.aside.directory.here_for(caller, name, Rights::INSERT).await?;
+        let here = self.directory.here_for(caller, name, Rights::INSERT).await?;
         let (permits, found) = here.permits_of(name).await?;
         if found.is_some() {
             here.require(caller, Rights::DELETE)?;
@@ -177,10 +157,8 @@ impl Staged {
             here.still()?;
             way.rise();
             // Only what makes files behind the server's back can have come in between.
-            let how = if is_new { RenameHow::NoReplace } else { RenameHow::Replace };
-            let (dir, from) = (here.directory().dir(), aside.name());
-            dir.rename(&from, dir, &name, how).await.map_err(Error::of_change)?;
-            aside.is_given();
+            let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
+            given.map_err(Error::of_change)?;
             let attributes = file.attributes()?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             here.directory().note_place(file.object(), name);
@@ -192,7 +170,7 @@ impl Staged {
     }
 
     fn counted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        self.aside.directory.volume().counted(result)
+        self.directory.volume().counted(result)
     }
 }
 
@@ -214,35 +192,8 @@ impl Expect<'_> {
     }
 }
 
-impl Aside {
-    /// The file has another name now.
-    fn is_given(&self) {
-        self.name.take();
-    }
-
-    fn name(&self) -> CString {
-        self.name.borrow().clone().expect("it has its name until it is published")
-    }
-}
-
-impl Drop for Aside {
-    fn drop(&mut self) {
-        let Some(name) = self.name.take() else { return };
-        let directory = self.directory.clone();
-        lane::spawn(async move {
-            if let Err(error) = directory.dir().unlink(&name).await {
-                let path = name.to_string_lossy();
-                tracing::error!(%path, %error, "a file that was not published cannot be removed");
-            }
-        })
-        .detach();
-    }
-}
-
 impl std::fmt::Debug for Staged {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Staged").field("file", &self.file).finish_non_exhaustive()
     }
 }
-
-const ASIDE_TRIES_MAX: u32 = 64;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lane::fs::Timestamp;
@@ -48,6 +48,8 @@ struct Shared {
     volumes: Mutex<Volumes>,
     /// Nanoseconds since 1970 of the last time given.
     last_stamp: AtomicU64,
+    /// Of this process, in the names that it gives to files aside.
+    mark: OnceLock<u64>,
 }
 
 type Shard = HashMap<Identity, Weak<Object>>;
@@ -69,6 +71,7 @@ impl Objects {
                 desks: Desks::new(options.lanes_max),
                 volumes: Mutex::default(),
                 last_stamp: AtomicU64::new(0),
+                mark: OnceLock::new(),
             }),
         }
     }
@@ -87,6 +90,12 @@ impl Objects {
     pub(crate) fn volume(&self, name: &VolumeName, root: FileId) -> Arc<SharedVolume> {
         let mut volumes = self.shared.volumes.lock().expect("nobody panics while holding it");
         volumes.get(self, name, root)
+    }
+
+    /// What tells the names that this process gives to files aside from those of others: when its first lane joined.
+    pub(crate) fn mark(&self) -> u64 {
+        let now = || lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+        *self.shared.mark.get_or_init(|| now().as_nanos() as u64)
     }
 
     /// The writable volumes that some lane has open, or still has work in.

@@ -1,5 +1,6 @@
 //! What lanes share of a writable volume: one for each, process-wide, whichever of them has it open.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use index::VolumeId;
@@ -17,6 +18,7 @@ pub struct SharedVolume {
     /// Its directory. As long as this lives a lane has that open, so the number names no other.
     root: FileId,
     pub(super) gate: Gate,
+    is_swept: AtomicBool,
     objects: Objects,
 }
 
@@ -38,7 +40,8 @@ impl Volumes {
         self.next += 1;
         let (id, name, objects) = (VolumeId(self.next), name.clone(), objects.clone());
         let gate = Gate::new(objects.options().lanes_max);
-        let volume = Arc::new(SharedVolume { id, name, root, gate, objects });
+        let volume =
+            Arc::new(SharedVolume { id, name, root, gate, is_swept: AtomicBool::new(false), objects });
         self.open.push(Arc::downgrade(&volume));
         volume
     }
@@ -52,6 +55,11 @@ impl SharedVolume {
     /// Its number, which it keeps for ever.
     pub fn id(&self) -> VolumeId {
         self.id
+    }
+
+    /// Whether nobody has begun to look through it for what a crash left.
+    pub(crate) fn begin_sweep(&self) -> bool {
+        !self.is_swept.swap(true, Ordering::Relaxed)
     }
 
     /// Its directory.

@@ -22,6 +22,7 @@ mod order;
 mod reopen;
 mod rest;
 mod stage;
+mod sweep;
 
 /// One process on one host: a volume at `/srv`, open on several lanes.
 #[derive(Clone)]

@@ -146,6 +146,8 @@ pub struct FsConfig {
     pub open_by_handle: bool,
     /// Files have handles; else `EOPNOTSUPP`, as on overlayfs.
     pub handles: bool,
+    /// Files can be made without a name (O_TMPFILE); else `EOPNOTSUPP`, as on NFS and FUSE.
+    pub unnamed: bool,
     /// Files can share their content (FICLONE), as on xfs and btrfs; else `EOPNOTSUPP`.
     pub reflinks: bool,
     /// Room of the file system; beyond it `ENOSPC`. Blocks have 4 KiB, holes none, files that were reflinked share theirs.
@@ -347,6 +349,7 @@ impl Default for FsConfig {
             privileged: false,
             open_by_handle: true,
             handles: true,
+            unnamed: true,
             reflinks: true,
             capacity_bytes: 1 << 40,
             capacity_inodes: 1 << 24,

@@ -56,6 +56,9 @@ impl Disk {
         engine: &mut Engine,
     ) -> io::Result<Rc<Inode>> {
         dir.directory()?;
+        if !self.config.unnamed {
+            return Err(errno(libc::EOPNOTSUPP));
+        }
         self.begin(self.config.change_error, engine)?;
         self.check_access(dir, WRITE | SEARCH)?;
         let node = Node::File(RefCell::new(Content::empty(&self.space)));

@@ -1,0 +1,123 @@
+//! Where a file is until it gets its name: nowhere, where the file system makes files without one, so that a crash leaves
+//! nothing; else under a name of the server's own.
+
+use std::cell::RefCell;
+use std::ffi::CString;
+use std::io;
+use std::rc::Rc;
+
+use lane::fs::{CreateHow, Dir, File, RenameHow};
+
+use super::way::to_the_end;
+use crate::directory::Directory;
+use crate::error::Error;
+
+/// The name that a file has meanwhile, if it has one. Dropped, it is taken away.
+pub(super) struct Aside {
+    directory: Directory,
+    name: RefCell<Option<CString>>,
+}
+
+impl Aside {
+    /// Makes a file that nobody sees, to be given a name in `directory`.
+    ///
+    /// # Errors
+    /// Those of the file system; [`Error::Busy`] where all names of our own are taken.
+    pub(super) async fn make(directory: &Directory, mode: u32) -> Result<(File, Self), Error> {
+        let root = directory.volume().root();
+        if root.makes_unnamed().is_none() && Self::try_unnamed(directory).await.is_ok() {
+            root.set_makes_unnamed(true);
+        }
+        if root.makes_unnamed() == Some(true) {
+            return Self::unnamed(directory, mode).await.map_err(Error::of_change);
+        }
+        let made = Self::named(directory, mode).await?;
+        root.set_makes_unnamed(false);
+        Ok(made)
+    }
+
+    /// Gives the file `name` in place of what has it, or with `is_new` where nothing has.
+    pub(super) async fn give(&self, file: &File, dir: &Dir, name: &CString, is_new: bool) -> io::Result<()> {
+        let how = if is_new { RenameHow::NoReplace } else { RenameHow::Replace };
+        let from = self.name.borrow().clone();
+        match from {
+            Some(from) => dir.rename(&from, dir, name, how).await?,
+            None if is_new => dir.link(file, name).await?,
+            None => {
+                let from = self.link_aside(file).await?;
+                dir.rename(&from, dir, name, how).await?;
+            }
+        }
+        // It is the file's no longer.
+        self.name.take();
+        Ok(())
+    }
+
+    /// Whether files can be made without a name, and given one, is found out by doing both. A file that had a name and lost
+    /// it gets no other, so this one goes.
+    async fn try_unnamed(directory: &Directory) -> io::Result<()> {
+        let directory = directory.clone();
+        to_the_end(Rc::new(()), async move {
+            let (file, aside) = Self::unnamed(&directory, 0o600).await?;
+            let name = aside.link_aside(&file).await?;
+            directory.dir().unlink(&name).await?;
+            aside.name.take();
+            Ok(())
+        })
+        .await
+    }
+
+    async fn unnamed(directory: &Directory, mode: u32) -> io::Result<(File, Self)> {
+        let file = directory.dir().create_unnamed(mode).await?;
+        Ok((file, Self { directory: directory.clone(), name: RefCell::default() }))
+    }
+
+    async fn named(directory: &Directory, mode: u32) -> Result<(File, Self), Error> {
+        for _ in 0..TRIES_MAX {
+            let name = directory.volume().cache().name_aside();
+            // Made to its end: nobody else would know that it is there.
+            let (directory, how) = (directory.clone(), CreateHow { mode, exclusive: true });
+            let made = to_the_end(Rc::new(()), async move {
+                let file = directory.dir().create(&name, how).await?;
+                Ok::<_, io::Error>((file, Self { directory, name: RefCell::new(Some(name)) }))
+            });
+            match made.await {
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
+                made => return made.map_err(Error::of_change),
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    /// Gives the file a name of our own.
+    async fn link_aside(&self, file: &File) -> io::Result<CString> {
+        let mut tries = 0;
+        loop {
+            let name = self.directory.volume().cache().name_aside();
+            match self.directory.dir().link(file, &name).await {
+                Err(error) if error.raw_os_error() == Some(libc::EEXIST) && tries < TRIES_MAX => tries += 1,
+                linked => {
+                    linked?;
+                    self.name.replace(Some(name.clone()));
+                    return Ok(name);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let Some(name) = self.name.take() else { return };
+        let directory = self.directory.clone();
+        lane::spawn(async move {
+            if let Err(error) = directory.dir().unlink(&name).await {
+                let path = name.to_string_lossy();
+                tracing::error!(%path, %error, "a file that was not published cannot be removed");
+            }
+        })
+        .detach();
+    }
+}
+
+const TRIES_MAX: u32 = 64;

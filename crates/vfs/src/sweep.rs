@@ -1,0 +1,103 @@
+//! Takes away what a crash left: files under names of the server's own, which no client sees. A name says which process gave
+//! it, so a process leaves its own alone; what another gave is left alone for an hour after it was last touched, for that
+//! one may live, on this machine or another. Should it live all the same, its file fails to be published, and it says so.
+
+use std::time::Duration;
+
+use lane::fs::{DirEntry, FileKind, Timestamp};
+
+use crate::name::{Name, RelPathBuf};
+use crate::volume::{Volume, WeakVolume};
+
+impl Volume {
+    /// Looks through a writable volume for what a crash left, and takes it away: once in a process, whichever lane asks
+    /// first, and an hour later once more where there was something too young. It takes a fifth of one helper's time at most,
+    /// and ends when the lane has the volume open no longer.
+    pub fn sweep(&self) -> impl Future<Output = ()> + 'static {
+        let volume = self.downgrade();
+        let is_due = self.shared().is_some_and(|shared| shared.begin_sweep());
+        async move {
+            if is_due && sweep_all(&volume).await == Left::Young {
+                lane::time::sleep(AGE_MIN).await;
+                sweep_all(&volume).await;
+            }
+        }
+    }
+
+    /// Looks through one directory; those in it are to be looked through too.
+    async fn sweep_directory(&self, path: &RelPathBuf, left: &mut Vec<RelPathBuf>) -> Left {
+        let Ok(dir) = self.root().open_real_directory(path.as_path()).await else { return Left::Nothing };
+        let Ok(entries) = dir.entries(ENTRIES_MAX).await else {
+            self.counters().sweep_skipped.increment();
+            return Left::Nothing;
+        };
+        self.counters().sweep_directories.increment();
+        let Some((shared, joined)) = self.shared().zip(self.cache().joined()) else { return Left::Nothing };
+        let mut young = Left::Nothing;
+        for entry in &entries {
+            match entry.stat.map(|stat| stat.kind) {
+                Some(FileKind::Directory) => {
+                    let below = Name::parse(&entry.name).and_then(|name| path.as_path().join(name));
+                    match below {
+                        Ok(below) if left.len() < PENDING_MAX => left.push(below),
+                        _ => self.counters().sweep_skipped.increment(),
+                    }
+                }
+                Some(FileKind::File) if joined.is_anothers_aside(&entry.name) => {
+                    if !is_old(entry) {
+                        young = Left::Young;
+                        continue;
+                    }
+                    // Closed, nothing is changed in it, by nobody.
+                    let Ok(_pass) = shared.pass(joined.member()) else { return Left::Young };
+                    let name = std::ffi::CString::new(&*entry.name)
+                        .expect("the file system's names hold no zero byte");
+                    match dir.unlink(&name).await {
+                        Ok(()) => self.counters().swept.increment(),
+                        Err(_) => self.counters().sweep_skipped.increment(),
+                    }
+                }
+                _ => {}
+            }
+        }
+        young
+    }
+}
+
+/// What is left for another time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Left {
+    Nothing,
+    /// Files that may be in use.
+    Young,
+}
+
+async fn sweep_all(volume: &WeakVolume) -> Left {
+    let (mut left, mut young) = (vec![RelPathBuf::root()], Left::Nothing);
+    while let Some(path) = left.pop() {
+        let began = lane::time::now();
+        let Some(volume) = volume.upgrade() else { return Left::Nothing };
+        if volume.sweep_directory(&path, &mut left).await == Left::Young {
+            young = Left::Young;
+        }
+        drop(volume);
+        lane::time::sleep((lane::time::now() - began) * PAUSES).await;
+    }
+    young
+}
+
+/// Whether it was not touched for long.
+fn is_old(entry: &DirEntry) -> bool {
+    let now = lane::time::wall_clock();
+    let age = |time: Timestamp| now.duration_since(time.to_system_time()).unwrap_or_default();
+    entry.stat.is_some_and(|stat| age(stat.mtime).min(age(stat.ctime)) > AGE_MIN)
+}
+
+/// How long a file of another process is left alone after it was last touched: longer than any upload pauses.
+const AGE_MIN: Duration = Duration::from_secs(3600);
+/// Rests in terms of the time that it took to look through a directory.
+const PAUSES: u32 = 4;
+/// Names of one directory; a larger one is passed by.
+const ENTRIES_MAX: usize = 262_144;
+/// Directories that are still to be looked through.
+const PENDING_MAX: usize = 65_536;

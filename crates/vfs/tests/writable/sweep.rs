@@ -1,0 +1,72 @@
+//! What a crash can leave of files that were not published, and what takes it away.
+
+use std::time::Duration;
+
+use lane::backend::sim::Config;
+use lane::time;
+use vfs::Expect;
+
+use super::changes::{buf, text};
+use super::{name, nobody, on_lanes, root};
+
+#[test]
+fn a_staged_file_has_no_name_that_a_crash_could_leave_where_the_file_system_needs_none() {
+    for has_unnamed in [true, false] {
+        let mut config = Config::clean();
+        config.fs.unnamed = has_unnamed;
+        on_lanes(1, config, 1, move |_, process, volume| async move {
+            let root = root(&volume).await;
+            let on_disk = || process.host.fs().tree().into_keys().filter(|path| path.starts_with("/srv/"));
+            for (said, published) in [("one", 0), ("two", 1), ("three", 1)] {
+                let staged = root.stage(&nobody(), 0o644).await.unwrap();
+                staged.write_at(0, buf(said).await).await.0.unwrap();
+                assert_eq!(on_disk().count(), published + usize::from(!has_unnamed), "{said}");
+                staged.publish(&nobody(), name("page"), Expect::Anything).await.unwrap();
+                assert_eq!(on_disk().collect::<Vec<_>>(), ["/srv/page"]);
+                assert_eq!(text(&volume, "page").await, said);
+            }
+            // A directory stands in the way: the name that it took to try goes with the file.
+            let staged = root.stage(&nobody(), 0o644).await.unwrap();
+            root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
+            staged.publish(&nobody(), name("d"), Expect::Anything).await.unwrap_err();
+            time::sleep(Duration::from_millis(10)).await;
+            assert_eq!(on_disk().collect::<Vec<_>>(), ["/srv/d", "/srv/page"]);
+        });
+    }
+}
+
+#[test]
+fn leftovers_of_others_go_when_they_are_old_and_nothing_else_does() {
+    let mut config = Config::clean();
+    config.fs.unnamed = false;
+    config.time_limit = Duration::from_secs(6 * 3600);
+    on_lanes(1, config, 1, |_, process, volume| async move {
+        let fs = process.host.fs();
+        let root = root(&volume).await;
+        fs.create_dir_all("/srv/a/b").unwrap();
+        for left in ["/srv/.linerate-1f-0-1", "/srv/a/b/.linerate-1f-3-12"] {
+            fs.write(left, "half").unwrap();
+        }
+        let kept = ["/srv/.linerate-7", "/srv/.linerate-1f-0-x", "/srv/.linerate-1f-0", "/srv/a/1f-0-1"];
+        kept.iter().for_each(|path| fs.write(path, "whole").unwrap());
+        let staged = root.stage(&nobody(), 0o644).await.unwrap();
+        time::sleep(Duration::from_secs(1800)).await;
+        fs.write("/srv/a/.linerate-1f-0-2", "of one that may live").unwrap();
+
+        let began = time::now();
+        let sweep = lane::spawn(volume.sweep());
+        time::sleep(Duration::from_secs(60)).await;
+        assert_eq!(volume.counters().swept.get(), 0, "all are too young");
+        fs.append("/srv/a/.linerate-1f-0-2", b"and does").unwrap();
+        sweep.await;
+        assert!(time::now() - began > Duration::from_secs(3600));
+        assert_eq!(volume.counters().swept.get(), 2);
+        assert!(fs.read("/srv/a/.linerate-1f-0-2").is_ok());
+        kept.iter().for_each(|path| assert!(fs.read(path).is_ok(), "{path}"));
+        staged.publish(&nobody(), name("page"), Expect::Absent).await.unwrap();
+        assert_eq!(volume.counters().sweep_directories.get(), 6);
+        // One look is enough for a process.
+        volume.sweep().await;
+        assert_eq!(volume.counters().sweep_directories.get(), 6);
+    });
+}
