@@ -9,6 +9,7 @@ use lane::fs::{FileKind, Stat};
 use smallvec::SmallVec;
 
 use crate::attributes::Attributes;
+use crate::error::Error;
 
 /// Of one directory.
 pub(crate) struct Access {
@@ -61,6 +62,14 @@ impl Access {
         known.push(Known { who: key(who), rights });
         rights
     }
+}
+
+/// Whether rights are enough.
+///
+/// # Errors
+/// [`Error::Denied`], with what is lacking.
+pub(crate) fn require(rights: Rights, need: Rights) -> Result<(), Error> {
+    if rights.contains(need) { Ok(()) } else { Err(Error::Denied(need.without(rights))) }
 }
 
 fn key(who: &Principal) -> (Id, u64, bool) {

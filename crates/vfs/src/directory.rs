@@ -223,8 +223,7 @@ impl Directory {
         for entry in raw {
             let Some(stat) = entry.stat else { continue };
             let Ok(path) = Name::parse(&entry.name).and_then(|name| self.path().join(name)) else { continue };
-            let path_is = path.as_path();
-            if path_is.is_hidden() && (!self.volume.options().serve_hidden || path_is.is_reserved()) {
+            if self.volume.hides(path.as_path()) {
                 continue;
             }
             let symlink = stat.kind == FileKind::Symlink;

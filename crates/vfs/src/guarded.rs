@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use identity::Rights;
 
+use crate::access::require;
 use crate::attributes::Attributes;
 use crate::cache::{Found, Node, Vantage, WatchedDir};
 use crate::caller::Caller;
@@ -72,7 +73,7 @@ impl Volume {
         path: RelPath<'_>,
         need: Rights,
     ) -> Option<Result<Resolved, Error>> {
-        if path.is_hidden() && (!self.options().serve_hidden || path.is_reserved()) {
+        if self.hides(path) {
             return Some(Err(Error::Hidden));
         }
         let key = self.key(path);
@@ -106,19 +107,7 @@ impl Volume {
                 return self.root().open_real(path).await.map(|_| Seen::Moving(hindrance));
             }
         }
-        let file = match self.open_or_shed(path).await {
-            Ok(file) => file,
-            Err(Error::NotFound) => {
-                cache.keep_absent(key, vantage);
-                return Err(Error::NotFound);
-            }
-            Err(error) => {
-                cache.forget(key);
-                return Err(error);
-            }
-        };
-        let stat = file.stat()?;
-        let node = self.same_or_new(key, file, &stat).await?;
+        let (node, stat, vantage) = self.open_seen(path, vantage).await?;
         // A directory's rights are its own.
         let inside = match &node {
             Node::File(_) => None,
@@ -148,7 +137,7 @@ impl Volume {
         }
         let directory = vantage.watched().filter(|_| vantage.is_promised())?;
         let policy = self.root().policy()?;
-        Some(has(directory.rights(&caller.principal, policy), Rights::TRAVERSE))
+        Some(require(directory.rights(&caller.principal, policy), Rights::TRAVERSE))
     }
 
     /// Whether the caller has the rights that it takes, over a file in `directory` or over that itself.
@@ -161,10 +150,10 @@ impl Volume {
     ) -> Result<(), Error> {
         let Some(policy) = self.root().policy() else { return Ok(()) };
         if !of.is_directory() {
-            return has(directory.rights_of(&caller.principal, policy, of), need);
+            return require(directory.rights_of(&caller.principal, policy, of), need);
         }
         let names = if need.contains(Rights::READ) { Rights::LOOKUP } else { Rights::NONE };
-        has(directory.rights(&caller.principal, policy), need.without(Rights::READ) | names)
+        require(directory.rights(&caller.principal, policy), need.without(Rights::READ) | names)
     }
 
     /// Where `path` really leads, the first link on its way put in place, and those behind it that show by then.
@@ -242,10 +231,6 @@ fn of_link(error: NameError) -> Error {
         NameError::NameTooLong | NameError::PathTooLong => Error::NameTooLong,
         _ => Error::NotFound,
     }
-}
-
-fn has(rights: Rights, need: Rights) -> Result<(), Error> {
-    if rights.contains(need) { Ok(()) } else { Err(Error::Denied(need.without(rights))) }
 }
 
 /// Attempts while names on the way change; a link that is followed is one.

@@ -9,7 +9,7 @@ use identity::Rights;
 use lane::fs::{File, FileKind, Stat};
 
 use crate::attributes::Attributes;
-use crate::cache::{Cache, Found, KeyRef, Node, OpeningId};
+use crate::cache::{Cache, Found, KeyRef, Node, OpeningId, Vantage};
 use crate::caller::Caller;
 use crate::counters::VfsCounters;
 use crate::directory::{Directory, OpenDirectory};
@@ -120,7 +120,7 @@ impl Volume {
         if let Some(anonymous) = &self.inner.anonymous {
             return self.try_guarded(anonymous, path, Rights::READ).map(|answer| self.counted(answer));
         }
-        if path.is_hidden() && (!self.inner.options.serve_hidden || path.is_reserved()) {
+        if self.hides(path) {
             return Some(self.counted(Err(Error::Hidden)));
         }
         let key = self.key(path);
@@ -135,6 +135,11 @@ impl Volume {
                 Some(Ok(resolved))
             }
         }
+    }
+
+    /// Whether a name is not served, or is one of the server's own.
+    pub(crate) fn hides(&self, path: RelPath<'_>) -> bool {
+        path.is_hidden() && (!self.inner.options.serve_hidden || path.is_reserved())
     }
 
     /// Whether clients may change it, as far as their rights go.
@@ -210,6 +215,18 @@ impl Volume {
         self.counters().lookup_misses.increment();
         let (cache, key) = (&self.inner.cache, self.key(path));
         let vantage = cache.vantage_above(&self.inner.root, key).await;
+        let (node, stat, vantage) = self.open_seen(path, vantage).await?;
+        cache.keep_open(key, node.clone(), vantage);
+        Ok(self.resolved(&node, stat.into()))
+    }
+
+    /// Opens what `path` names, as seen from `vantage`, for who keeps it if that still holds; what is not there is kept as such.
+    pub(crate) async fn open_seen(
+        &self,
+        path: RelPath<'_>,
+        vantage: Vantage,
+    ) -> Result<(Node, Stat, Vantage), Error> {
+        let (cache, key) = (&self.inner.cache, self.key(path));
         let file = match self.open_or_shed(path).await {
             Ok(file) => file,
             Err(Error::NotFound) => {
@@ -223,13 +240,12 @@ impl Volume {
         };
         let stat = file.stat()?;
         let node = self.same_or_new(key, file, &stat).await?;
-        cache.keep_open(key, node.clone(), vantage);
-        Ok(self.resolved(&node, stat.into()))
+        Ok((node, stat, vantage))
     }
 
     /// Out of descriptors, the files kept open for later go first; they close when the lane next turns to
     /// the kernel.
-    pub(crate) async fn open_or_shed(&self, path: RelPath<'_>) -> Result<File, Error> {
+    async fn open_or_shed(&self, path: RelPath<'_>) -> Result<File, Error> {
         self.counters().opens.increment();
         match self.open_name(path).await {
             Err(Error::TooManyOpen) => {
@@ -250,7 +266,7 @@ impl Volume {
     }
 
     /// The node already kept if the name still leads to the same file: its users and ours share it.
-    pub(crate) async fn same_or_new(&self, key: KeyRef<'_>, file: File, now: &Stat) -> Result<Node, Error> {
+    async fn same_or_new(&self, key: KeyRef<'_>, file: File, now: &Stat) -> Result<Node, Error> {
         let id = Attributes::from(*now).id;
         if let Some(kept) = self.inner.cache.peek(key) {
             self.counters().rechecks.increment();

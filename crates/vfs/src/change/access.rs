@@ -7,6 +7,7 @@ use lane::fs::{Dir, XattrHow};
 
 use super::here::{Here, Unmade};
 use super::way::to_the_end;
+use crate::access::require;
 use crate::attributes::Attributes;
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -65,7 +66,7 @@ impl Here {
         let rights = self.watched().zip(self.volume().root().policy());
         let rights =
             rights.map_or(Rights::NONE, |(watched, policy)| watched.rights_of(&caller.principal, policy, of));
-        if rights.contains(need) { Ok(()) } else { Err(Error::Denied(need.without(rights))) }
+        require(rights, need)
     }
 
     /// Gives a directory just made here the list that counts here, as AFS does.

@@ -15,7 +15,6 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
-use crate::promise::What;
 
 /// How a file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +68,7 @@ impl Directory {
             return Ok(here.open_to_write(caller, name).await?);
         }
         here.require(caller, Rights::INSERT)?;
-        let way =
-            self.volume().tell(caller, permits, vec![(here.object()?, What::name(name.as_bytes()))]).await;
+        let way = here.tell_of(caller, permits, name).await?;
         let name = c_name(name);
         to_the_end(way.held(), async move {
             here.still()?;

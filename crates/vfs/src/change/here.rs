@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use identity::Rights;
 
+use crate::access::require;
 use crate::cache::{Node, Vantage, WatchedDir};
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -115,8 +116,7 @@ impl Here {
 
     /// Whether the caller has these rights over the directory.
     pub(super) fn require(&self, caller: &Caller, need: Rights) -> Result<(), Error> {
-        let rights = self.rights(caller);
-        if rights.contains(need) { Ok(()) } else { Err(Error::Denied(need.without(rights))) }
+        require(self.rights(caller), need)
     }
 
     /// What the caller may do here.

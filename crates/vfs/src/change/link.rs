@@ -82,8 +82,7 @@ impl Directory {
         let target = CString::new(target).map_err(|_| Error::Name(NameError::Nul))?;
         let here = self.here_for(caller, name, Rights::INSERT).await?;
         let permits = here.permit().await?;
-        let what = vec![(here.object()?, What::name(name.as_bytes()))];
-        let way = self.volume().tell(caller, permits, what).await;
+        let way = here.tell_of(caller, permits, name).await?;
         let name = c_name(name);
         to_the_end(way.held(), async move {
             here.still()?;

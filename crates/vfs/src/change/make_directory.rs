@@ -13,7 +13,6 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
-use crate::promise::What;
 
 impl Directory {
     /// Makes the directory `name`, with a copy of the access list that counts here. The process's umask takes some of the
@@ -28,8 +27,7 @@ impl Directory {
     async fn try_make_directory(&self, caller: &Caller, name: Name<'_>, mode: u32) -> Result<Self, Unmade> {
         let here = self.here_for(caller, name, Rights::INSERT).await?;
         let permits = here.permit().await?;
-        let way =
-            self.volume().tell(caller, permits, vec![(here.object()?, What::name(name.as_bytes()))]).await;
+        let way = here.tell_of(caller, permits, name).await?;
         let name = c_name(name);
         to_the_end(way.held(), async move {
             here.still()?;

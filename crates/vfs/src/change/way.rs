@@ -139,6 +139,17 @@ impl Here {
         self.volume().permits(&[self.object()?], names).await
     }
 
+    /// As [`Volume::tell`], of one name in this directory.
+    pub(super) async fn tell_of(
+        &self,
+        caller: &Caller,
+        permits: Permits,
+        name: Name<'_>,
+    ) -> Result<Way, Error> {
+        let what = vec![(self.object()?, What::name(name.as_bytes()))];
+        Ok(self.volume().tell(caller, permits, what).await)
+    }
+
     /// As [`Volume::permits`], of this directory alone.
     pub(super) async fn permit(&self) -> Result<Permits, Error> {
         Ok(self.volume().permits(&[self.object()?], async || Ok(((), Vec::new()))).await?.0)
