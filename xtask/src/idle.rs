@@ -26,7 +26,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     std::fs::write(tree.join("1k"), [b'x'; 1024])?;
     let (cert, key) = server::make_certificate(work.path())?;
     for start in [server::linerate, server::nginx] {
-        let subject = start(work.path(), &tree, &cert, &key)?;
+        let subject = start(work.path(), &tree, &cert, &key, server::Uploads::Refused)?;
         println!("{}", serde_json::to_string(&measure(&subject, args.connections)?)?);
     }
     Ok(())

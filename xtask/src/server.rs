@@ -23,6 +23,14 @@ impl Subject {
     }
 }
 
+/// Whether clients may change the tree.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Uploads {
+    Refused,
+    /// From anybody.
+    Taken,
+}
+
 /// A certificate for both, RSA 2048 as is common.
 pub(crate) fn make_certificate(dir: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
     let (cert, key) = (dir.join("cert.pem"), dir.join("key.pem"));
@@ -35,16 +43,27 @@ pub(crate) fn make_certificate(dir: &Path) -> anyhow::Result<(PathBuf, PathBuf)>
 }
 
 /// nginx, tuned as its owners would: sendfile, open file cache, reuseport, no access log.
-pub(crate) fn nginx(work: &Path, tree: &Path, cert: &Path, key: &Path) -> anyhow::Result<Subject> {
+pub(crate) fn nginx(
+    work: &Path,
+    tree: &Path,
+    cert: &Path,
+    key: &Path,
+    uploads: Uploads,
+) -> anyhow::Result<Subject> {
     let (http, https) = (free_address()?, free_address()?);
     let config = work.join("nginx.conf");
     let (work, tree, cert, key) = (work.display(), tree.display(), cert.display(), key.display());
+    // Bodies are gathered where they are given their name by a rename, in large writes.
+    let dav = match uploads {
+        Uploads::Refused => "",
+        Uploads::Taken => "dav_methods PUT DELETE; client_max_body_size 0; client_body_buffer_size 256k;",
+    };
     let text = format!(
         "user root; daemon off; worker_processes auto; pid {work}/nginx.pid; error_log {work}/nginx.err;
          events {{ worker_connections 16384; }}
          http {{ access_log off; sendfile on; tcp_nopush on; sendfile_max_chunk 2m; open_file_cache max=1000;
            keepalive_requests 1000000000; include /etc/nginx/mime.types; client_body_temp_path {work}/body;
-           server {{ listen {http} reuseport; root {tree}; }}
+           server {{ listen {http} reuseport; root {tree}; {dav} }}
            server {{ listen {https} ssl http2 reuseport; ssl_certificate {cert}; ssl_certificate_key {key};
              ssl_protocols TLSv1.2 TLSv1.3; ssl_conf_command Options KTLS; root {tree}; }} }}"
     );
@@ -56,13 +75,20 @@ pub(crate) fn nginx(work: &Path, tree: &Path, cert: &Path, key: &Path) -> anyhow
 }
 
 /// Linerate with its defaults and the same certificate.
-pub(crate) fn linerate(work: &Path, tree: &Path, cert: &Path, key: &Path) -> anyhow::Result<Subject> {
+pub(crate) fn linerate(
+    work: &Path,
+    tree: &Path,
+    cert: &Path,
+    key: &Path,
+    uploads: Uploads,
+) -> anyhow::Result<Subject> {
     let (http, https) = (free_address()?, free_address()?);
     let config = work.join("linerate.toml");
     let text = format!(
-        "[[volume]]\nname = 'files'\npath = '{}'\n[http]\nlisten = ['{http}']\n[https]\nlisten = ['{https}']\n\
+        "[[volume]]\nname = 'files'\npath = '{}'\nwritable = '{}'\n[http]\nlisten = ['{http}']\n[https]\nlisten = ['{https}']\n\
          [[https.certificate]]\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n",
         tree.display(),
+        if uploads == Uploads::Taken { "anyone" } else { "nobody" },
         cert.display(),
         key.display(),
     );

@@ -12,15 +12,21 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use async_task::{Runnable, ScheduleInfo, WithInfo};
+use async_task::{Builder, ScheduleInfo, WithInfo};
 use crossbeam_queue::SegQueue;
 use slab::Slab;
 
 use crate::backend::{self, Unpark};
+use crate::helper::account;
+use crate::helper::queue::Client;
 use crate::on_thread::{Current, Entered};
 
 /// A spawned task. Dropping it cancels the task; [`Task::detach`] lets it run on.
-pub type Task<T> = async_task::Task<T>;
+pub type Task<T> = async_task::Task<T, Account>;
+
+/// On whose account helpers work for a task.
+type Account = Option<Client>;
+type Runnable = async_task::Runnable<Account>;
 
 /// The tasks of one lane.
 pub(crate) struct Executor {
@@ -79,7 +85,11 @@ impl Executor {
         self.shared.unparker.set(unparker).ok().expect("a lane gets its unparker once");
     }
 
-    pub(crate) fn spawn<T: 'static>(&self, future: impl Future<Output = T> + 'static) -> Task<T> {
+    pub(crate) fn spawn<T: 'static>(
+        &self,
+        account: Account,
+        future: impl Future<Output = T> + 'static,
+    ) -> Task<T> {
         let mut active = self.active.borrow_mut();
         let entry = active.vacant_entry();
         let guard = ActiveGuard { active: Rc::clone(&self.active), key: entry.key() };
@@ -89,7 +99,7 @@ impl Executor {
         };
         let shared = Arc::clone(&self.shared);
         let schedule = WithInfo(move |runnable, info| Self::schedule(&shared, runnable, info));
-        let (runnable, task) = async_task::spawn_local(future, schedule);
+        let (runnable, task) = Builder::new().metadata(account).spawn_local(|_| future, schedule);
         entry.insert(runnable.waker());
         drop(active);
         runnable.schedule();
@@ -131,6 +141,7 @@ impl Executor {
 
     fn run_one(&self, runnable: Runnable) {
         self.gives_way.set(false);
+        let _entered = account::enter(*runnable.metadata());
         if !self.contains_panics.get() {
             runnable.run();
             return;
@@ -196,12 +207,21 @@ impl Executor {
     }
 }
 
-/// Starts a task on the current lane.
+/// Starts a task on the current lane, on the account of who starts it.
 ///
 /// # Panics
 /// Off lanes.
 pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
-    current().spawn(future)
+    current().spawn(account::current(), future)
+}
+
+/// As [`spawn`], on this client's account: helper threads take turns between clients, whatever they do for their tasks
+/// ([`offload`](crate::offload), and the operations on files that need a thread).
+///
+/// # Panics
+/// Off lanes.
+pub fn spawn_for<T: 'static>(client: Client, future: impl Future<Output = T> + 'static) -> Task<T> {
+    current().spawn(Some(client), future)
 }
 
 /// Lets the lane's other ready tasks run before the caller goes on.

@@ -32,5 +32,5 @@ mod timers;
 
 pub use backend::holding;
 pub use context::{Lane, LaneId, SiloId, current};
-pub use executor::{Task, give_way, spawn, yield_now};
+pub use executor::{Task, give_way, spawn, spawn_for, yield_now};
 pub use supervise::{Ended, essential, vital};

@@ -10,9 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
 use crate::backend;
+use crate::helper::account;
 pub use crate::helper::queue::Client;
 
-/// Has a helper thread do `work`, on this client's account. Without one it is the lane's own.
+/// Has a helper thread do `work`, on this client's account; without one on that of the task that asks
+/// ([`spawn_for`](crate::spawn_for)), and else it is the lane's own.
 ///
 /// Work whose future is dropped before its turn is not begun; what has begun ends, and its result is dropped by the
 /// helper.
@@ -34,7 +36,7 @@ pub fn offload<T: Send + 'static>(
     backend::try_with(|backend| {
         backend.counters().helper_jobs.increment();
         // What is given back tells its end as it is dropped.
-        drop(backend.offload(client, job));
+        drop(backend.offload(client.or_else(account::current), job));
     })
     .expect("lane types are used only on a lane's own thread");
     Offload { slot }

@@ -251,7 +251,7 @@ fn run<T: 'static>(lane: &Rc<Lane>, main: impl Future<Output = T> + 'static) -> 
     let _entered = context::enter(lane);
     let result: Rc<std::cell::RefCell<Option<T>>> = Rc::default();
     let slot = Rc::clone(&result);
-    let main = lane.executor.spawn(async move {
+    let main = lane.executor.spawn(None, async move {
         let value = main.await;
         *slot.borrow_mut() = Some(value);
     });

@@ -1,5 +1,6 @@
 //! Mail between real lanes, on threads of their own.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -166,6 +167,38 @@ fn a_thread_that_is_no_lane_calls_lanes_and_hears_from_them() {
 
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(30))
+}
+
+/// What helpers do for operations on files is on the account of who waits for it, as what they do for offloaded work.
+#[test]
+fn an_operation_on_files_waits_behind_its_own_clients_slow_work_alone() {
+    use lane::backend::uring::{FileOperations, RingOptions};
+    use lane::fs::Dir;
+    use lane::offload::{Client, offload};
+    let Some(mut layout) = two_lanes() else { return };
+    layout.silos.iter_mut().for_each(|silo| silo.helper_threads = 2);
+    let ring = RingOptions { file_operations: FileOperations::Helpers, ..RingOptions::default() };
+    let options = RuntimeOptions { ring, ..RuntimeOptions::default() };
+    let runtime = Runtime::start(&layout, options, |_| async {
+        let (slow, quick) = (Client::of(&"slow"), Client::of(&"quick"));
+        let (release, wait) = std::sync::mpsc::channel::<()>();
+        let first = lane::spawn_for(slow, async move { offload(None, move || wait.recv().is_ok()).await });
+        let list = async || {
+            // A task that a client's task begins is on its account too.
+            let listed = spawn(async { Dir::open_root(Path::new("/proc/self/task"))?.entries(1000).await });
+            listed.await.unwrap().len()
+        };
+        let second = lane::spawn_for(slow, list());
+        for _ in 0..20 {
+            assert!(lane::spawn_for(quick, list()).await > 0);
+        }
+        assert!(!first.is_finished() && !second.is_finished());
+        release.send(()).unwrap();
+        assert_eq!(first.await, Ok(true));
+        assert!(second.await > 0);
+    })
+    .unwrap();
+    runtime.join().unwrap();
 }
 
 /// Blocking work on real helpers: a client that blocks one of two threads does not keep another client waiting.

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::task::Poll;
 
-use rx::{ConnectionEnd, Service, abort};
+use lane::offload::Client;
+use rx::{ConnectionEnd, Service, abort, source_of};
 
 use crate::CallError;
 use crate::server_call::ServerCall;
@@ -107,7 +108,7 @@ impl<H: Handler> Offer for Offered<H> {
     fn start(self: Rc<Self>, shared: &Rc<Shared>, cell: Rc<CallCell>, ip: IpAddr) {
         let slot = HandlerSlot::of(shared, cell, ip, self.service.panic_code);
         // All of the service's code runs in its own task: there a panic harms this call alone.
-        lane::spawn(async move {
+        lane::spawn_for(Client::of(&source_of(ip)), async move {
             let outcome = if slot.cell.has_died() { None } else { slot.answer(self).await };
             match outcome {
                 Some(Ok(())) => {}

@@ -2,6 +2,13 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
+use lane::offload::Client;
+
+/// As whom a peer has helper threads work for him.
+pub fn client_of(peer: IpAddr) -> Client {
+    Client::of(&address_of(peer))
+}
+
 /// The address that a peer's shares are counted for: an IPv4 address, an IPv6 /64, which a customer has at least.
 pub fn address_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::ensure;
 
 use super::wrk::{self, Run};
-use super::{h2load, median};
-use crate::server::{self, Subject};
+use super::{h2load, median, medians, rounded};
+use crate::server::{self, Subject, Uploads};
 use crate::{packages, process};
 
 /// Flags of `cargo xtask compare http`.
@@ -52,8 +52,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         write_random(&tree.join(load.file), load.body)?;
     }
     let (cert, key) = server::make_certificate(work.path())?;
-    let linerate = server::linerate(work.path(), &tree, &cert, &key)?;
-    let peer = server::nginx(work.path(), &tree, &cert, &key)?;
+    let linerate = server::linerate(work.path(), &tree, &cert, &key, Uploads::Refused)?;
+    let peer = server::nginx(work.path(), &tree, &cert, &key, Uploads::Refused)?;
     for load in LOADS.iter().filter(|load| args.load.as_ref().is_none_or(|part| load.name.contains(part))) {
         for subject in [&linerate, &peer] {
             check_body(subject, load, &tree)?;
@@ -122,16 +122,6 @@ fn compare(load: &Load, args: &Args, linerate: &Subject, peer: &Subject) -> anyh
     })
 }
 
-fn medians(runs: impl Iterator<Item = Run> + Clone) -> Run {
-    let of = |field: fn(&Run) -> f64| rounded(median(runs.clone().map(|run| field(&run))));
-    Run {
-        requests_per_second: of(|run| run.requests_per_second),
-        gbit_per_second: of(|run| run.gbit_per_second),
-        cpu_us_per_request: of(|run| run.cpu_us_per_request),
-        cpu_s_per_gib: of(|run| run.cpu_s_per_gib),
-    }
-}
-
 /// Both must serve the same bytes, else there is nothing to compare.
 fn check_body(subject: &Subject, load: &Load, tree: &Path) -> anyhow::Result<()> {
     let copy = tree.with_file_name("copy");
@@ -150,10 +140,6 @@ fn write_random(path: &Path, len: u64) -> anyhow::Result<()> {
     let mut bytes = Vec::new();
     std::fs::File::open("/dev/urandom")?.take(len).read_to_end(&mut bytes)?;
     Ok(std::fs::write(path, bytes)?)
-}
-
-fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
 }
 
 const CONNECTIONS: u32 = 100;

@@ -3,11 +3,14 @@
 
 use clap::Subcommand;
 
+use self::wrk::Run;
+
 mod connections;
 mod h2load;
 mod http;
 mod rx;
 mod stock;
+mod write;
 mod wrk;
 
 /// Flags of `cargo xtask compare`.
@@ -23,12 +26,15 @@ enum What {
     Http(http::Args),
     /// Rx over loopback against bare UDP; with --stock the stock server of OpenAFS and its clients
     Rx(rx::Args),
+    /// Names made and taken away beside bare system calls, and uploads against nginx, by wrk
+    Write(write::Args),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::Http(args) => http::run(args),
         What::Rx(args) => rx::run(args),
+        What::Write(args) => write::run(args),
     }
 }
 
@@ -41,4 +47,19 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
         n if n % 2 == 1 => values[n / 2],
         n => f64::midpoint(values[n / 2 - 1], values[n / 2]),
     }
+}
+
+/// The middle of each figure.
+fn medians(runs: impl Iterator<Item = Run> + Clone) -> Run {
+    let of = |field: fn(&Run) -> f64| rounded(median(runs.clone().map(|run| field(&run))));
+    Run {
+        requests_per_second: of(|run| run.requests_per_second),
+        gbit_per_second: of(|run| run.gbit_per_second),
+        cpu_us_per_request: of(|run| run.cpu_us_per_request),
+        cpu_s_per_gib: of(|run| run.cpu_s_per_gib),
+    }
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
 }

@@ -1,5 +1,7 @@
 //! One run of wrk against a server, with the server's processor time beside it.
 
+use std::path::Path;
+
 use anyhow::{Context, bail};
 
 use crate::server::Subject;
@@ -21,8 +23,24 @@ pub(crate) fn run(
     seconds: u32,
     body: u64,
 ) -> anyhow::Result<Run> {
+    run_with(subject, url, connections, seconds, body, None)
+}
+
+/// As [`run`], with requests that a script makes, of `body` bytes each way.
+pub(crate) fn run_with(
+    subject: &Subject,
+    url: &str,
+    connections: u32,
+    seconds: u32,
+    body: u64,
+    script: Option<&Path>,
+) -> anyhow::Result<Run> {
     let before = cpu::of_tree(subject.server.pid())?;
-    let args = ["-t2".to_owned(), format!("-c{connections}"), format!("-d{seconds}s"), url.to_owned()];
+    let mut args = vec!["-t2".to_owned(), format!("-c{connections}"), format!("-d{seconds}s")];
+    if let Some(script) = script {
+        args.extend(["-s".to_owned(), script.display().to_string()]);
+    }
+    args.push(url.to_owned());
     let text = process::output("wrk", &args)?;
     let cpu_s = cpu::of_tree(subject.server.pid())? - before;
     // A truncated or failed answer must never pass for a fast one.

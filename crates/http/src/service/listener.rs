@@ -10,6 +10,7 @@ use std::time::Instant;
 use lane::backend::SocketOption;
 use lane::net::{TcpListener, TcpStream};
 use lane::time::wall_clock;
+use service::address::client_of;
 use service::commons::Commons;
 use service::connections::Connections;
 use service::counters::ConnectionCounters;
@@ -229,8 +230,8 @@ impl Service {
         .increment();
         // It only tunes: a connection without it works.
         let _ = stream.set_option(SocketOption::NoDelay(true));
-        let service = Rc::clone(self);
-        lane::spawn(async move {
+        let (service, client) = (Rc::clone(self), client_of(stream.peer_addr().ip()));
+        lane::spawn_for(client, async move {
             let entry = Entry { role, cohort: open.cohort(), place: open.place() };
             serve_connection(&service, stream, entry).await;
         })

@@ -2,6 +2,7 @@
 //! directory listings, attribute look-ups by name, page-cache fills. They run on the silo's CPUs, so pages
 //! they touch first are on its node. What clients cause waits by client (`lane::offload`).
 
+pub(crate) mod account;
 pub(crate) mod queue;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

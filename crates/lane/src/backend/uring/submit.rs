@@ -6,16 +6,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Context;
 
+use crossbeam_queue::SegQueue;
 use io_uring::types::Fd as RingFd;
 use io_uring::{opcode, squeue};
 
 use super::Uring;
 use super::key::{Key, Kind};
+use super::park::Parker;
 use super::sockets::{Arrived, Receive, Socket};
-use crate::backend::operation::{Job, Op, Start};
+use crate::backend::operation::{Answer, Job, Op, Start};
 use crate::backend::{Fd, OpId, Unpark};
 use crate::buffer::{BufRing, BufferPool, RecvBuf};
 use crate::counters::LaneCounters;
+use crate::helper::account;
 
 impl Uring {
     /// Starts an operation on the ring, or on a helper thread.
@@ -194,33 +197,63 @@ impl Uring {
             Ok(own) => own,
             Err(error) => return self.refuse(key, error),
         };
-        let (helped, parker) = (Arc::clone(&self.helped), Arc::clone(&self.parker));
-        let counters = Arc::clone(&self.counters);
-        let submitted = self.helpers.submit(
-            None,
-            Box::new(move || {
-                let answer = catch_unwind(AssertUnwindSafe(|| job(own)));
-                let answer = answer.unwrap_or_else(|_| {
-                    Box::new(move |op| {
-                        // On the lane again: the counter is its own.
-                        counters.helper_panics.increment();
-                        op.refuse(io::Error::other("the helper's job panicked"))
-                    })
-                });
-                helped.push((key, answer));
-                parker.unpark();
-            }),
-        );
-        if submitted.is_err() {
-            self.counters.helper_refused.increment();
-            self.refuse(key, io::Error::from_raw_os_error(libc::EAGAIN));
-        }
+        let asked = Asked {
+            key: Some(key),
+            helped: Arc::clone(&self.helped),
+            parker: Arc::clone(&self.parker),
+            counters: Arc::clone(&self.counters),
+        };
+        let job = Box::new(move || {
+            let counters = Arc::clone(&asked.counters);
+            let answer = catch_unwind(AssertUnwindSafe(|| job(own)));
+            asked.answer(answer.unwrap_or_else(|_| {
+                Box::new(move |op| {
+                    // On the lane again: the counter is its own.
+                    counters.helper_panics.increment();
+                    op.refuse(io::Error::other("the helper's job panicked"))
+                })
+            }));
+        });
+        // What is given back tells its end as it is dropped.
+        drop(self.helpers.submit(account::current(), job));
     }
 
     /// Ends an operation that was not begun, at the next turn as any other.
     fn refuse(&self, key: Key, error: io::Error) {
         self.helped.push((key, Box::new(move |op| op.refuse(error))));
         self.parker.unpark();
+    }
+}
+
+/// An operation that a helper is asked for. Dropped undone, because others had their turn or the helpers have ended, it is refused.
+struct Asked {
+    /// `None` once it is answered.
+    key: Option<Key>,
+    helped: Arc<SegQueue<(Key, Answer)>>,
+    parker: Arc<Parker>,
+    counters: Arc<LaneCounters>,
+}
+
+impl Asked {
+    fn answer(mut self, answer: Answer) {
+        self.end(answer);
+    }
+
+    fn end(&mut self, answer: Answer) {
+        if let Some(key) = self.key.take() {
+            self.helped.push((key, answer));
+            self.parker.unpark();
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let counters = Arc::clone(&self.counters);
+        self.end(Box::new(move |op| {
+            counters.helper_refused.increment();
+            op.refuse(io::Error::from_raw_os_error(libc::EAGAIN))
+        }));
     }
 }
 

@@ -45,7 +45,7 @@ impl Scenario for KtlsPeer {
         let (cert_path, key_path) = (cert.display(), key.display());
         let certificate = format!("[[https.certificate]]\ncert = '{cert_path}'\nkey = '{key_path}'\n");
         let linerate = guest.serve(&format!("{CONFIG}{certificate}"))?;
-        let nginx = server::nginx(work, Path::new(ROOT), &cert, &key)?;
+        let nginx = server::nginx(work, Path::new(ROOT), &cert, &key, server::Uploads::Refused)?;
         let ours = Subject { name: "linerate", pid: linerate.pid(), address: ADDRESS };
         let theirs = Subject { name: "nginx", pid: nginx.server.pid(), address: nginx.https };
         ours.fetch(AES, "/mid", 4 << 20, &tree)?;

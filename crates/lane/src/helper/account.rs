@@ -1,0 +1,29 @@
+//! On whose account helper threads work for the task that runs: a client's, or nobody's.
+
+use std::cell::Cell;
+
+use super::queue::Client;
+
+/// What is current until this is dropped.
+pub(crate) struct Entered;
+
+/// Whose task runs on this thread; `None` for the lane's own.
+pub(crate) fn current() -> Option<Client> {
+    CURRENT.try_with(Cell::get).ok().flatten()
+}
+
+/// A task of this client runs.
+pub(crate) fn enter(client: Option<Client>) -> Entered {
+    CURRENT.set(client);
+    Entered
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(None);
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<Client>> = const { Cell::new(None) };
+}

@@ -1,0 +1,181 @@
+//! Changes: names made and taken away by a volume beside the bare system calls, and uploads beside nginx's.
+
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+
+use super::wrk::{self, Run};
+use super::{median, medians, rounded};
+use crate::server::{self, Subject, Uploads};
+use crate::{packages, process};
+
+/// Flags of `cargo xtask compare write`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Seconds of each run of uploads
+    #[arg(long, default_value_t = 3)]
+    seconds: u32,
+    /// Runs of each side and load
+    #[arg(long, default_value_t = 5)]
+    pairs: u32,
+    /// Only loads whose name contains this
+    #[arg(long)]
+    load: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    ensure!(args.pairs > 0 && args.seconds > 0, "give at least one pair of one second");
+    let wants = |name: &str| args.load.as_ref().is_none_or(|part| name.contains(part));
+    if wants(NAMES) {
+        println!("{}", serde_json::to_string(&names(args)?)?);
+    }
+    if wants(UPLOADS) {
+        println!("{}", serde_json::to_string(&uploads(args)?)?);
+    }
+    Ok(())
+}
+
+/// Processor time of one file made and taken away.
+#[derive(Clone, Copy, serde::Deserialize)]
+struct Names {
+    bare_ns: f64,
+    volume_ns: f64,
+}
+
+#[derive(serde::Serialize)]
+struct NamesLine {
+    load: &'static str,
+    volume_ns: f64,
+    bare_ns: f64,
+    peer_name: &'static str,
+    runs: u32,
+    ratio_of_bare_rate: f64,
+    wanted: f64,
+    reached: bool,
+}
+
+/// Both sides take turns in one process, on one thread: see the benchmark.
+fn names(args: &Args) -> anyhow::Result<NamesLine> {
+    let mut runs = Vec::new();
+    for run in 1..=args.pairs {
+        let bench = ["bench", "--quiet", "--package", "vfs", "--bench", "changes", "--", "--json"];
+        let text = process::output("cargo", &bench)?;
+        let line =
+            text.lines().find(|line| line.starts_with('{')).context("the benchmark printed no line")?;
+        let names: Names = serde_json::from_str(line)?;
+        eprintln!("{NAMES} {run}/{}: {:.0} ns, bare {:.0} ns", args.pairs, names.volume_ns, names.bare_ns);
+        runs.push(names);
+    }
+    let ratio = median(runs.iter().map(|run| run.bare_ns / run.volume_ns));
+    Ok(NamesLine {
+        load: NAMES,
+        volume_ns: rounded(median(runs.iter().map(|run| run.volume_ns))),
+        bare_ns: rounded(median(runs.iter().map(|run| run.bare_ns))),
+        peer_name: "openat, close, unlinkat",
+        runs: args.pairs,
+        ratio_of_bare_rate: rounded(ratio),
+        wanted: NAMES_RATIO_LEAST,
+        reached: ratio >= NAMES_RATIO_LEAST,
+    })
+}
+
+#[derive(serde::Serialize)]
+struct UploadsLine {
+    load: &'static str,
+    linerate: Run,
+    peer: Run,
+    peer_name: &'static str,
+    pairs: u32,
+    ratio_throughput: f64,
+    ratio_cpu: f64,
+    wanted_throughput: f64,
+    wanted_cpu: f64,
+    reached: bool,
+}
+
+fn uploads(args: &Args) -> anyhow::Result<UploadsLine> {
+    packages::install(packages::COMPARE)?;
+    let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;
+    let (cert, key) = server::make_certificate(work.path())?;
+    // Each its own, so that neither replaces what the other has written.
+    let trees = ["linerate", "nginx"].map(|name| work.path().join(format!("{name}-tree")));
+    for tree in &trees {
+        std::fs::create_dir(tree)?;
+    }
+    let linerate = server::linerate(work.path(), &trees[0], &cert, &key, Uploads::Taken)?;
+    let peer = server::nginx(work.path(), &trees[1], &cert, &key, Uploads::Taken)?;
+    let script = work.path().join("put.lua");
+    std::fs::write(&script, SCRIPT.replace("BYTES", &UPLOAD_BYTES.to_string()))?;
+    let put = |subject: &Subject, seconds| {
+        wrk::run_with(subject, &subject.url(false, ""), CONNECTIONS, seconds, UPLOAD_BYTES, Some(&script))
+    };
+    for (subject, tree) in [(&linerate, &trees[0]), (&peer, &trees[1])] {
+        put(subject, 1)?;
+        check_uploads(subject, tree)?;
+    }
+    let mut pairs = Vec::new();
+    for pair in 1..=args.pairs {
+        let (ours, theirs) = (put(&linerate, args.seconds)?, put(&peer, args.seconds)?);
+        eprintln!(
+            "{UPLOADS} {pair}/{}: linerate {:.2} Gb/s {:.3} CPU s/GiB, {} {:.2} Gb/s {:.3} CPU s/GiB",
+            args.pairs,
+            ours.gbit_per_second,
+            ours.cpu_s_per_gib,
+            peer.name,
+            theirs.gbit_per_second,
+            theirs.cpu_s_per_gib,
+        );
+        pairs.push((ours, theirs));
+    }
+    let throughput = median(pairs.iter().map(|(a, b)| a.requests_per_second / b.requests_per_second));
+    let cpu = median(pairs.iter().map(|(a, b)| a.cpu_s_per_gib / b.cpu_s_per_gib));
+    Ok(UploadsLine {
+        load: UPLOADS,
+        linerate: medians(pairs.iter().map(|pair| pair.0)),
+        peer: medians(pairs.iter().map(|pair| pair.1)),
+        peer_name: peer.name,
+        pairs: args.pairs,
+        ratio_throughput: rounded(throughput),
+        ratio_cpu: rounded(cpu),
+        wanted_throughput: UPLOADS_THROUGHPUT_LEAST,
+        wanted_cpu: UPLOADS_CPU_MOST,
+        reached: throughput >= UPLOADS_THROUGHPUT_LEAST && cpu <= UPLOADS_CPU_MOST,
+    })
+}
+
+/// What was answered as stored must be there, whole.
+fn check_uploads(subject: &Subject, tree: &Path) -> anyhow::Result<()> {
+    let mut files = 0;
+    for entry in std::fs::read_dir(tree)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with("upload-") {
+            let bytes = std::fs::read(entry.path())?;
+            let is_whole = bytes.len() as u64 == UPLOAD_BYTES && bytes.iter().all(|&byte| byte == b'u');
+            ensure!(is_whole, "{} stored other bytes than were sent", subject.name);
+            files += 1;
+        }
+    }
+    ensure!(files > 1, "{} stored {files} files", subject.name);
+    Ok(())
+}
+
+/// Each request replaces one of sixteen files for each of wrk's threads.
+const SCRIPT: &str = r#"
+local count, threads = 0, 0
+function setup(thread) thread:set("number", threads); threads = threads + 1 end
+function init()
+  local body, requests = string.rep("u", BYTES), {}
+  for n = 0, 15 do requests[n] = wrk.format("PUT", "/upload-" .. number .. "-" .. n, nil, body) end
+  function request() count = count + 1; return requests[count % 16] end
+end
+"#;
+
+const NAMES: &str = "create and remove";
+/// Of the rate of the bare calls.
+const NAMES_RATIO_LEAST: f64 = 0.6;
+
+const UPLOADS: &str = "PUT 1 MiB plain";
+const UPLOAD_BYTES: u64 = 1 << 20;
+const CONNECTIONS: u32 = 16;
+const UPLOADS_THROUGHPUT_LEAST: f64 = 1.2;
+const UPLOADS_CPU_MOST: f64 = 0.8;
