@@ -71,6 +71,7 @@ rx_counters! {
         resends: "DATA packets sent again.",
         resends_spurious: "Resends of packets that turned out to have arrived.",
         jumbograms_sent: "Datagrams of several DATA packets sent, to stock peers.",
+        jumbograms_cut: "Of these, those sent as IP fragments.",
         bursts_gathered as bursts_held [why = "gathered"]: "Times a call to a stock peer waited to send more at once.",
         bursts_crowded as bursts_held [why = "socket_full"]: "Times a call to a stock peer waited to send more at once.",
         stock_received: "Packets received from stock peers.",

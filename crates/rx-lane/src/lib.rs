@@ -129,24 +129,35 @@ impl Driver {
         Self::start(socket, Links::alone(), config)
     }
 
-    /// Starts Rx on a socket that may share its address with those of other lanes, as [`open_group`] makes them.
+    /// Starts Rx on a socket that may share its address with those of other lanes, as [`open_group`] makes them, or as a
+    /// server lends them to its services.
     ///
     /// # Errors
     /// [`StartError::Random`].
-    pub fn start(socket: UdpSocket, links: Links, config: DriverConfig) -> Result<Self, StartError> {
+    pub fn start(
+        socket: impl Into<Rc<UdpSocket>>,
+        links: Links,
+        config: DriverConfig,
+    ) -> Result<Self, StartError> {
         let mut seed = [0; 32];
         OsRng.try_fill_bytes(&mut seed).map_err(|error| StartError::Random(error.to_string()))?;
         Ok(Self::start_seeded(socket, links, config, seed))
     }
 
     /// As [`start`](Self::start) with everything random drawn from `seed`: for simulated lanes.
-    pub fn start_seeded(socket: UdpSocket, links: Links, config: DriverConfig, seed: [u8; 32]) -> Self {
+    pub fn start_seeded(
+        socket: impl Into<Rc<UdpSocket>>,
+        links: Links,
+        config: DriverConfig,
+        seed: [u8; 32],
+    ) -> Self {
         let lane = u32::try_from(links.lane()).expect("far fewer lanes");
         let lanes = u32::try_from(links.lanes()).expect("far fewer lanes");
         let mut endpoint =
             Endpoint::new(lane::time::now(), EndpointConfig { lane, lanes, ..config.endpoint }, seed);
         endpoint.set_time_of_day(lane::time::now(), time_of_day());
         endpoint.join(Arc::clone(links.roster()), links.lane());
+        let socket = socket.into();
         // Without it calls to a server that is gone end by their dead time.
         let _ = socket.report_unreachable();
         let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max));

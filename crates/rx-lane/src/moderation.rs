@@ -11,6 +11,8 @@ pub(super) struct Moderation {
     /// Each second, of late.
     packets: f64,
     calls: f64,
+    jumbograms: f64,
+    cut: f64,
     seen: Seen,
     wait: Duration,
     at: Instant,
@@ -23,27 +25,40 @@ pub(super) struct Seen {
     pub(super) packets: u64,
     /// Calls that have begun, of all peers.
     pub(super) calls: u64,
-    /// Of these, the ones that have not ended.
+    /// Jumbograms sent to stock peers, and of these the ones that IP cuts into fragments.
+    pub(super) jumbograms: u64,
+    pub(super) cut: u64,
+    /// Of the calls, the ones that have not ended.
     pub(super) under_way: u64,
 }
 
 impl Moderation {
     /// `wait` is how long to gather at most; zero for never.
     pub(super) fn new(now: Instant, wait: Duration) -> Self {
-        Self { packets: 0.0, calls: 0.0, seen: Seen::default(), wait, at: now }
+        let none = 0.0;
+        let seen = Seen::default();
+        Self { packets: none, calls: none, jumbograms: none, cut: none, seen, wait, at: now }
     }
 
     /// What to gather for after a pass. Peers work on while we wait as long as they have something in hand: a call of many
-    /// packets half a window, a small one no more than its packets.
+    /// packets half a window, a small one no more than its packets. Packets of jumbograms are worked off sooner; and where IP cuts
+    /// those up, sending takes us so long that enough comes meanwhile.
     pub(super) fn after_pass(&mut self, now: Instant, seen: Seen) -> Option<Duration> {
         let time = now.saturating_duration_since(self.at).as_secs_f64();
         let rate = |old: f64, came: u64| (old * MEMORY_S + came as f64) / (MEMORY_S + time);
         self.packets = rate(self.packets, seen.packets - self.seen.packets);
         self.calls = rate(self.calls, seen.calls - self.seen.calls);
+        self.jumbograms = rate(self.jumbograms, seen.jumbograms - self.seen.jumbograms);
+        self.cut = rate(self.cut, seen.cut - self.seen.cut);
         (self.seen, self.at) = (seen, now);
+        let (most, packet_time) = match self.jumbograms * ACKS_PER_JUMBOGRAM > self.packets / 2.0 {
+            true if self.cut > self.jumbograms / 2.0 => return None,
+            true => (self.wait / 2, PACKET_TIME / 3),
+            false => (self.wait, PACKET_TIME),
+        };
         let of_a_call = (self.packets / self.calls.max(1.0)).clamp(1.0, HALF_A_WINDOW);
         let in_hand = seen.under_way.max(1) as f64 * of_a_call;
-        let wait = self.wait.min(PACKET_TIME.mul_f64(in_hand));
+        let wait = most.min(packet_time.mul_f64(in_hand));
         (self.packets >= RATE_MIN && wait >= WAIT_MIN).then_some(wait)
     }
 }
@@ -58,8 +73,10 @@ const WAIT_MIN: Duration = Duration::from_micros(25);
 const RATE_MIN: f64 = 60_000.0;
 /// Packets of a stock peer's window that it may have worked off before we look again.
 const HALF_A_WINDOW: f64 = 16.0;
-/// What a stock peer takes for a packet.
-const PACKET_TIME: Duration = Duration::from_nanos(2_500);
+/// ACKs that a stock peer gives for a jumbogram, about.
+const ACKS_PER_JUMBOGRAM: f64 = 3.0;
+/// What a stock peer takes for a packet that came alone; for one of a jumbogram it is a third.
+const PACKET_TIME: Duration = Duration::from_nanos(2_250);
 
 #[cfg(test)]
 mod tests {
@@ -71,11 +88,11 @@ mod tests {
     fn packets_that_come_fast_are_gathered_and_slow_ones_are_not() {
         let start = Instant::now();
         let (mut slow, mut fast) = (Moderation::new(start, WAIT), Moderation::new(start, WAIT));
-        let seen = |packets: u32| Seen { packets: packets.into(), calls: 1, under_way: 1 };
+        let seen = |packets: u32| Seen { packets: packets.into(), calls: 1, under_way: 1, ..Seen::default() };
         for n in 1..1000u32 {
             assert_eq!(slow.after_pass(start + n * 60 * US, seen(n)), None, "one call at a time");
             let gathered = fast.after_pass(start + n * 10 * US, seen(n));
-            assert!(n < 400 || gathered == Some(40 * US), "{n}: {gathered:?}");
+            assert!(n < 400 || gathered == Some(36 * US), "{n}: {gathered:?}");
         }
         assert_eq!(fast.after_pass(start + 30_000 * US, seen(1001)), None, "and not for ever");
     }
@@ -86,11 +103,27 @@ mod tests {
             let start = Instant::now();
             Moderation::new(start, wait).after_pass(start + 1_000 * US, seen)
         };
-        let bulk = |under_way| after(WAIT, Seen { packets: 1_000, calls: 0, under_way });
-        assert_eq!([0, 1, 2, 3, 64].map(bulk), [40, 40, 80, 100, 100].map(|us| Some(us * US)));
-        let small = |under_way| after(WAIT, Seen { packets: 1_000, calls: 500, under_way });
+        let bulk = |under_way| after(WAIT, Seen { packets: 1_000, under_way, ..Seen::default() });
+        assert_eq!([0, 1, 2, 3, 64].map(bulk), [36, 36, 72, 100, 100].map(|us| Some(us * US)));
+        let small =
+            |under_way| after(WAIT, Seen { packets: 1_000, calls: 500, under_way, ..Seen::default() });
         assert_eq!([1, 4].map(small), [None, None]);
-        assert_eq!([8, 16, 64].map(small), [40, 80, 100].map(|us| Some(us * US)));
-        assert_eq!(after(Duration::ZERO, Seen { packets: 1_000, calls: 0, under_way: 4 }), None);
+        assert_eq!([8, 16, 64].map(small), [36, 72, 100].map(|us| Some(us * US)));
+        assert_eq!(after(Duration::ZERO, Seen { packets: 1_000, under_way: 4, ..Seen::default() }), None);
+    }
+
+    #[test]
+    fn jumbograms_are_waited_for_half_as_long_and_not_at_all_where_they_are_cut_up() {
+        let after = |jumbograms, cut, under_way| {
+            let start = Instant::now();
+            let seen = Seen { packets: 1_000, calls: 0, jumbograms, cut, under_way };
+            Moderation::new(start, WAIT).after_pass(start + 1_000 * US, seen)
+        };
+        assert_eq!(after(100, 100, 4), Some(100 * US), "a few of them");
+        assert_eq!(
+            [1, 3, 4, 64].map(|calls| after(330, 0, calls)),
+            [None, Some(36 * US), Some(48 * US), Some(50 * US)]
+        );
+        assert_eq!(after(330, 330, 64), None);
     }
 }

@@ -209,7 +209,13 @@ impl Pass {
             let state = self.shared.state.borrow();
             let stats = state.endpoint.stats();
             let calls = stats.calls_opened + stats.calls_accepted;
-            Seen { packets: stats.stock_received, calls, under_way: stats.calls_under_way() }
+            Seen {
+                packets: stats.stock_received,
+                calls,
+                jumbograms: stats.jumbograms_sent,
+                cut: stats.jumbograms_cut,
+                under_way: stats.calls_under_way(),
+            }
         };
         if let Some(wait) = self.moderation.after_pass(self.shared.now.get(), seen) {
             lane::time::gather(wait);

@@ -24,7 +24,7 @@ use rx::{CallHandle, ConnectionEnd, ConnectionHandle, Endpoint, Event, Service};
 
 pub(super) struct Shared {
     pub(super) state: RefCell<State>,
-    pub(super) socket: UdpSocket,
+    pub(super) socket: Rc<UdpSocket>,
     pub(super) counters: Arc<RxCounters>,
     handlers: RefCell<HashMap<u16, Rc<dyn Offer>>>,
     /// The lane's part of a rate.
@@ -74,7 +74,7 @@ pub(super) struct CallCell {
 }
 
 impl Shared {
-    pub(super) fn new(endpoint: Endpoint, socket: UdpSocket, handlers_max: usize) -> Self {
+    pub(super) fn new(endpoint: Endpoint, socket: Rc<UdpSocket>, handlers_max: usize) -> Self {
         Self {
             state: RefCell::new(State {
                 endpoint,

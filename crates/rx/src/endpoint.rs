@@ -413,7 +413,9 @@ impl Endpoint {
             let may_grow = next.parts_max > 1;
             if may_grow && same {
                 let joined = run.join(next.packet, next.parts_max, &mut self.shared.pool);
-                self.shared.stats.jumbograms_sent += u64::from(joined == Some(2));
+                if joined == Some(2) {
+                    self.count_jumbogram(of);
+                }
                 if joined.is_some() {
                     continue;
                 }
@@ -478,6 +480,14 @@ impl Endpoint {
             self.shared.arm(&mut connection.core, deadline);
         }
         None
+    }
+
+    /// A datagram of a connection has become one.
+    fn count_jumbogram(&mut self, of: Option<u32>) {
+        let connection = of.and_then(|index| self.connections.get(index as usize));
+        let is_whole = connection.is_some_and(|found| self.shared.peers[found.core.peer].jumbo.is_whole());
+        self.shared.stats.jumbograms_sent += 1;
+        self.shared.stats.jumbograms_cut += u64::from(!is_whole);
     }
 
     /// Takes a transmit back: its packets may be changed and reused from now on.

@@ -90,6 +90,11 @@ impl JumboPath {
         }
     }
 
+    /// Whether the path carries them without cutting them up.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.path, Path::Carries(..))
+    }
+
     /// Whether there may be jumbograms, once the path has shown that it carries them: packets are made to fit.
     pub(crate) fn is_possible(&self) -> bool {
         self.is_wanted()

@@ -68,6 +68,8 @@ counters! {
         resends_spurious,
         /// Jumbograms sent.
         jumbograms_sent,
+        /// Of these, the ones that IP cuts into fragments.
+        jumbograms_cut,
         /// Times a call to a stock peer waited for more ACKs, to send more at once.
         bursts_gathered,
         /// Times it waited because what other calls had under way filled the peer's socket buffer.

@@ -3,14 +3,17 @@
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use server::config::Services;
 use service::Transport::{Rx, Tcp};
 
 use crate::echo::Echo;
+use crate::perf::Perf;
 use crate::running::{Running, connect, get, hear, read_config, say, send};
 
 mod echo;
+mod perf;
 mod running;
 
 fn both() -> Arc<Services> {
@@ -175,3 +178,34 @@ fn drain_waits_for_what_is_under_way_in_both() {
     assert!(last.contains("Connection: close") && last.ends_with("text"), "{last}");
     server.end();
 }
+
+#[test]
+fn an_rx_service_has_its_part_of_the_servers_rate_and_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("large"), vec![7; RATED_BYTES]).unwrap();
+    let perf = Perf::default();
+    let counters = Arc::clone(&perf.0);
+    let services: Arc<Services> = Arc::new([Arc::new(http::Http::default()), Arc::new(perf)]);
+    // The client leaves without a word, so the last call is there until its deadline.
+    let server = SERVER.replace("lanes = 2", "lanes = 1").replace("drain_seconds = 300", "drain_seconds = 1");
+    let limits = format!("total_bytes_per_second = {RATE}\n");
+    let text = format!("{server}{HTTP}{limits}[perf]\nlisten = '127.0.0.1:0'\n{}", volume(dir.path()));
+    let server = Running::start(services, &text);
+    let (web, perf) = (server.at("http", Tcp), server.at("perf", Rx));
+    let began = Instant::now();
+    let by_rx = std::thread::spawn(move || crate::perf::receive(perf, RATED_BYTES as u32));
+    let by_http = get(web, "/large").len();
+    let by_rx = by_rx.join().unwrap();
+    assert!(by_rx >= RATED_BYTES && by_http >= RATED_BYTES, "{by_rx}, {by_http}");
+    // A bucket may have been full when they began.
+    let least = Duration::from_secs_f64(2.0 * RATED_BYTES as f64 / RATE as f64) / 2;
+    assert!(began.elapsed() > least, "{:?} for {} bytes", began.elapsed(), by_rx + by_http);
+    let waited = counters.lock().unwrap().as_ref().unwrap().share_waits.get();
+    assert!(waited > 0, "calls waited for their turn");
+    server.stop();
+    server.end();
+}
+
+/// Of all that the server sends, bytes a second.
+const RATE: usize = 2_000_000;
+const RATED_BYTES: usize = 2_000_000;
