@@ -2,6 +2,7 @@
 
 use identity::{Accounts, Principal};
 
+use crate::grant::OpenCaller;
 use crate::promise::Holder;
 
 /// Who asks.
@@ -11,12 +12,14 @@ pub struct Caller {
     pub principal: Principal,
     /// Whose promises and grants are spared by what he changes: he knows what he does.
     pub holder: Option<Holder>,
+    /// By which open, if he has one: [`Open::caller`](crate::Open::caller).
+    pub open: Option<OpenCaller>,
 }
 
 impl Caller {
     /// Somebody who holds nothing.
     pub fn new(principal: Principal) -> Self {
-        Self { principal, holder: None }
+        Self { principal, holder: None, open: None }
     }
 
     /// Somebody who has not said who he is.

@@ -33,6 +33,14 @@ impl<L: Clone + Eq> Object<L> {
         events: &mut Vec<Event>,
     ) -> Result<Closed<L>, Refused> {
         self.handle_timeout(now, events);
+        self.abandon(open, events)
+    }
+
+    /// As [`Object::close`], by who does not know what time it is.
+    ///
+    /// # Errors
+    /// [`Refused::NotOpen`].
+    pub fn abandon(&mut self, open: OpenId, events: &mut Vec<Event>) -> Result<Closed<L>, Refused> {
         let at = self.stream_of(open)?;
         let stream = &mut self.streams[at];
         let place = stream.opens.iter().position(|other| other.id == open).ok_or(Refused::NotOpen)?;

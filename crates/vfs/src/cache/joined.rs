@@ -10,6 +10,7 @@ use lane::Ended;
 use lane::mesh::{Member, Sender};
 
 use super::Inner;
+use crate::grant::{ByLease, Told, home_of};
 use crate::name::RESERVED;
 use crate::object::Objects;
 use crate::promise::{Answers, Break, Broken, Promises, What};
@@ -30,6 +31,11 @@ pub trait Breaker {
     /// Something is about to change. Tells those clients who rely on it, all but who is spared; the change waits until what
     /// this returns has ended, so it has a bound of its own. `None` where nobody relies on it.
     fn tell(&self, broken: &Broken) -> Option<Telling>;
+
+    /// A holder of a lease or an oplock, by a connection on this lane, has something to give back: the word goes into the queue
+    /// of what is sent to him before this returns. Of who is not its client a service knows nothing. By default it has none
+    /// who hold any.
+    fn give_back(&self, _asked: &ByLease) {}
 }
 
 /// Clients being told.
@@ -82,6 +88,17 @@ impl Joined {
         breakers.push(Rc::downgrade(breaker));
     }
 
+    /// One of this lane's own clients has something to give back.
+    fn give_back(&self, asked: &ByLease) {
+        let breakers: Vec<_> = self.breakers.borrow().iter().filter_map(Weak::upgrade).collect();
+        breakers.iter().for_each(|breaker| breaker.give_back(asked));
+    }
+
+    /// Where holders on this lane are told.
+    pub(super) fn home(&self) -> grants::Home {
+        home_of(self.me)
+    }
+
     /// What this lane's own clients have to be told.
     fn telling(&self, broken: &Broken) -> Vec<Telling> {
         let breakers: Vec<_> = self.breakers.borrow().iter().filter_map(Weak::upgrade).collect();
@@ -111,6 +128,21 @@ impl Inner {
         answers.await;
     }
 
+    /// Tells holders of leases on their lanes.
+    pub(super) fn tell_holders(&self, told: Told) {
+        let Some(joined) = self.joined.get() else { return };
+        self.counters.grants_expired.add(told.expired());
+        for untold in told.into_breaks() {
+            self.counters.grants_broken.increment();
+            let lane = Member::from(usize::from(untold.asked.told.home.0));
+            if lane == joined.me {
+                joined.give_back(&untold.asked);
+            } else {
+                joined.objects.desks().tell(&joined.ringer, lane, untold);
+            }
+        }
+    }
+
     /// Answers one question of another lane.
     fn answer(&self, question: Break) {
         let joined = self.joined.get().expect("lanes that share are asked");
@@ -130,7 +162,7 @@ impl Inner {
                     names.iter().for_each(|name| self.forget_in(&watched, name));
                 }
             }
-            What::Place => {
+            What::Place | What::Gone | What::Rights => {
                 for watched in self.watches.of_object(&broken.object) {
                     watched.retire();
                     self.watches.forget_subtree(watched.key());
@@ -157,6 +189,10 @@ pub(super) async fn answer_others(inner: Weak<Inner>, objects: Objects, me: Memb
     loop {
         loop {
             let Some(inner) = inner.upgrade() else { return Ended::Done };
+            if let Some(lease) = objects.desks().next_lease(me) {
+                inner.joined.get().expect("lanes that share are told").give_back(&lease.asked);
+                continue;
+            }
             let Some(question) = objects.desks().next(me) else { break };
             inner.answer(question);
         }

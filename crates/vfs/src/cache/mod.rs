@@ -26,6 +26,7 @@ use crate::counters::VfsCounters;
 use crate::directory::OpenDirectory;
 use crate::error::Error;
 use crate::file::OpenFile;
+use crate::grant::Told;
 use crate::listing::{Alive, CachedListing};
 use crate::object::{Object, Objects};
 use crate::promise::Broken;
@@ -228,6 +229,16 @@ impl Cache {
     /// Has everybody forget what is about to change, under permits that the caller holds.
     pub(crate) async fn break_everywhere(&self, all: &[Broken]) {
         self.inner.break_everywhere(all).await;
+    }
+
+    /// Has holders of leases and oplocks told what they have to give back.
+    pub(crate) fn tell_holders(&self, told: Told) {
+        self.inner.tell_holders(told);
+    }
+
+    /// Where holders are told who have a connection on this lane.
+    pub(crate) fn home(&self) -> grants::Home {
+        self.joined().expect("only what lanes share is opened so").home()
     }
 
     pub(crate) fn new_opening(&self) -> OpeningId {

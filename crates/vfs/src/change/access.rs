@@ -43,7 +43,7 @@ impl Directory {
         here.require(caller, Rights::ADMINISTER)?;
         let permits = here.permit().await?;
         here.still()?;
-        let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Place)]).await;
+        let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
         let (directory, value) = (self.clone(), acl.map(Acl::encode));
         to_the_end(way.held(), async move {
             let name = directory.volume().root().acl_attribute();

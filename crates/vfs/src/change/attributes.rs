@@ -40,7 +40,7 @@ impl Directory {
         here.require(caller, Rights::ADMINISTER)?;
         let permits = here.permit().await?;
         here.still()?;
-        let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Place)]).await;
+        let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Rights)]).await?;
         let directory = self.clone();
         to_the_end(way.held(), async move {
             directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)?;

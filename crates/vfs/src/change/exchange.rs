@@ -14,6 +14,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::Permits;
+use crate::promise::What;
 
 impl Directory {
     /// Has `one` here and `other` in `there` change places, whatever they are: nobody ever sees one of the names lead
@@ -54,8 +55,8 @@ impl Directory {
         if Arc::ptr_eq(&at_one.object, &at_other.object) {
             return Ok(());
         }
-        let what = told(here.object()?, one, there.object()?, other, &at_one, Some(&at_other));
-        let way = self.volume().tell(caller, permits, what).await;
+        let what = told(here.object()?, one, there.object()?, other, &at_one, Some((&at_other, What::Place)));
+        let way = self.volume().tell(caller, permits, what).await?;
         let (one, other) = (c_name(one), c_name(other));
         to_the_end(way.held(), async move {
             here.still()?;
@@ -71,6 +72,9 @@ impl Directory {
                 let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
                 directory.note_place(Some(&found.object), name);
             }
+            let (from, to) = ((here.object()?, one.as_bytes()), (there.object()?, other.as_bytes()));
+            at_one.object.grants().renamed(from, to);
+            at_other.object.grants().renamed(to, from);
             way.end(here.volume());
             Ok(())
         })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use identity::Rights;
 
+use super::settle::{Asking, Settling};
 use crate::access::require;
 use crate::cache::{Node, Vantage, WatchedDir};
 use crate::caller::Caller;
@@ -24,6 +25,8 @@ pub(super) struct Here {
 pub(super) enum Unmade {
     /// Something moves or has moved: to be waited for, if it is known.
     Again(Option<Arc<Object>>),
+    /// Holders of leases have to give something back first.
+    Held(Vec<Asking>),
     Refused(Error),
 }
 
@@ -67,10 +70,15 @@ impl Directory {
     /// Makes attempts until one comes to something, and counts what it comes to.
     pub(super) async fn attempts<T>(&self, attempt: impl AsyncFn() -> Result<T, Unmade>) -> Result<T, Error> {
         let volume = self.volume();
+        let mut settling = Settling::default();
         for _ in 0..ATTEMPTS_MAX {
             match attempt().await {
-                Ok(made) => return Ok(made),
+                Ok(made) => {
+                    volume.all_told_above(self.object()).await;
+                    return Ok(made);
+                }
                 Err(Unmade::Refused(error)) => return volume.counted(Err(error)),
+                Err(Unmade::Held(asking)) => volume.counted(settling.wait(volume, asking).await)?,
                 Err(Unmade::Again(hindrance)) => {
                     volume.counters().changes_anew.increment();
                     volume.counted(self.settled(hindrance).await)?;

@@ -63,7 +63,7 @@ impl Directory {
         let file = self.dir().open(&c_name(from), how).await.map_err(Error::of_change)?;
         here.require_of(caller, &file.stat().map_err(Error::from)?.into(), Rights::WRITE)?;
         let what = vec![(here.object()?, What::name(to.as_bytes())), (&found.object, What::Attributes)];
-        let way = self.volume().tell(caller, permits, what).await;
+        let way = self.volume().tell(caller, permits, what).await?;
         let to = c_name(to);
         to_the_end(way.held(), async move {
             here.still()?;

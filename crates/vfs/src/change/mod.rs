@@ -21,6 +21,7 @@ mod make_directory;
 mod remove;
 mod rename;
 mod room;
+mod settle;
 mod stage;
 mod way;
 mod write;

@@ -57,8 +57,8 @@ impl Directory {
         if !expect.allows(&here, name, true).await? {
             return Err(Error::Unexpected.into());
         }
-        let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Place)];
-        let way = self.volume().tell(caller, permits, what).await;
+        let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Gone)];
+        let way = self.volume().tell(caller, permits, what).await?;
         let name = c_name(name);
         to_the_end(way.held(), async move {
             here.still()?;

@@ -70,8 +70,9 @@ impl Directory {
         if replaced.is_some() {
             there.require(caller, Rights::DELETE)?;
         }
-        let what = told(here.object()?, from, there.object()?, to, &moved, replaced.as_ref());
-        let way = self.volume().tell(caller, permits, what).await;
+        let gone = replaced.as_ref().map(|replaced| (replaced, What::Gone));
+        let what = told(here.object()?, from, there.object()?, to, &moved, gone);
+        let way = self.volume().tell(caller, permits, what).await?;
         let (from, to) = (c_name(from), c_name(to));
         to_the_end(way.held(), async move {
             here.still()?;
@@ -89,6 +90,8 @@ impl Directory {
             there
                 .directory()
                 .note_place(Some(&moved.object), Name::parse(to.as_bytes()).map_err(Error::from)?);
+            let (here_object, there_object) = (here.object()?, there.object()?);
+            moved.object.grants().renamed((here_object, from.as_bytes()), (there_object, to.as_bytes()));
             way.end(here.volume());
             Ok(())
         })
@@ -137,7 +140,7 @@ pub(super) fn told<'a>(
     there: &'a Arc<Object>,
     to: Name<'_>,
     moved: &'a Found,
-    replaced: Option<&'a Found>,
+    other: Option<(&'a Found, What)>,
 ) -> Vec<(&'a Arc<Object>, What)> {
     let names =
         |names: &[Name<'_>]| What::Names(names.iter().map(|name| Box::from(name.as_bytes())).collect());
@@ -146,6 +149,6 @@ pub(super) fn told<'a>(
         false => vec![(here, names(&[from])), (there, names(&[to]))],
     };
     what.push((&moved.object, What::Place));
-    what.extend(replaced.map(|replaced| (&replaced.object, What::Place)));
+    what.extend(other.map(|(found, what)| (&found.object, what)));
     what
 }

@@ -149,8 +149,8 @@ impl Staged {
             return Err(Error::Unexpected.into());
         }
         let mut what = vec![(here.object()?, What::name(name.as_bytes()))];
-        what.extend(found.iter().map(|found| (&found.object, What::Place)));
-        let way = here.volume().tell(caller, permits, what).await;
+        what.extend(found.iter().map(|found| (&found.object, What::Gone)));
+        let way = here.volume().tell(caller, permits, what).await?;
         let (name, is_new) = (c_name(name), found.is_none());
         let (file, aside) = (Rc::clone(&self.file), Rc::clone(&self.aside));
         to_the_end(way.held(), async move {

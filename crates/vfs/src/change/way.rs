@@ -11,9 +11,11 @@ use std::task::{Context, Poll};
 use lane::Task;
 
 use super::find::Found;
-use super::here::Here;
+use super::here::{Here, Unmade};
+use super::settle::{Shown, shown};
 use crate::caller::Caller;
 use crate::error::Error;
+use crate::grant::Link;
 use crate::name::Name;
 use crate::object::{Object, Pass, Permits};
 use crate::promise::{Broken, What};
@@ -22,6 +24,8 @@ use crate::volume::Volume;
 /// The right to make one change, everybody who relied on what it concerns having been told.
 pub(super) struct Way {
     under: Rc<Under>,
+    /// Directories that show something else when it is made.
+    shown: Vec<Shown>,
 }
 
 /// What a change is made under: its own until it has ended, and that of operations which the kernel has not answered yet, whatever
@@ -70,12 +74,18 @@ impl Volume {
     }
 
     /// Tells everybody what is about to change, and waits until they have forgotten it.
+    ///
+    /// # Errors
+    /// [`Unmade::Held`] where holders of leases have to give something back first, the permits having been given back;
+    /// [`Error::Locked`] where a share mode is in the way.
     pub(super) async fn tell(
         &self,
         caller: &Caller,
         permits: Permits,
         what: Vec<(&Arc<Object>, What)>,
-    ) -> Way {
+    ) -> Result<Way, Unmade> {
+        self.ask_holders(caller, &what)?;
+        let shown = shown(&what, caller);
         let spared = caller.holder;
         let broken = what.into_iter().map(|(object, what)| {
             debug_assert!(permits.has(object), "what changes is under a permit");
@@ -86,7 +96,10 @@ impl Volume {
         let under = Under { broken: broken.collect(), permits: RefCell::new(None) };
         under.permits.replace(Some(permits));
         self.cache().break_everywhere(&under.broken).await;
-        Way { under: Rc::new(under) }
+        for broken in &under.broken {
+            broken.object.grants().all_told().await;
+        }
+        Ok(Way { under: Rc::new(under), shown })
     }
 }
 
@@ -94,7 +107,7 @@ impl Way {
     /// Objects whose content or names change get their next version.
     pub(super) fn rise(&self) {
         for broken in &self.under.broken {
-            if !matches!(broken.what, What::Place | What::Attributes) {
+            if !broken.what.is_of_place() && broken.what != What::Attributes {
                 broken.object.rise();
             }
         }
@@ -104,7 +117,9 @@ impl Way {
     /// as the next change has to ask this lane first.
     pub(super) fn end(self, volume: &Volume) {
         volume.counters().changes.increment();
+        self.under.end_deletions();
         self.under.give_back();
+        self.shown.iter().for_each(|shown| volume.show_change(&shown.directory, shown.by));
     }
 
     /// What the operations of the change hold until the kernel has answered them.
@@ -114,6 +129,18 @@ impl Way {
 }
 
 impl Under {
+    /// Names that are gone are to be deleted no more.
+    fn end_deletions(&self) {
+        for gone in self.broken.iter().filter(|broken| broken.what == What::Gone) {
+            gone.object.grants().ask_if_any(|grants, _| {
+                for directory in &self.broken {
+                    let What::Names(names) = &directory.what else { continue };
+                    names.iter().for_each(|name| grants.deleted(&Link::new(&directory.object, name)));
+                }
+            });
+        }
+    }
+
     fn give_back(&self) {
         let Some(permits) = self.permits.take() else { return };
         debug_assert!(self.broken.iter().all(|broken| permits.has(&broken.object)));
@@ -145,9 +172,9 @@ impl Here {
         caller: &Caller,
         permits: Permits,
         name: Name<'_>,
-    ) -> Result<Way, Error> {
+    ) -> Result<Way, Unmade> {
         let what = vec![(self.object()?, What::name(name.as_bytes()))];
-        Ok(self.volume().tell(caller, permits, what).await)
+        self.volume().tell(caller, permits, what).await
     }
 
     /// As [`Volume::permits`], of this directory alone.

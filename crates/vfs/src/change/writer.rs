@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use lane::fs::SyncOf;
 
+use super::here::Unmade;
+use super::settle::Settling;
 use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -54,8 +56,24 @@ impl Writer {
         let changed = async {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
             let concerned: Vec<_> = std::iter::once(object).chain(reads).collect();
-            let (permits, ()) = self.volume.permits(&concerned, async || Ok(((), Vec::new()))).await?;
-            let way = self.volume.tell(caller, permits, vec![(object, what)]).await;
+            let mut settling = Settling::default();
+            let way = loop {
+                let (permits, ()) = self.volume.permits(&concerned, async || Ok(((), Vec::new()))).await?;
+                let unread = reads.map_or(Ok(()), |read| self.volume.ask_holders_to_read(caller, read));
+                let told = match unread {
+                    Ok(()) => self.volume.tell(caller, permits, vec![(object, what.clone())]).await,
+                    Err(unmade) => {
+                        drop(permits);
+                        Err(unmade)
+                    }
+                };
+                match told {
+                    Ok(way) => break way,
+                    Err(Unmade::Refused(error)) => return Err(error),
+                    Err(Unmade::Held(asking)) => settling.wait(&self.volume, asking).await?,
+                    Err(Unmade::Again(_)) => {}
+                }
+            };
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
             to_the_end(way.held(), async move {
                 way.rise();
@@ -65,6 +83,8 @@ impl Writer {
             })
             .await
         };
-        self.volume.counted(changed.await)
+        let changed = changed.await;
+        self.volume.all_told_above(self.file.object()).await;
+        self.volume.counted(changed)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -13,6 +13,8 @@ use super::Object;
 pub(crate) struct Line {
     /// As `state` has it, for who looks without the lock.
     held: AtomicBool,
+    /// What is held of the object, for who looks without its lock: [`Slot`](crate::grant::Slot)'s.
+    pub(crate) marks: AtomicU8,
     state: Mutex<State>,
 }
 

@@ -19,6 +19,7 @@ pub(crate) use self::place::{Place, path_beneath};
 
 use index::Version;
 
+use crate::grant::{Held, Slot};
 use crate::promise::What;
 
 mod gate;
@@ -47,9 +48,11 @@ pub struct Object {
 }
 
 #[derive(Default)]
-struct Side {
+pub(crate) struct Side {
     place: Option<Place>,
     changing: Option<Box<What>>,
+    /// What SMB's clients hold of it.
+    pub(crate) grants: Option<Box<Held>>,
 }
 
 impl Object {
@@ -78,6 +81,11 @@ impl Object {
         &self.promises
     }
 
+    /// What SMB's clients hold of it.
+    pub(crate) fn grants(&self) -> Slot<'_> {
+        Slot::new(self)
+    }
+
     pub(crate) fn line(&self) -> &Line {
         &self.line
     }
@@ -104,7 +112,7 @@ impl Object {
     /// Whether it loses its place or its rights, for a lane that has set its bit.
     pub(crate) fn is_moving(&self) -> bool {
         fence(Ordering::SeqCst);
-        matches!(self.lock_side().changing.as_deref(), Some(What::Place))
+        self.lock_side().changing.as_deref().is_some_and(What::is_of_place)
     }
 
     /// Whether what the name leads to changes, for a lane that has set its bit.
@@ -124,7 +132,7 @@ impl Object {
         next
     }
 
-    fn lock_side(&self) -> std::sync::MutexGuard<'_, Side> {
+    pub(crate) fn lock_side(&self) -> std::sync::MutexGuard<'_, Side> {
         self.side.lock().expect("nobody panics while holding it")
     }
 }

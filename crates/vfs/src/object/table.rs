@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use grants::Leases;
 use lane::fs::Timestamp;
 
 use super::volume::Volumes;
 use super::{Identity, LaneBits, Line, Object, SharedVolume, Versions};
 use crate::attributes::FileId;
 use crate::error::Error;
+use crate::grant::LeasePlace;
 use crate::promise::Desks;
 use crate::spec::VolumeName;
 
@@ -30,6 +32,8 @@ pub struct ObjectsOptions {
     pub objects_max: usize,
     /// Changes that wait for one object.
     pub waiting_max: usize,
+    /// Leases that one client names at once, also those of directories above what it opens.
+    pub leases_per_client_max: usize,
     /// Lanes that take part; at most 256.
     pub lanes_max: usize,
     /// The process may read every file: it keeps to mode bits on its clients' behalf.
@@ -46,6 +50,9 @@ struct Shared {
     versions: Arc<dyn Versions>,
     desks: Desks,
     volumes: Mutex<Volumes>,
+    leases: Arc<Leases<LeasePlace>>,
+    /// Objects that SMB's clients hold something of.
+    held: AtomicUsize,
     /// Nanoseconds since 1970 of the last time given.
     last_stamp: AtomicU64,
     /// Of this process, in the names that it gives to files aside.
@@ -70,6 +77,8 @@ impl Objects {
                 versions,
                 desks: Desks::new(options.lanes_max),
                 volumes: Mutex::default(),
+                leases: Leases::new(options.leases_per_client_max),
+                held: AtomicUsize::new(0),
                 last_stamp: AtomicU64::new(0),
                 mark: OnceLock::new(),
             }),
@@ -144,6 +153,22 @@ impl Objects {
         Arc::ptr_eq(&object.volume, volume).then_some(object)
     }
 
+    /// Whether SMB's clients hold anything of any object.
+    pub(crate) fn any_held(&self) -> bool {
+        self.shared.held.load(Ordering::SeqCst) > 0
+    }
+
+    pub(crate) fn count_held(&self, is_held: bool) {
+        match is_held {
+            true => self.shared.held.fetch_add(1, Ordering::SeqCst),
+            false => self.shared.held.fetch_sub(1, Ordering::SeqCst),
+        };
+    }
+
+    pub(crate) fn leases(&self) -> &Arc<Leases<LeasePlace>> {
+        &self.shared.leases
+    }
+
     pub(crate) fn desks(&self) -> &Desks {
         &self.shared.desks
     }
@@ -188,6 +213,7 @@ impl Default for ObjectsOptions {
         Self {
             objects_max: 1 << 20,
             waiting_max: 1024,
+            leases_per_client_max: 65_536,
             lanes_max: LaneBits::LANES_MAX,
             privileged: false,
             trusted_attributes: false,

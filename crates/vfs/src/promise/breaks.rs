@@ -24,8 +24,12 @@ pub enum What {
     Content,
     /// Attributes alone.
     Attributes,
-    /// It loses a name, perhaps its last, or moves; or what counts as access list there becomes another.
+    /// It moves.
     Place,
+    /// It loses a name, perhaps its last.
+    Gone,
+    /// What counts as access list there becomes another.
+    Rights,
 }
 
 /// Who holds promises or grants and causes changes himself: an AFS host, an SMB lease key, a connection. Numbers are given by
@@ -34,6 +38,11 @@ pub enum What {
 pub struct Holder(pub u64);
 
 impl What {
+    /// Whether all that was found by way of it is found no more, or by others.
+    pub fn is_of_place(&self) -> bool {
+        matches!(self, Self::Place | Self::Gone | Self::Rights)
+    }
+
     /// Of one name.
     pub(crate) fn name(name: &[u8]) -> Self {
         Self::Names(Arc::from([Box::from(name)]))

@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use lane::mesh::{AlreadyOpen, Exchange, Limits, Member, Port, Sender};
 
 use super::{Answer, Answers, Broken};
+use crate::grant::Untold;
 
 /// The desks of all lanes.
 pub(crate) struct Desks {
@@ -20,6 +21,8 @@ struct Desk {
     is_open: bool,
     /// At most as many as there are permits in use.
     breaks: VecDeque<Break>,
+    /// Holders on this lane who have something to give back: one for each lease at most, and who was told before.
+    leases: VecDeque<Untold>,
 }
 
 /// One question to one lane. Dropped, it is answered.
@@ -59,7 +62,7 @@ impl Desks {
     pub(crate) fn close(&self, lane: Member) {
         let mut desk = self.lock(lane);
         desk.is_open = false;
-        let left = std::mem::take(&mut desk.breaks);
+        let left = (std::mem::take(&mut desk.breaks), std::mem::take(&mut desk.leases));
         drop(desk);
         drop(left);
     }
@@ -67,6 +70,21 @@ impl Desks {
     /// The next question to a lane.
     pub(crate) fn next(&self, lane: Member) -> Option<Break> {
         self.lock(lane).breaks.pop_front()
+    }
+
+    /// The next holder to be told on a lane.
+    pub(crate) fn next_lease(&self, lane: Member) -> Option<Untold> {
+        self.lock(lane).leases.pop_front()
+    }
+
+    /// Has a holder told on his lane, if that is there.
+    pub(crate) fn tell(&self, ringer: &Sender<()>, lane: Member, untold: Untold) {
+        let mut desk = self.lock(lane);
+        if desk.is_open {
+            desk.leases.push_back(untold);
+            drop(desk);
+            ringer.ring(lane);
+        }
     }
 
     /// Asks every lane that has its bit in one of the objects, but the one that asks. Gives how many questions these are.

@@ -1,0 +1,138 @@
+//! What a change asks of those who hold leases and oplocks of what it concerns. It is asked under the permits, and waited for
+//! without them: who gives back first has to write.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use grants::conflict::Asks;
+use grants::{Asked, Change, Holder};
+
+use super::here::Unmade;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::grant::{Pause, Told, WAIT_MAX};
+use crate::object::Object;
+use crate::promise::What;
+use crate::volume::Volume;
+
+/// Who is waited for, and until when.
+pub(super) struct Asking {
+    pause: Pause,
+    until: Instant,
+}
+
+/// A directory that shows a change, once it is made.
+pub(super) struct Shown {
+    pub(super) directory: Arc<Object>,
+    pub(super) by: Option<Holder>,
+}
+
+/// Who has been waited for so far: as long as this lives nobody is given anew what was asked back.
+#[derive(Default)]
+pub(super) struct Settling {
+    asked: Vec<Asking>,
+    patience: Option<Instant>,
+}
+
+impl Volume {
+    /// Asks whether the change may be made, under its permits. Where holders have to give something back first they are told, and
+    /// so are those whom nobody waits for.
+    pub(super) fn ask_holders(&self, caller: &Caller, what: &[(&Arc<Object>, What)]) -> Result<(), Unmade> {
+        self.ask_all(what.iter().filter_map(|(object, what)| Some((*object, change(what, caller)?))))
+    }
+
+    /// As [`Volume::ask_holders`], to read a file.
+    pub(super) fn ask_holders_to_read(&self, caller: &Caller, file: &Arc<Object>) -> Result<(), Unmade> {
+        let by = caller.open.map(|open| open.own);
+        self.ask_all(std::iter::once((file, Change { asks: Asks::Read, by })))
+    }
+
+    fn ask_all<'a>(&self, all: impl Iterator<Item = (&'a Arc<Object>, Change)>) -> Result<(), Unmade> {
+        let (mut told, mut asking, mut is_refused) = (Told::default(), Vec::new(), false);
+        for (object, change) in all {
+            let now = lane::time::now();
+            let asked =
+                object.grants().ask_if_any(|grants, events| grants.change(now, b"", change, None, events));
+            match asked.map(|outcome| told.take(object, outcome)) {
+                None | Some(Asked::Granted(())) => {}
+                Some(Asked::Wait(wait)) => {
+                    let pause = Pause::new(object, wait.ticket);
+                    asking.push(Asking { pause, until: wait.until });
+                }
+                Some(Asked::Refused(_)) => is_refused = true,
+            }
+        }
+        self.cache().tell_holders(told);
+        match (is_refused, asking.is_empty()) {
+            (true, _) => Err(Error::Locked.into()),
+            (false, false) => Err(Unmade::Held(asking)),
+            (false, true) => Ok(()),
+        }
+    }
+}
+
+impl Volume {
+    /// Waits until holders have been told that the directory above shows something else.
+    pub(super) async fn all_told_above(&self, object: Option<&Arc<Object>>) {
+        if let Some(above) = object.and_then(above) {
+            above.grants().all_told().await;
+        }
+    }
+}
+
+impl Settling {
+    /// Waits until one who was asked has given something back, or had his time; holding nothing.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] when that has taken too long altogether.
+    pub(super) async fn wait(&mut self, volume: &Volume, asking: Vec<Asking>) -> Result<(), Error> {
+        let patience = *self.patience.get_or_insert_with(|| lane::time::now() + WAIT_MAX);
+        volume.counters().grants_waited.increment();
+        for mut asked in asking {
+            if lane::time::now() >= patience {
+                return Err(Error::Locked);
+            }
+            asked.pause.until(asked.until.min(patience)).await;
+            // An earlier place of the same change is no use beside the new one.
+            self.asked.retain(|earlier| !Arc::ptr_eq(earlier.pause.object(), asked.pause.object()));
+            self.asked.push(asked);
+        }
+        Ok(())
+    }
+}
+
+/// What a change of an object asks of it.
+fn change(what: &What, caller: &Caller) -> Option<Change> {
+    let own = caller.open.map(|open| open.own);
+    let asks = match what {
+        What::Names(_) => return Some(Change { asks: Asks::Names, by: parent(caller) }),
+        What::Attributes => return None,
+        What::Content => Asks::Write,
+        What::Place => Asks::Rename,
+        What::Gone => Asks::Remove,
+        What::Rights => Asks::Security,
+    };
+    Some(Change { asks, by: own })
+}
+
+/// The directories that show what changes. What is written by an open they show when that is closed.
+pub(super) fn shown(what: &[(&Arc<Object>, What)], caller: &Caller) -> Vec<Shown> {
+    let is_shown = |what: &What| match what {
+        What::Content => caller.open.is_none(),
+        What::Attributes | What::Rights => true,
+        What::Names(_) | What::Place | What::Gone => false,
+    };
+    let changed = what.iter().filter(|(_, what)| is_shown(what));
+    let above = changed.filter_map(|(object, _)| above(object));
+    above.map(|directory| Shown { directory, by: parent(caller) }).collect()
+}
+
+/// The directory above, if anybody holds anything of it.
+fn above(object: &Arc<Object>) -> Option<Arc<Object>> {
+    let place = object.volume().objects().any_held().then(|| object.place()).flatten()?;
+    place.directory.grants().is_in_use().then_some(place.directory)
+}
+
+fn parent(caller: &Caller) -> Option<Holder> {
+    caller.open.and_then(|open| open.parent)
+}

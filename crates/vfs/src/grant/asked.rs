@@ -1,0 +1,158 @@
+//! Questions to what is held of an object, until there is an answer, and what has to be told because of them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use grants::{Asked, Break, Event, NotHere, Refused, Ticket};
+
+use super::slot::{Grants, Outcome};
+use super::{Link, Pause};
+use crate::cache::Cache;
+use crate::error::Error;
+use crate::object::{Object, Permits};
+use crate::volume::Volume;
+
+/// A holder of a lease or an oplock has something to give back, and says so by [`Open::acknowledge`](super::Open::acknowledge)
+/// or [`Volume::acknowledge`](crate::Volume::acknowledge) if he has to.
+#[derive(Clone, Debug)]
+pub struct ByLease {
+    /// The object that he holds it of.
+    pub object: Arc<Object>,
+    /// What.
+    pub told: Break,
+}
+
+/// Why a file cannot be opened, or something of the open be done.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// What others hold, or limits, are in the way.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The lease's key is that of a lease of another file.
+    #[error(transparent)]
+    NotHere(#[from] NotHere),
+    /// The volume or the file system.
+    #[error(transparent)]
+    Failed(#[from] Error),
+}
+
+/// Which stream of which object a lease is of.
+#[derive(Clone)]
+pub(crate) struct LeasePlace {
+    pub(crate) object: Arc<Object>,
+    pub(crate) stream: Arc<[u8]>,
+}
+
+/// What has to be told of some objects.
+#[derive(Default)]
+pub(crate) struct Told {
+    breaks: Vec<Untold>,
+    expired: u64,
+}
+
+/// A holder who has to be told. Dropped, he has been, or cannot be.
+pub(crate) struct Untold {
+    pub(crate) asked: ByLease,
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        self.asked.object.grants().is_told();
+    }
+}
+
+impl PartialEq for LeasePlace {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.object, &other.object) && self.stream == other.stream
+    }
+}
+
+impl Told {
+    /// What came of a question; the rest is to be told.
+    pub(crate) fn take<T>(&mut self, object: &Arc<Object>, outcome: Outcome<T>) -> T {
+        self.expired += outcome.expired;
+        let asked = |told| Untold { asked: ByLease { object: Arc::clone(object), told } };
+        self.breaks.extend(outcome.breaks.into_iter().map(asked));
+        outcome.value
+    }
+
+    pub(crate) fn into_breaks(self) -> Vec<Untold> {
+        self.breaks
+    }
+
+    pub(crate) fn expired(&self) -> u64 {
+        self.expired
+    }
+}
+
+/// Asks until the answer is yes or no, and waits between, holding nothing; not longer than the bound.
+pub(super) async fn until_answered<T>(
+    volume: &Volume,
+    object: &Arc<Object>,
+    when: When,
+    mut ask: impl FnMut(&mut Grants, Instant, Option<Ticket>, &mut Vec<Event>) -> Asked<T>,
+) -> Result<T, OpenError> {
+    let mut pause: Option<Pause> = None;
+    let patience = lane::time::now() + WAIT_MAX;
+    loop {
+        // Who only looked whether it is over might look for ever, in turns with others who do.
+        let turn = match when == When::Unchanging && object.is_changing() {
+            true => Some(Permits::take(vec![Arc::clone(object)], volume.waiting_max()?).await?),
+            false => None,
+        };
+        let (now, ticket) = (lane::time::now(), pause.as_ref().map(Pause::ticket));
+        let outcome = object.grants().ask(|grants, events| {
+            let is_unsure = when == When::Unchanging && turn.is_none() && object.is_changing();
+            (!is_unsure).then(|| ask(grants, now, ticket, events))
+        });
+        drop(turn);
+        let mut told = Told::default();
+        let answer = told.take(object, outcome);
+        volume.cache().tell_holders(told);
+        let wait = match answer {
+            None => continue,
+            Some(Asked::Granted(value)) => {
+                // Who goes on has them told before.
+                object.grants().all_told().await;
+                return Ok(value);
+            }
+            Some(Asked::Refused(why)) => return Err(why.into()),
+            Some(Asked::Wait(wait)) => wait,
+        };
+        volume.counters().grants_waited.increment();
+        let pause = pause.get_or_insert_with(|| Pause::new(object, wait.ticket));
+        if pause.until(wait.until.min(patience)).await.is_none() && lane::time::now() >= patience {
+            return Err(Refused::Sharing.into());
+        }
+    }
+}
+
+/// When something may be asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// At any time: it lets nobody rely on anything.
+    Always,
+    /// While nobody changes the object: what is granted then, a change asks back.
+    Unchanging,
+}
+
+/// Asks what is granted or refused at once.
+pub(super) fn at_once<T>(
+    cache: &Cache,
+    object: &Arc<Object>,
+    ask: impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> T,
+) -> T {
+    let now = lane::time::now();
+    let mut told = Told::default();
+    let value = told.take(object, object.grants().ask(|grants, events| ask(grants, now, events)));
+    cache.tell_holders(told);
+    value
+}
+
+/// A lease may be given back in two steps of 35 s each; nobody is given anew what is waited for.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(75);
+
+/// Where a file's name is, for what hangs on names.
+pub(super) fn name_of(link: &Link) -> Option<(&Arc<Object>, &[u8])> {
+    link.place.as_ref().map(|(directory, name)| (directory, &**name))
+}

@@ -1,0 +1,108 @@
+//! Opens that end, and names that go with them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use grants::conflict::Asks;
+use grants::{Change, Closed, Holder};
+
+use super::asked::{Told, When, at_once, name_of, until_answered};
+use super::{Link, Open, OpenError};
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::name::Name;
+use crate::object::Object;
+use crate::volume::{Resolved, Volume};
+
+impl Open {
+    /// Closes it: its locks go, its lease with the last open that has it, and its name if that is to be deleted and this was
+    /// the last open by it. What `caller` may do decides about that.
+    ///
+    /// # Errors
+    /// Of the deletion alone: the name stays then.
+    pub async fn close(&self, volume: &Volume, caller: &Caller) -> Result<(), Error> {
+        if self.is_closed.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let caller = self.caller(caller);
+        if self.is_modified.load(Ordering::Relaxed) {
+            let by = caller.open.and_then(|open| open.parent);
+            if let Some(directory) = self.link.directory() {
+                volume.show_change(directory, by);
+                directory.grants().all_told().await;
+            }
+        }
+        let closed =
+            at_once(volume.cache(), &self.object, |grants, now, events| grants.close(now, self.id, events));
+        match closed {
+            // Named streams are the service's, which keeps them in extended attributes.
+            Ok(Closed::Stays | Closed::DeleteStream) | Err(_) => Ok(()),
+            Ok(Closed::DeleteName(link)) => {
+                let deleted = volume.delete(&caller, self, &link).await;
+                self.object.grants().ask_if_any(|grants, _| grants.deleted(&link));
+                deleted
+            }
+        }
+    }
+
+    /// Has the name deleted when this is closed, and whatever else is open by it.
+    ///
+    /// # Errors
+    /// [`grants::Refused::Access`] without [`grants::Access::DELETE`].
+    pub fn delete_on_close(&self) -> Result<(), OpenError> {
+        Ok(self.object.grants().ask(|grants, _| grants.delete_on_close(self.id)).value?)
+    }
+
+    /// Has the name deleted when all that is open by it is closed, or not after all. Waits for who keeps opens.
+    ///
+    /// # Errors
+    /// [`grants::Refused::Access`] without [`grants::Access::DELETE`].
+    pub async fn set_deletion(&self, volume: &Volume, deletes: bool) -> Result<(), OpenError> {
+        let set = until_answered(volume, &self.object, When::Always, |grants, now, ticket, events| {
+            grants.set_deletion(now, self.id, deletes, ticket, events)
+        });
+        set.await
+    }
+
+    /// Dropped and not closed.
+    pub(super) fn abandon(&mut self) {
+        self.object.grants().ask_if_any(|grants, events| {
+            if let Ok(Closed::DeleteName(link)) = grants.abandon(self.id, events) {
+                grants.deleted(&link);
+            }
+        });
+    }
+}
+
+impl Volume {
+    async fn delete(&self, caller: &Caller, open: &Open, link: &Link) -> Result<(), Error> {
+        let Some((directory, name)) = name_of(link) else { return Err(Error::AccessDenied) };
+        let path = self.path_of(directory).ok_or(Error::Stale)?;
+        let name = Name::parse(name)?;
+        let found = self.lookup_as(caller, path.as_path(), identity::Rights::NONE).await?;
+        let (above, _) = found.into_directory()?;
+        match above.lookup_as(caller, name, identity::Rights::NONE).await? {
+            // The name leads to another file by now.
+            it if it.object().is_none_or(|object| !Arc::ptr_eq(object, &open.object)) => Ok(()),
+            Resolved::Directory(..) => above.remove_directory(caller, name).await,
+            Resolved::File(..) => above.remove(caller, name).await,
+        }
+    }
+
+    /// What a directory shows has changed: leases of it go. Nobody is waited for.
+    pub(crate) fn show_change(&self, directory: &Arc<Object>, by: Option<Holder>) {
+        let change = Change { asks: Asks::Names, by };
+        let now = lane::time::now();
+        let asked = directory.grants().ask_if_any(|grants, events| {
+            let asked = grants.change(now, b"", change, None, events);
+            if let grants::Asked::Wait(wait) = asked {
+                grants.leave(wait.ticket);
+            }
+        });
+        if let Some(outcome) = asked {
+            let mut told = Told::default();
+            told.take(directory, outcome);
+            self.cache().tell_holders(told);
+        }
+    }
+}

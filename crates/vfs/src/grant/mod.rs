@@ -1,0 +1,18 @@
+//! What SMB's clients hold of objects, joined to lanes and changes: crate `grants` decides, its state hangs in the object, and
+//! breaks are told on the lane where the holder's connection lives. Nobody waits for a holder while he has a permit.
+
+pub use self::asked::{ByLease, OpenError};
+pub(crate) use self::asked::{LeasePlace, Told, Untold, WAIT_MAX};
+pub(crate) use self::link::Link;
+pub(crate) use self::open::home_of;
+pub use self::open::{Open, OpenCaller, OpenHow, Wanted};
+pub(crate) use self::pause::Pause;
+pub(crate) use self::slot::{Held, Slot};
+
+mod asked;
+mod close;
+mod link;
+mod lock;
+mod open;
+mod pause;
+mod slot;

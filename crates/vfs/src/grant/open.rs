@@ -1,0 +1,303 @@
+//! An open as SMB has it: with access, share modes, and what its client may cache.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use grants::conflict::Wants;
+use grants::{
+    Access, BadAcknowledgement, Caching, Client, Holder, Home, Kind, LeaseKey, Named, OpenId, Opened, Range,
+    Refused, Request, Share, Want,
+};
+use identity::Rights;
+
+use super::asked::{LeasePlace, When, at_once, until_answered};
+use super::{Link, OpenError};
+use crate::cache::Cache;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::name::RelPath;
+use crate::object::Object;
+use crate::volume::{Resolved, Volume};
+
+/// An open of one stream of a file or directory, for as long as this lives; any lane may use it. The service
+/// [closes](Open::close) it: dropped without, what it holds is given back all the same, but a name that would go with it stays.
+pub struct Open {
+    pub(super) object: Arc<Object>,
+    pub(super) id: OpenId,
+    pub(super) link: Arc<Link>,
+    opened: Opened,
+    lease: Option<Named<LeasePlace>>,
+    parent: Option<Named<LeasePlace>>,
+    access: Access,
+    /// It has changed the content: leases of the directory go when it is closed.
+    pub(super) is_modified: AtomicBool,
+    pub(super) is_closed: AtomicBool,
+}
+
+/// How a file is opened (MS-SMB2 2.2.13).
+#[derive(Clone, Copy, Debug)]
+pub struct OpenHow<'a> {
+    /// A named stream; empty for the file's own data, and for directories.
+    pub stream: &'a [u8],
+    /// What it is for.
+    pub access: Access,
+    /// What others may do beside it.
+    pub share: Share,
+    /// What the caller is going to put an end to the content.
+    pub overwrites: bool,
+    /// In whose share of what is bounded it counts.
+    pub client: Client,
+    /// What its client wants to cache.
+    pub wanted: Option<Wanted>,
+}
+
+/// What a client wants to cache.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted {
+    /// An oplock: [`Caching::R`], [`Caching::RW`] or [`Caching::RWH`] for level II, exclusive and batch.
+    Oplock(Caching),
+    /// A lease.
+    Lease {
+        /// Its key.
+        key: LeaseKey,
+        /// How much.
+        caching: Caching,
+        /// That of the request, for version 2 of the context.
+        epoch: Option<u16>,
+        /// The key of a lease of the directory, of the same client, that this open's changes spare.
+        parent: Option<[u8; 16]>,
+    },
+}
+
+impl Volume {
+    /// Opens what `path` names, beside what others hold of it: waits for what has to be given back first. The caller needs the
+    /// rights that the access means. `holder` is told by what number the client is told of breaks, before there can be any: again
+    /// with each attempt.
+    ///
+    /// # Errors
+    /// [`OpenError`]; on a volume that nothing is written to [`Error::ReadOnly`].
+    pub async fn open_shared(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        how: &OpenHow<'_>,
+        holder: impl FnMut(Holder),
+    ) -> Result<(Open, Resolved), OpenError> {
+        let opened = self.try_open_shared(caller, path, how, holder).await;
+        opened.inspect_err(|error| match error {
+            OpenError::Refused(Refused::TooMany) => self.counters().grants_refused_limit.increment(),
+            OpenError::Refused(_) | OpenError::NotHere(_) => self.counters().grants_refused.increment(),
+            OpenError::Failed(_) => {}
+        })
+    }
+
+    async fn try_open_shared(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        how: &OpenHow<'_>,
+        mut holder: impl FnMut(Holder),
+    ) -> Result<(Open, Resolved), OpenError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let found = self.lookup_as(caller, path, rights(how.access)).await?;
+            let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
+            let open = self.open_object(path, &object, &found, how, &mut holder).await?;
+            // The name may have come to lead elsewhere meanwhile.
+            let again = self.lookup_as(caller, path, rights(how.access)).await;
+            match again {
+                Ok(again) if again.object().is_some_and(|now| Arc::ptr_eq(now, &object)) => {
+                    return Ok((open, again));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Error::Busy.into())
+    }
+
+    async fn open_object(
+        &self,
+        path: RelPath<'_>,
+        object: &Arc<Object>,
+        found: &Resolved,
+        how: &OpenHow<'_>,
+        tell: &mut impl FnMut(Holder),
+    ) -> Result<Open, OpenError> {
+        let leases = object.volume().objects().leases();
+        let (id, link) = (leases.next_open(), self.link(path).await?);
+        let (mut lease, mut parent, mut want) = (None, None, None);
+        match how.wanted {
+            None => {}
+            Some(Wanted::Oplock(caching)) => {
+                let home = self.cache().home();
+                want = Some(Want { holder: Holder(id.0), kind: Kind::Oplock, caching, home });
+            }
+            Some(Wanted::Lease { key, caching, epoch, parent: above }) => {
+                let mut named = leases.name(key)?;
+                named.bind(LeasePlace { object: Arc::clone(object), stream: how.stream.into() })?;
+                let (holder, home) = (named.holder(), self.cache().home());
+                want = Some(Want { holder, kind: Kind::Lease { epoch }, caching, home });
+                lease = Some(named);
+                parent =
+                    above.map(|key_above| leases.name(LeaseKey { key: key_above, ..key })).transpose()?;
+            }
+        }
+        let request = Request {
+            open: id,
+            client: how.client,
+            access: how.access,
+            share: how.share,
+            overwrites: how.overwrites,
+            is_directory: matches!(found, Resolved::Directory(..)),
+            link: Arc::clone(&link),
+            want,
+        };
+        tell(want.map_or(Holder(id.0), |want| want.holder));
+        let opened = until_answered(self, object, When::Unchanging, |grants, now, ticket, events| {
+            grants.open(now, how.stream, request.clone(), ticket, events)
+        });
+        let opened = opened.await?;
+        Ok(Open {
+            object: Arc::clone(object),
+            id,
+            link,
+            opened,
+            lease,
+            parent,
+            access: how.access,
+            is_modified: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    /// The name that a path ends with, in the directory above.
+    async fn link(&self, path: RelPath<'_>) -> Result<Arc<Link>, Error> {
+        let Some(name) = path.file_name() else { return Ok(Link::root()) };
+        let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
+        let directory = vantage.object().ok_or(Error::Stale)?;
+        Ok(Link::new(directory, name.as_bytes()))
+    }
+
+    /// A holder says what he keeps of a lease, whichever connection that comes by.
+    ///
+    /// # Errors
+    /// [`BadAcknowledgement`].
+    pub fn acknowledge(&self, key: &LeaseKey, keeps: Caching) -> Result<Caching, BadAcknowledgement> {
+        let shared = self.shared().ok_or(BadAcknowledgement::NoHolder)?;
+        let (holder, place) = shared.objects().leases().find(key).ok_or(BadAcknowledgement::NoHolder)?;
+        acknowledge(self.cache(), &place.object, holder, keeps)
+    }
+}
+
+fn acknowledge(
+    cache: &Cache,
+    object: &Arc<Object>,
+    holder: Holder,
+    keeps: Caching,
+) -> Result<Caching, BadAcknowledgement> {
+    at_once(cache, object, |grants, now, events| grants.acknowledge(now, holder, keeps, events))
+}
+
+impl Open {
+    /// The object.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// Its number, which no other open of the process ever has.
+    pub fn id(&self) -> OpenId {
+        self.id
+    }
+
+    /// What it was given when it was made: what its client may cache, the epoch, whether a break was under way.
+    pub fn opened(&self) -> Opened {
+        self.opened
+    }
+
+    /// What it is for.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    /// Who is told of breaks: the number of its lease, or its own.
+    pub fn holder(&self) -> Holder {
+        self.lease.as_ref().map_or(Holder(self.id.0), Named::holder)
+    }
+
+    /// What its client may cache now; `None` if nothing.
+    pub fn caching(&self) -> Option<Caching> {
+        self.object.grants().ask_if_any(|grants, _| grants.held(self.holder()))?.value
+    }
+
+    /// The caller as who has this open: what he changes spares its lease, and the one of the directory that it named.
+    pub fn caller(&self, caller: &Caller) -> Caller {
+        let parent = self.parent.as_ref().map(Named::holder);
+        Caller { open: Some(OpenCaller { own: self.holder(), parent }), ..caller.clone() }
+    }
+
+    /// Says what its client keeps of its oplock.
+    ///
+    /// # Errors
+    /// [`BadAcknowledgement`].
+    pub fn acknowledge(&self, cache: &Cache, keeps: Caching) -> Result<Caching, BadAcknowledgement> {
+        acknowledge(cache, &self.object, self.holder(), keeps)
+    }
+
+    /// From now on its client is told on this lane.
+    pub fn move_here(&self, cache: &Cache) {
+        let home = cache.home();
+        at_once(cache, &self.object, |grants, _, _| grants.move_home(self.holder(), home));
+    }
+
+    /// Whether these bytes may be read or written beside what others have locked. Asked before each of its reads and writes: one
+    /// look at a flag where nobody has locked anything.
+    ///
+    /// # Errors
+    /// [`Refused::Locked`].
+    pub fn check(&self, range: Range, wants: Wants) -> Result<(), Refused> {
+        if wants == Wants::Writing && !self.is_modified.load(Ordering::Relaxed) {
+            self.is_modified.store(true, Ordering::Relaxed);
+        }
+        if !self.object.grants().is_ranged() {
+            return Ok(());
+        }
+        self.object.grants().ask(|grants, _| grants.check(self.id, range, wants)).value
+    }
+}
+
+/// Who changes something by an open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenCaller {
+    pub(crate) own: Holder,
+    pub(crate) parent: Option<Holder>,
+}
+
+/// The rights that an access means.
+fn rights(access: Access) -> Rights {
+    let each =
+        [(Access::READ, Rights::READ), (Access::WRITE, Rights::WRITE), (Access::DELETE, Rights::DELETE)];
+    let meant = each.into_iter().filter(|(bit, _)| access.contains(*bit));
+    meant.fold(Rights::LOOKUP, |rights, (_, right)| rights | right)
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !std::mem::replace(self.is_closed.get_mut(), true) {
+            self.abandon();
+        }
+    }
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").field("object", &self.object).field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Names that come to lead elsewhere between a look and an open.
+const ATTEMPTS_MAX: u32 = 16;
+
+/// Where this lane's holders are told.
+pub(crate) fn home_of(member: lane::mesh::Member) -> Home {
+    Home(u16::try_from(member.index()).expect("a process has at most 256 lanes"))
+}

@@ -1,0 +1,51 @@
+//! Waits for what was asked back of one object, on this lane, whichever lane it comes back on.
+
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use grants::Ticket;
+
+use super::slot::Came;
+use crate::object::Object;
+
+/// A place among those who wait. As long as this lives nobody is granted what he who waits would ask back again.
+pub(crate) struct Pause {
+    object: Arc<Object>,
+    ticket: Ticket,
+}
+
+impl Pause {
+    pub(crate) fn new(object: &Arc<Object>, ticket: Ticket) -> Self {
+        Self { object: Arc::clone(object), ticket }
+    }
+
+    pub(crate) fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// Until something has come, or it is this late: `None`.
+    pub(crate) async fn until(&mut self, until: Instant) -> Option<Came> {
+        lane::time::timeout_at(until, self.ended()).await.ok()
+    }
+
+    /// Until something has come, however long that takes.
+    pub(crate) async fn ended(&mut self) -> Came {
+        let (grants, ticket) = (self.object.grants(), self.ticket);
+        std::future::poll_fn(|cx| match grants.poll(ticket, cx.waker()) {
+            Some(came) => Poll::Ready(came),
+            None => Poll::Pending,
+        })
+        .await
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.object.grants().leave(self.ticket);
+    }
+}

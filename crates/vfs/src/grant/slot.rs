@@ -1,0 +1,227 @@
+//! Where the state hangs in an object: nothing where nobody holds anything, and one look at a flag tells.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+use std::task::{Poll, Waker};
+
+use grants::{Break, Event, Limits, Ticket};
+
+use super::Link;
+use crate::object::{Object, Side};
+
+/// What is held of one object, beside its place.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot<'a> {
+    object: &'a Object,
+}
+
+/// What is held, and who waits for it on whatever lane.
+pub(crate) struct Held {
+    grants: Grants,
+    pauses: Vec<Paused>,
+    /// Holders who lose something and have not been told yet.
+    untold: u32,
+    /// Who waits until they have been.
+    tellers: Vec<Waker>,
+}
+
+pub(crate) type Grants = grants::Object<Arc<Link>>;
+
+/// Somebody who waits, or will in a moment.
+struct Paused {
+    ticket: Ticket,
+    came: Option<Came>,
+    waker: Option<Waker>,
+}
+
+/// What somebody waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// Something was given back: ask again.
+    Back,
+    /// The lock is held.
+    Locked,
+    /// The open was closed.
+    Cancelled,
+}
+
+/// What came of a question, and what there is to be told of it.
+pub(crate) struct Outcome<T> {
+    pub(crate) value: T,
+    pub(crate) breaks: Vec<Break>,
+    /// Holders who did not answer in time.
+    pub(crate) expired: u64,
+}
+
+impl<'a> Slot<'a> {
+    pub(crate) fn new(object: &'a Object) -> Self {
+        Self { object }
+    }
+
+    /// Whether anybody holds or waits for anything. It is so before an open looks whether the object changes; a change that has
+    /// its permit looks here.
+    pub(crate) fn is_in_use(self) -> bool {
+        self.has(IN_USE, Ordering::SeqCst)
+    }
+
+    /// Whether any range is locked.
+    pub(crate) fn is_ranged(self) -> bool {
+        self.has(RANGED, Ordering::Acquire)
+    }
+
+    /// Asks something. Who waits by then is woken.
+    pub(crate) fn ask<T>(self, ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T) -> Outcome<T> {
+        let mut side = self.object.lock_side();
+        let state = side.grants.get_or_insert_with(|| {
+            self.mark(IN_USE, true);
+            self.object.volume().objects().count_held(true);
+            Box::new(Held::new())
+        });
+        let mut events = Vec::new();
+        let value = ask(&mut state.grants, &mut events);
+        let mut outcome = Outcome { value, breaks: Vec::new(), expired: 0 };
+        let mut wakers = Vec::new();
+        for event in events {
+            match event {
+                Event::Break(told) => outcome.breaks.push(told),
+                Event::Wake(ticket) => wakers.extend(state.came(ticket, Came::Back)),
+                Event::Locked(ticket) => wakers.extend(state.came(ticket, Came::Locked)),
+                Event::Cancelled(ticket) => wakers.extend(state.came(ticket, Came::Cancelled)),
+                Event::Expired(_) => outcome.expired += 1,
+            }
+        }
+        state.untold += u32::try_from(outcome.breaks.len()).expect("fewer hold anything");
+        let is_ranged = state.grants.has_ranges();
+        if is_ranged != self.is_ranged() {
+            self.mark(RANGED, is_ranged);
+        }
+        self.end(side);
+        wakers.into_iter().for_each(Waker::wake);
+        outcome
+    }
+
+    /// As [`Slot::ask`] where there is a state.
+    pub(crate) fn ask_if_any<T>(
+        self,
+        ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T,
+    ) -> Option<Outcome<T>> {
+        self.is_in_use().then(|| self.ask(ask))
+    }
+
+    /// One of the holders has been told, or cannot be.
+    pub(super) fn is_told(self) {
+        let mut side = self.object.lock_side();
+        let held = side.grants.as_mut().expect("who has not been told keeps the state");
+        held.untold -= 1;
+        let tellers = if held.untold == 0 { std::mem::take(&mut held.tellers) } else { Vec::new() };
+        self.end(side);
+        tellers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Waits until all holders who lose something have been told, whoever has asked them: for lanes alone.
+    pub(crate) async fn all_told(self) {
+        if !self.is_in_use() {
+            return;
+        }
+        std::future::poll_fn(|cx| {
+            let mut side = self.object.lock_side();
+            match &mut side.grants {
+                Some(held) if held.untold > 0 => {
+                    held.tellers.push(cx.waker().clone());
+                    Poll::Pending
+                }
+                _ => Poll::Ready(()),
+            }
+        })
+        .await;
+    }
+
+    /// The object has another name: what is open by the old one, or to be deleted, is so by the new one.
+    pub(crate) fn renamed(self, from: (&Arc<Object>, &[u8]), to: (&Arc<Object>, &[u8])) {
+        let link = |(directory, name)| Link::new(directory, name);
+        self.ask_if_any(|grants, _| grants.renamed(&link(from), &link(to)));
+    }
+
+    /// What somebody waited for, if it has come; else he is woken when it does.
+    pub(super) fn poll(self, ticket: Ticket, waker: &Waker) -> Option<Came> {
+        let mut side = self.object.lock_side();
+        let state = side.grants.as_mut().expect("who waits keeps the state");
+        let paused = state.paused(ticket);
+        let came = paused.came.take();
+        if came.is_none() {
+            paused.waker = Some(waker.clone());
+        }
+        came
+    }
+
+    /// Somebody waits no more. Says what had come and he has not seen.
+    pub(super) fn leave(self, ticket: Ticket) -> Option<Came> {
+        let mut side = self.object.lock_side();
+        let state = side.grants.as_mut()?;
+        state.grants.leave(ticket);
+        state.grants.cancel(ticket);
+        let at = state.pauses.iter().position(|paused| paused.ticket == ticket);
+        let left = at.map(|at| state.pauses.swap_remove(at));
+        self.end(side);
+        left?.came
+    }
+
+    fn has(self, mark: u8, order: Ordering) -> bool {
+        self.object.line().marks.load(order) & mark != 0
+    }
+
+    /// Under the lock.
+    fn mark(self, mark: u8, is_so: bool) {
+        let marks = &self.object.line().marks;
+        match is_so {
+            true => marks.fetch_or(mark, Ordering::SeqCst),
+            false => marks.fetch_and(!mark, Ordering::SeqCst),
+        };
+    }
+
+    /// Gives the state back when nothing is left of it.
+    fn end(self, mut side: MutexGuard<'_, Side>) {
+        let is_over = side.grants.as_ref().is_some_and(|held| held.is_over());
+        let over = if is_over { side.grants.take() } else { None };
+        if over.is_some() {
+            self.mark(IN_USE, false);
+            self.object.volume().objects().count_held(false);
+        }
+        drop(side);
+        // Outside of the lock: it may be the last that holds a directory.
+        drop(over);
+    }
+}
+
+impl Held {
+    fn new() -> Self {
+        let grants = Grants::new(&LIMITS);
+        Self { grants, pauses: Vec::new(), untold: 0, tellers: Vec::new() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.grants.is_empty() && self.pauses.is_empty() && self.untold == 0
+    }
+
+    fn paused(&mut self, ticket: Ticket) -> &mut Paused {
+        let at = self.pauses.iter().position(|paused| paused.ticket == ticket).unwrap_or_else(|| {
+            self.pauses.push(Paused { ticket, came: None, waker: None });
+            self.pauses.len() - 1
+        });
+        &mut self.pauses[at]
+    }
+
+    /// It may come before who waits has begun to.
+    fn came(&mut self, ticket: Ticket, came: Came) -> Option<Waker> {
+        let paused = self.paused(ticket);
+        paused.came = Some(came);
+        paused.waker.take()
+    }
+}
+
+/// Somebody holds or waits for something.
+const IN_USE: u8 = 1;
+/// A range is locked.
+const RANGED: u8 = 2;
+
+static LIMITS: Limits = Limits::DEFAULT;
