@@ -114,6 +114,7 @@ pub(crate) fn choose(names: &[String]) -> anyhow::Result<Vec<&'static dyn Scenar
 pub(crate) const ALL: &[&dyn Scenario] = &[
     &http::drips::Drips { name: "http-drips-160", connections: 160 },
     &http::drips::Drips { name: "http-drips-10000", connections: 10_000 },
+    &http::uploads::SlowUploads,
     &http::resets::Resets,
     &http::pings::Pings,
     &http::log::UnreadLog,

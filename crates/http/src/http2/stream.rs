@@ -10,6 +10,10 @@ pub(super) struct Stream {
     receive_window: i64,
     /// Somebody is to get its body.
     pub(super) is_kept: bool,
+    /// It was kept at first.
+    pub(super) is_upload: bool,
+    /// It is answered, and its client has a moment to see that before it is told to stop sending.
+    pub(super) is_answered: bool,
     /// Bytes of it that came and were not taken yet.
     pub(super) untaken: usize,
     /// Bytes whose room was not given back yet.
@@ -42,6 +46,8 @@ impl Stream {
             send_window,
             receive_window: WINDOW_INITIAL,
             is_kept: false,
+            is_upload: false,
+            is_answered: false,
             untaken: 0,
             taken: 0,
             body_left: body_length,

@@ -9,6 +9,7 @@ pub(crate) mod places;
 pub(crate) mod readers;
 pub(crate) mod resets;
 pub(crate) mod stalled;
+pub(crate) mod uploads;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};

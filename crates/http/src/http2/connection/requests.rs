@@ -77,7 +77,12 @@ impl Connection {
                 (Block::Trailers, true) if state.is_kept => {
                     Ok(Some(Event::Body { stream, content: 0..0, ends: true }))
                 }
-                (Block::Trailers, true) => Ok(None),
+                (Block::Trailers, true) => {
+                    if state.is_answered {
+                        self.forget(stream);
+                    }
+                    Ok(None)
+                }
                 _ => broken(Reason::Protocol),
             };
         }

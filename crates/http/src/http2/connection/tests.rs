@@ -374,6 +374,26 @@ fn body_that_is_kept_has_its_windows_back_as_it_is_taken() {
 }
 
 #[test]
+fn upload_that_is_answered_early_is_told_to_stop_a_moment_later() {
+    let mut client = Client::new();
+    for stream in [1, 3, 5] {
+        client.post(stream, &[]);
+        assert!(client.connection.keep_body(stream));
+        client.connection.drop_body(stream);
+        client.connection.head(stream, true, 507, |_| {});
+    }
+    assert!(client.replies().iter().all(|sent| sent.0 == HEADERS));
+    assert_eq!(client.connection.take_answered_early(), [1, 3, 5]);
+    // Who ends by himself is told nothing.
+    client.frame(DATA, END_STREAM, 1, b"rest");
+    client.frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&[("a", "b")]));
+    [1, 3, 5].into_iter().for_each(|stream| client.connection.end_upload(stream));
+    assert!(client.is_reset(5, Reason::NoError));
+    client.frame(DATA, 0, 5, b"on its way");
+    assert!(client.connection.streams.is_empty() && !client.connection.is_over());
+}
+
+#[test]
 fn requests_taken_back_without_end_end_the_connection() {
     let mut client = Client::new();
     let mut taken_back = 0;

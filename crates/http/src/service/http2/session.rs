@@ -9,10 +9,10 @@ use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lane::Task;
-use lane::time::now;
+use lane::time::{now, sleep};
 use service::alarm::Alarm;
 use service::memory::{Account, Charge};
 
@@ -46,6 +46,8 @@ pub(super) struct Session {
     /// Streams with something to send, by turns.
     queue: VecDeque<u32>,
     results: Rc<Results>,
+    /// Uploads that were answered, until their clients are told to stop.
+    ending: BTreeMap<u32, Task<()>>,
     /// Uploads under way.
     uploads: Rc<Cell<usize>>,
     /// Nothing had arrived that was left unread.
@@ -93,6 +95,8 @@ pub(super) enum Done {
     Wanted {
         waits: bool,
     },
+    /// The client of an upload that was answered has had time to see it.
+    EndUpload,
     /// The handler has taken so much of the request's body.
     Taken(usize),
     Fetched(StreamBody, Result<Vec<u8>, Abort>, Charge),
@@ -139,6 +143,7 @@ impl Session {
             exchanges: BTreeMap::new(),
             queue: VecDeque::new(),
             results: Rc::default(),
+            ending: BTreeMap::new(),
             uploads,
             has_read_all: false,
         }
@@ -184,6 +189,14 @@ impl Session {
             let Ok(has_read_all) = received else { return Poll::Ready(()) };
             self.has_read_all = has_read_all;
             let has_written_all = self.write();
+            for stream in self.rules.take_answered_early() {
+                let results = Rc::clone(&self.results);
+                let end = lane::spawn(async move {
+                    sleep(ANSWER_SEEN_AFTER).await;
+                    results.put(stream, Done::EndUpload);
+                });
+                self.ending.insert(stream, end);
+            }
             match self.link.poll_send(cx) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
@@ -213,6 +226,11 @@ impl Session {
                     self.rules.want_body(stream, waits);
                     continue;
                 }
+                Done::EndUpload => {
+                    self.ending.remove(&stream);
+                    self.rules.end_upload(stream);
+                    continue;
+                }
                 Done::Taken(bytes) => {
                     self.rules.take_body(stream, bytes);
                     continue;
@@ -232,7 +250,9 @@ impl Session {
                     self.enqueue(stream);
                 }
                 Done::Fetched(_, Err(abort), _) => self.abort(stream, &abort),
-                Done::Wanted { .. } | Done::Taken(_) => self.exchanges.extend([(stream, exchange)]),
+                Done::Wanted { .. } | Done::Taken(_) | Done::EndUpload => {
+                    self.exchanges.extend([(stream, exchange)])
+                }
             }
         }
     }
@@ -261,7 +281,10 @@ impl Session {
                         requests += 1;
                         self.begin(stream, request, cx);
                     }
-                    Some(Event::Gone(stream)) => drop(self.exchanges.remove(&stream)),
+                    Some(Event::Gone(stream)) => {
+                        self.ending.remove(&stream);
+                        self.exchanges.remove(&stream);
+                    }
                     Some(Event::Room(Some(stream))) => self.enqueue(stream),
                     Some(Event::Room(None)) => self.enqueue_all(),
                     Some(Event::Body { .. }) => {}
@@ -473,6 +496,8 @@ impl Fetched {
     }
 }
 
+/// How long a client that uploads has to see its answer before it is told to stop.
+const ANSWER_SEEN_AFTER: Duration = Duration::from_secs(1);
 /// Requests of one connection at a time.
 const STREAMS_MAX: usize = 128;
 /// Between two turns of others.
