@@ -187,6 +187,7 @@ impl Look {
 
     fn is_reserved(&self, number: Number) -> bool {
         let end = match number.kind() {
+            crate::Kind::Root => return true,
             crate::Kind::Directory => self.reserved.0,
             crate::Kind::File => self.reserved.1,
         };

@@ -12,6 +12,8 @@ pub struct Number {
 /// Directories are numbered apart, since clients tell them by their odd vnodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
+    /// A volume's own directory.
+    Root,
     /// A directory.
     Directory,
     /// A file, link or anything else.
@@ -28,7 +30,7 @@ impl Number {
         let uniquifier =
             u32::try_from(counter / VNODES + 1).expect("fewer than 2^62 files in a volume's life");
         let vnode = match kind {
-            Kind::Directory => vnode + 1,
+            Kind::Root | Kind::Directory => vnode + 1,
             Kind::File => vnode + 2,
         };
         Self { vnode, uniquifier }
@@ -37,7 +39,7 @@ impl Number {
     /// The counter that made it; `None` for what no counter makes.
     pub(crate) fn counter(self) -> Option<u64> {
         let half = match self.kind() {
-            Kind::Directory => self.vnode / 2,
+            Kind::Root | Kind::Directory => self.vnode / 2,
             Kind::File => self.vnode.checked_sub(2)? / 2,
         };
         let turns = self.uniquifier.checked_sub(1)?;
@@ -46,7 +48,11 @@ impl Number {
 
     /// What it is the number of.
     pub fn kind(self) -> Kind {
-        if self.vnode % 2 == 1 { Kind::Directory } else { Kind::File }
+        match self {
+            Self::ROOT => Kind::Root,
+            _ if self.vnode % 2 == 1 => Kind::Directory,
+            _ => Kind::File,
+        }
     }
 }
 
@@ -73,6 +79,7 @@ mod tests {
         for kind in [Kind::Directory, Kind::File] {
             for counter in [0, 1, 2, VNODES - 1, VNODES, VNODES + 1, 3 * VNODES + 7, VNODES * VNODES] {
                 let number = Number::from_counter(kind, counter);
+                let kind = if number == Number::ROOT { Kind::Root } else { kind };
                 assert_eq!((number.kind(), number.counter()), (kind, Some(counter)), "{number}");
             }
         }

@@ -1,5 +1,7 @@
 //! What is kept of a file or directory.
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use crate::codec::Fields;
 use crate::{Error, Number, Version};
 
@@ -72,7 +74,27 @@ pub(crate) struct Entry {
     pub(crate) identity: Box<[u8]>,
 }
 
+impl Seen {
+    /// Seen of what is not known to be as it was left: no file looks like that, so its record is never borne out.
+    pub const NOTHING: Self = Self { changed: Timestamp { secs: i64::MIN, nanos: u32::MAX }, size: u64::MAX };
+
+    /// Whether the kernel's clock for stamps has gone on since the change: another change would have another time. A stamp of
+    /// whole seconds may come from a file system that keeps no finer ones (ext4 with small inodes, FAT).
+    pub fn is_settled(&self, now: SystemTime) -> bool {
+        let Ok(secs) = u64::try_from(self.changed.secs) else { return true };
+        let tick = if self.changed.nanos == 0 { COARSE_TICK_MAX } else { TICK_MAX };
+        let changed = UNIX_EPOCH.checked_add(Duration::new(secs, self.changed.nanos));
+        changed.and_then(|changed| now.duration_since(changed).ok()).is_some_and(|age| age > tick)
+    }
+}
+
 impl Entry {
+    /// Whether the version is still that of the content, which shows as `seen` now, in this generation of the volume.
+    pub(crate) fn is_sound(&self, seen: &Seen, generation: u32, distrusts_before: u32) -> bool {
+        let is_believed = self.recorded == generation || (self.settled && self.recorded >= distrusts_before);
+        self.object.seen == *seen && is_believed
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let ObjectRecord { number, version, seen, place } = &self.object;
         let mut value = Vec::with_capacity(43 + self.identity.len() + place.name.len());
@@ -121,3 +143,7 @@ pub(crate) fn check_lengths(identity: &[u8], place: &Place) -> Result<(), Error>
 /// Device, type and the 128 bytes that a file handle may take.
 pub(crate) const IDENTITY_MAX: usize = 160;
 const NAME_MAX: usize = 255;
+/// Longer than a tick of any kernel (10 ms at 100 Hz).
+const TICK_MAX: Duration = Duration::from_millis(20);
+/// Of file systems that stamp with whole seconds, or as FAT with every other one.
+const COARSE_TICK_MAX: Duration = Duration::from_millis(2020);

@@ -10,21 +10,35 @@ use crate::{HostRecord, VolumeId, VolumeRecord};
 pub struct Backlog {
     /// Records of objects.
     pub objects: usize,
-    /// As many as may wait.
+    /// Records that are promised a place ([`crate::Index::reserve`]).
+    pub reserved: usize,
+    /// As many as may wait, both together.
     pub max: usize,
 }
 
 /// Changes, the latest of each thing.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    objects: HashMap<(VolumeId, Box<[u8]>), Change>,
-    /// The way from a number to its identity.
-    vnodes: HashMap<(VolumeId, u32), Box<[u8]>>,
+    objects: HashMap<VolumeId, Told>,
+    /// Of all volumes.
+    count: usize,
     /// `None` for one that goes with all of its objects.
     pub(crate) volumes: HashMap<VolumeId, Option<VolumeRecord>>,
+    /// Volumes whose objects were told before this all go.
+    pub(crate) cleared: Vec<VolumeId>,
     pub(crate) hosts: HashMap<[u8; 16], Option<HostRecord>>,
     /// Numbers of volumes from here on are free.
     pub(crate) next_volume: Option<u32>,
+    /// How this run stands: whether it has ended in order.
+    pub(crate) run: Option<bool>,
+}
+
+/// Of the objects of one volume.
+#[derive(Debug, Default)]
+struct Told {
+    objects: HashMap<Box<[u8]>, Change>,
+    /// The way from a number to its identity.
+    vnodes: HashMap<u32, Box<[u8]>>,
 }
 
 /// Of an object.
@@ -37,28 +51,34 @@ pub(crate) enum Change {
 
 impl Pending {
     pub(crate) fn len(&self) -> usize {
-        self.objects.len()
+        self.count
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.objects.is_empty()
+        self.count == 0
             && self.volumes.is_empty()
+            && self.cleared.is_empty()
             && self.hosts.is_empty()
             && self.next_volume.is_none()
+            && self.run.is_none()
     }
 
     pub(crate) fn of(&self, volume: VolumeId, identity: &[u8]) -> Option<&Change> {
-        // A look-up by parts of a key that owns its bytes would need a table of its own; this copy is of some 20 bytes.
-        self.objects.get(&(volume, identity.into()))
+        self.objects.get(&volume)?.objects.get(identity)
     }
 
     /// What has this vnode; `Some(None)` when it is known to be gone.
     pub(crate) fn numbered(&self, volume: VolumeId, vnode: u32) -> Option<Option<&Entry>> {
-        let identity = self.vnodes.get(&(volume, vnode))?;
-        match self.of(volume, identity) {
+        let told = self.objects.get(&volume)?;
+        match told.objects.get(told.vnodes.get(&vnode)?) {
             Some(Change::Recorded(entry)) if entry.object.number.vnode == vnode => Some(Some(entry)),
             _ => Some(None),
         }
+    }
+
+    /// Whether nothing that is committed of the volume's objects counts any more.
+    pub(crate) fn is_cleared(&self, volume: VolumeId) -> bool {
+        self.cleared.contains(&volume)
     }
 
     pub(crate) fn knows(&self, volume: VolumeId, identity: &[u8]) -> bool {
@@ -70,34 +90,43 @@ impl Pending {
             Change::Recorded(entry) => entry.object.number.vnode,
             Change::Forgotten(vnode) => *vnode,
         };
-        self.vnodes.insert((volume, vnode), identity.clone());
-        self.objects.insert((volume, identity), change);
+        let told = self.objects.entry(volume).or_default();
+        told.vnodes.insert(vnode, identity.clone());
+        let is_new = told.objects.insert(identity, change).is_none();
+        self.count += usize::from(is_new);
     }
 
     /// What is told of a volume that goes is not written.
     pub(crate) fn drop_volume(&mut self, volume: VolumeId) {
-        self.objects.retain(|(of, _), _| *of != volume);
-        self.vnodes.retain(|(of, _), _| *of != volume);
+        if let Some(told) = self.objects.remove(&volume) {
+            self.count -= told.objects.len();
+        }
     }
 
     pub(crate) fn objects(&self) -> impl Iterator<Item = (VolumeId, &[u8], &Change)> {
-        self.objects.iter().map(|((volume, identity), change)| (*volume, &**identity, change))
+        self.objects.iter().flat_map(|(volume, told)| {
+            told.objects.iter().map(|(identity, change)| (*volume, &**identity, change))
+        })
     }
 
     /// Takes back what could not be committed; what was told since is newer.
     pub(crate) fn put_back(&mut self, older: Self) {
-        let Self { objects, vnodes, volumes, hosts, next_volume } = older;
-        let gone = |pending: &Self, volume: VolumeId| matches!(pending.volumes.get(&volume), Some(None));
-        for (key, change) in objects {
-            if !gone(self, key.0) {
-                self.objects.entry(key).or_insert(change);
+        let Self { objects, count: _, volumes, cleared, hosts, next_volume, run } = older;
+        for (volume, told) in objects {
+            let is_gone = matches!(self.volumes.get(&volume), Some(None)) || self.is_cleared(volume);
+            if !is_gone {
+                let newer = self.objects.entry(volume).or_default();
+                let before = newer.objects.len();
+                for (identity, change) in told.objects {
+                    newer.objects.entry(identity).or_insert(change);
+                }
+                for (vnode, identity) in told.vnodes {
+                    newer.vnodes.entry(vnode).or_insert(identity);
+                }
+                self.count += newer.objects.len() - before;
             }
         }
-        for (key, identity) in vnodes {
-            if !gone(self, key.0) {
-                self.vnodes.entry(key).or_insert(identity);
-            }
-        }
+        self.cleared.extend(cleared);
         for (volume, record) in volumes {
             self.volumes.entry(volume).or_insert(record);
         }
@@ -105,5 +134,6 @@ impl Pending {
             self.hosts.entry(host).or_insert(record);
         }
         self.next_volume = self.next_volume.max(next_volume);
+        self.run = self.run.or(run);
     }
 }

@@ -29,6 +29,7 @@ impl Ranges {
     /// A number that nothing had before; `None` when the range is used up.
     pub(crate) fn take(&mut self, kind: Kind) -> Option<Number> {
         let range = match kind {
+            Kind::Root => return Some(Number::ROOT),
             Kind::Directory => &mut self.directories,
             Kind::File => &mut self.files,
         };

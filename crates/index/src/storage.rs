@@ -4,10 +4,10 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use redb::backends::FileBackend;
-use redb::{Builder, Database, StorageBackend};
+use redb::{Builder, Database};
 
 use crate::Error;
 
@@ -31,10 +31,6 @@ pub trait Storage: Send + Sync + 'static {
 pub struct FileStorage {
     path: PathBuf,
 }
-
-/// In memory, for tests and for servers that are to remember nothing. Copies share the bytes.
-#[derive(Clone, Debug, Default)]
-pub struct Memory(Arc<Mutex<Vec<u8>>>);
 
 impl FileStorage {
     /// `index.redb` in this directory.
@@ -73,58 +69,17 @@ impl Storage for FileStorage {
     }
 }
 
+/// Which boot of the machine this is. One that cannot be told is like no other, so that nothing is believed after it.
+pub fn boot() -> [u8; 16] {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+    u128::from_str_radix(&digits, 16).unwrap_or(since_1970).to_be_bytes()
+}
+
 /// A new name is safe when its directory is.
 fn sync_name(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-}
-
-impl Storage for Memory {
-    fn open(&self, builder: &Builder) -> Result<Database, Error> {
-        Ok(builder.create_with_backend(self.clone())?)
-    }
-
-    fn set_aside(&self) -> Result<PathBuf, Error> {
-        self.bytes().clear();
-        Ok(PathBuf::from("nowhere: it was in memory"))
-    }
-}
-
-impl Memory {
-    fn bytes(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl StorageBackend for Memory {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.bytes().len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let bytes = self.bytes();
-        let from = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
-        let part = bytes.get(from..from + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        out.copy_from_slice(part);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        self.bytes().resize(len, 0);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut bytes = self.bytes();
-        let from = usize::try_from(offset).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let part = bytes.get_mut(from..from + data.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
-        part.copy_from_slice(data);
-        Ok(())
-    }
 }
 
 /// Of the index in the state directory.

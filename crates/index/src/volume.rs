@@ -10,7 +10,7 @@ pub struct VolumeId(pub u32);
 /// A tree that is to be opened as a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'t> {
-    /// The volume's name; at most 64 bytes.
+    /// The volume's name; at most 80 bytes.
     pub name: &'t str,
     /// Where the tree lies; at most 4,096 bytes.
     pub path: &'t str,
@@ -25,7 +25,7 @@ pub struct Tree<'t> {
 pub struct VolumeRecord {
     /// Made once, with the volume.
     pub uuid: [u8; 16],
-    /// What it is called; at most 64 bytes.
+    /// What it is called; at most 80 bytes.
     pub name: String,
     /// Where it lay when it was last opened.
     pub path: String,
@@ -39,6 +39,8 @@ pub struct VolumeRecord {
     pub quota: Quota,
     /// Records of earlier generations are not believed.
     pub(crate) distrusts_before: u32,
+    /// The root bore a mark of this generation: one that bears an earlier one was set back.
+    pub(crate) marked: u32,
     /// So it is for all that there are when it is opened next.
     pub(crate) distrust_all: bool,
     /// Counters below these may have been given out.
@@ -74,6 +76,9 @@ pub struct OpenedVolume {
     /// There was a mark that the index had no record for, or one that was ahead of it: numbers and versions go on above
     /// what the mark says.
     pub index_was_behind: bool,
+    /// The mark is one that the root bore before it bore a later one: the tree was set back. Its files have other numbers now, as
+    /// the file system may have given what named one file of then to another since.
+    pub tree_was_behind: bool,
 }
 
 impl std::fmt::Display for VolumeId {
@@ -94,10 +99,11 @@ impl VolumeRecord {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut value = Vec::with_capacity(91 + self.name.len() + self.path.len());
+        let mut value = Vec::with_capacity(95 + self.name.len() + self.path.len());
         value.extend(self.uuid);
         value.extend(self.generation.to_le_bytes());
         value.extend(self.distrusts_before.to_le_bytes());
+        value.extend(self.marked.to_le_bytes());
         value.extend(self.directories_to.to_le_bytes());
         value.extend(self.files_to.to_le_bytes());
         value.extend(self.usage.bytes.to_le_bytes());
@@ -118,6 +124,7 @@ impl VolumeRecord {
         let uuid = fields.array()?;
         let generation = fields.u32()?;
         let distrusts_before = fields.u32()?;
+        let marked = fields.u32()?;
         let (directories_to, files_to) = (fields.u64()?, fields.u64()?);
         let usage = Usage { bytes: fields.u64()?, files: fields.u64()? };
         let mut limit = || fields.u64().map(|limit| (limit != NO_LIMIT).then_some(limit));
@@ -136,6 +143,7 @@ impl VolumeRecord {
             usage,
             quota,
             distrusts_before,
+            marked,
             distrust_all,
             directories_to,
             files_to,

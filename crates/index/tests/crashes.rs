@@ -1,19 +1,15 @@
 //! Histories of changes, stops and losses of power over a disk that tears what was not synced: no number ever names two
 //! files, no version two contents, and nothing is lost that was flushed.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
-    Error, Index, Kind, Loaded, Number, Options, Place, Seen, Stop, Storage, Timestamp, Tree, Version,
+    Error, Index, Kind, Loaded, Memory, Number, Options, Place, Seen, Stop, Timestamp, Tree, Version,
     VolumeId,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use redb::{Builder, Database, StorageBackend};
 
 #[test]
 fn numbers_and_versions_never_come_back() {
@@ -37,7 +33,7 @@ fn numbers_and_versions_never_come_back() {
 struct History {
     seed: u64,
     rng: SmallRng,
-    disk: Disk,
+    disk: Memory,
     boot: u8,
     now: SystemTime,
     mark: Option<Vec<u8>>,
@@ -64,7 +60,7 @@ impl History {
         Self {
             seed,
             rng: SmallRng::seed_from_u64(seed),
-            disk: Disk::default(),
+            disk: Memory::default(),
             boot: 1,
             now: UNIX_EPOCH + Duration::from_secs(1_800_000_000),
             mark: None,
@@ -124,10 +120,10 @@ impl History {
             }
             15 => self.remove(index, volume),
             16 => {
-                self.disk.lock().failing = true;
+                self.disk.set_failing(true);
                 self.change(index, volume);
                 let failed = index.flush().is_err();
-                self.disk.lock().failing = false;
+                self.disk.set_failing(false);
                 *stops.entry("write failed").or_default() += u32::from(failed);
             }
             _ => self.flush(index),
@@ -144,14 +140,14 @@ impl History {
         object.seen = state.1;
         object.place = Place { parent: 1, name: file.to_string().into_bytes() };
         let said = (object.number, object.version);
-        while let Err(error) = index.record(volume, &identity(file), object.clone(), self.now) {
-            assert!(matches!(error, Error::Full), "{error}");
-            if index.flush().is_err() {
-                // The caller cannot tell it: this server will not serve the file. So nobody heard of the version.
-                self.files.get_mut(&file).unwrap().told = None;
-                return;
-            }
+        if index.is_full() && index.flush().is_err() {
+            // This server will not change the file now.
+            self.files.get_mut(&file).unwrap().states.pop();
+            return;
         }
+        index.reserve();
+        let settled = object.seen.is_settled(self.now);
+        index.record(volume, &identity(file), object, settled).unwrap_or_else(|error| self.fail(&error));
         self.said(file, said);
     }
 
@@ -162,12 +158,12 @@ impl History {
                 Ok(loaded) => break loaded,
                 Err(Error::Full) => {
                     // A disk that fails now works again for who waits.
-                    self.disk.lock().failing = false;
+                    self.disk.set_failing(false);
                     self.flush(index);
                 }
-                Err(error) if self.disk.lock().failing => {
+                Err(error) if self.disk.is_failing() => {
                     assert!(matches!(error, Error::Storage(_)), "seed {}: {error}", self.seed);
-                    self.disk.lock().failing = false;
+                    self.disk.set_failing(false);
                 }
                 Err(error) => self.fail(&error),
             }
@@ -236,7 +232,8 @@ impl History {
             }
             6..9 => {
                 drop(index);
-                self.disk.lose_power(&mut self.rng);
+                let keeps = self.rng.random_range(0.0..1.0);
+                self.disk.lose_power(|| self.rng.random_bool(keeps));
                 self.boot += 1;
                 for file in self.files.values_mut() {
                     let left = self.rng.random_range(1..=file.states.len());
@@ -246,7 +243,10 @@ impl History {
             }
             _ => {
                 drop(index);
-                self.disk.scribble(&mut self.rng);
+                // Somebody writes into the file what does not belong there.
+                let foreign: Vec<u8> =
+                    (0..self.rng.random_range(1..5_000)).map(|_| self.rng.random()).collect();
+                self.disk.set_back(&foreign);
             }
         }
         for file in self.files.values_mut() {
@@ -285,114 +285,3 @@ fn identity(file: u32) -> Vec<u8> {
 fn time_of(seen: Seen) -> SystemTime {
     UNIX_EPOCH + Duration::new(seen.changed.secs.cast_unsigned(), seen.changed.nanos)
 }
-
-/// A disk that keeps what was synced, and of the rest such sectors as it likes.
-#[derive(Clone, Debug, Default)]
-struct Disk(Arc<Mutex<Sectors>>);
-
-#[derive(Debug, Default)]
-struct Sectors {
-    now: Vec<u8>,
-    synced: Vec<u8>,
-    /// Sectors in which the two differ.
-    dirty: BTreeSet<usize>,
-    failing: bool,
-}
-
-impl Disk {
-    fn lock(&self) -> std::sync::MutexGuard<'_, Sectors> {
-        self.0.lock().unwrap()
-    }
-
-    fn lose_power(&self, rng: &mut SmallRng) {
-        let mut disk = self.lock();
-        let keeps = rng.random_range(0.0..1.0);
-        let len = if rng.random_bool(keeps) { disk.now.len() } else { disk.synced.len() };
-        let Sectors { now, synced, dirty, .. } = &mut *disk;
-        synced.resize(len, 0);
-        now.resize(len, 0);
-        for sector in std::mem::take(dirty) {
-            let Some(range) = sector_of(sector, len) else { continue };
-            let (from, to) = if rng.random_bool(keeps) {
-                (now.as_slice(), &mut *synced)
-            } else {
-                (synced.as_slice(), &mut *now)
-            };
-            to[range.clone()].copy_from_slice(&from[range]);
-        }
-    }
-
-    /// Somebody writes into the file what does not belong there.
-    fn scribble(&self, rng: &mut SmallRng) {
-        let mut disk = self.lock();
-        let foreign: Vec<u8> = (0..rng.random_range(1..5_000)).map(|_| rng.random()).collect();
-        disk.now.clone_from(&foreign);
-        disk.synced = foreign;
-        disk.dirty.clear();
-    }
-}
-
-impl Storage for Disk {
-    fn open(&self, builder: &Builder) -> Result<Database, Error> {
-        Ok(builder.create_with_backend(self.clone())?)
-    }
-
-    fn set_aside(&self) -> Result<PathBuf, Error> {
-        let mut disk = self.lock();
-        disk.now.clear();
-        disk.synced.clear();
-        disk.dirty.clear();
-        Ok(PathBuf::from("aside"))
-    }
-}
-
-impl StorageBackend for Disk {
-    fn len(&self) -> io::Result<u64> {
-        Ok(self.lock().now.len() as u64)
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let disk = self.lock();
-        let from = offset as usize;
-        out.copy_from_slice(disk.now.get(from..from + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?);
-        Ok(())
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.writable()?.now.resize(len as usize, 0);
-        Ok(())
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        let mut disk = self.writable()?;
-        let Sectors { now, synced, dirty, .. } = &mut *disk;
-        synced.resize(now.len(), 0);
-        for range in std::mem::take(dirty).into_iter().filter_map(|sector| sector_of(sector, now.len())) {
-            synced[range.clone()].copy_from_slice(&now[range]);
-        }
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let mut disk = self.writable()?;
-        let from = offset as usize;
-        disk.now[from..][..data.len()].copy_from_slice(data);
-        disk.dirty.extend(from / SECTOR..(from + data.len()).div_ceil(SECTOR));
-        Ok(())
-    }
-}
-
-impl Disk {
-    fn writable(&self) -> io::Result<std::sync::MutexGuard<'_, Sectors>> {
-        let disk = self.lock();
-        if disk.failing { Err(io::ErrorKind::StorageFull.into()) } else { Ok(disk) }
-    }
-}
-
-fn sector_of(number: usize, len: usize) -> Option<std::ops::Range<usize>> {
-    let from = number * SECTOR;
-    (from < len).then(|| from..len.min(from + SECTOR))
-}
-
-/// What a disk writes whole or not at all.
-const SECTOR: usize = 512;

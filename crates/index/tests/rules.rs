@@ -85,6 +85,43 @@ fn a_tree_that_is_not_the_volumes_is_refused() {
 }
 
 #[test]
+fn a_tree_that_was_set_back_gets_new_numbers() {
+    let memory = Memory::default();
+    let mut index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap();
+    let load = |index: &Index| {
+        let seen = Seen { size: 1, ..Seen::default() };
+        index.load(home.volume, b"a", Kind::File, seen, later(1)).unwrap().object
+    };
+    let first = load(&index);
+    let (mut mark, mut last) = (home.mark, first.number);
+    for (set_back, keeps) in [(false, true), (true, false), (false, true)] {
+        index.close().unwrap();
+        drop(index);
+        index = open(&memory);
+        let borne = if set_back { home.mark } else { mark };
+        let opened = open_volume(&index, "home", Some(&borne.encode())).unwrap();
+        assert_eq!((opened.tree_was_behind, opened.index_was_behind), (set_back, false));
+        mark = opened.mark;
+        assert_eq!(load(&index).number == last, keeps, "{set_back}");
+        last = load(&index).number;
+    }
+    assert_ne!(load(&index).number, first.number);
+    assert_eq!(index.find(home.volume, first.number).unwrap(), None);
+}
+
+#[test]
+fn a_tools_use_does_not_change_how_the_server_stopped() {
+    let memory = Memory::default();
+    drop(open(&memory));
+    open(&memory).put_back().unwrap();
+    assert_eq!(open(&memory).last_stop(), &Stop::Crash);
+    open(&memory).close().unwrap();
+    open(&memory).put_back().unwrap();
+    assert_eq!(open(&memory).last_stop(), &Stop::Clean);
+}
+
+#[test]
 fn numbers_wait_for_the_mark_and_the_next_range_comes_in_time() {
     let index = open(&Memory::default());
     let tree = Tree { name: "home", path: "/srv", mark: None, uuid_if_new: [1; 16] };
@@ -116,10 +153,20 @@ fn memory_of_what_is_not_committed_is_bounded() {
     assert!((1..4).all(|n| load(n).is_ok()));
     assert!(matches!(load(4), Err(Error::Full)));
     assert_eq!(load(0).unwrap().object, first, "what is there is found");
-    index.record(home, &[0], first, later(9)).expect("and may change");
+    assert!(index.is_full());
+    let record = |object: &ObjectRecord, identity: &[u8]| {
+        index.reserve();
+        index.record(home, identity, object.clone(), true)
+    };
+    record(&first, &[0]).expect("and may change");
     index.flush().unwrap();
     assert_eq!(index.backlog().objects, 0);
     assert!(load(4).is_ok());
+    (0..3).for_each(|_| index.reserve());
+    assert!(index.is_full(), "what is to come counts");
+    assert!(matches!(load(5), Err(Error::Full)));
+    (0..3).for_each(|_| index.give_back());
+    assert!(load(5).is_ok());
 }
 
 #[test]
@@ -177,9 +224,13 @@ fn a_check_finds_and_mends_what_does_not_agree() {
         seen: Seen::default(),
         place: Place::default(),
     };
-    index.record(home, b"stranger", stranger.clone(), later(1)).unwrap();
+    let record = |identity: &[u8], object: &ObjectRecord| {
+        index.reserve();
+        index.record(home, identity, object.clone(), true).unwrap();
+    };
+    record(b"stranger", &stranger);
     object.place = Place { parent: 77, name: b"sound".to_vec() };
-    index.record(home, b"sound", object.clone(), later(1)).unwrap();
+    record(b"sound", &object);
     let found = index.check(home, false).unwrap();
     let no_parent = Finding::NoParent { number: object.number, parent: 77 };
     assert_eq!(found.findings, [no_parent, Finding::Unreserved { number: stranger.number }]);
@@ -201,6 +252,7 @@ fn the_file_is_private_and_belongs_to_one_process() {
     assert_eq!(mode & 0o777, 0o600);
     assert!(matches!(Index::open(at(), Options::default()), Err(Error::InUse)));
     index.close().unwrap();
+    drop(index);
     assert_eq!(Index::open(at(), Options::default()).unwrap().last_stop(), &Stop::Clean);
 }
 

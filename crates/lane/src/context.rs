@@ -101,6 +101,11 @@ pub(crate) fn try_with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> Option<R> {
     Current::try_with(&CURRENT, f)
 }
 
+/// Whether this thread is a lane that has not ended: destructors may run later.
+pub fn on_lane() -> bool {
+    try_with(|_| ()).is_some()
+}
+
 /// Makes `lane` current until the guard is dropped. Simulated lanes share a thread and enter in turns.
 pub(crate) fn enter(lane: &Rc<Lane>) -> Entered {
     Entered {

@@ -31,6 +31,6 @@ mod supervise;
 mod timers;
 
 pub use backend::holding;
-pub use context::{Lane, LaneId, SiloId, current};
+pub use context::{Lane, LaneId, SiloId, current, on_lane};
 pub use executor::{Task, give_way, spawn, spawn_for, yield_now};
 pub use supervise::{Ended, essential, vital};

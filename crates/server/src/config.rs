@@ -21,7 +21,6 @@ pub use service::volumes::VolumeSection;
 use service::{Bound, Service, Settings, Transport, Wanted};
 
 pub use self::identity::{IdentitySection, default_accounts};
-pub(crate) use self::server::default_state_dir;
 pub use self::server::{NodesWithoutNic, ServerSection};
 use crate::listeners::Change;
 

@@ -12,6 +12,7 @@ mod control;
 mod descriptors;
 mod egress;
 mod health;
+mod index_file;
 mod lane_main;
 mod lane_services;
 mod listeners;

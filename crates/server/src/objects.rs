@@ -1,15 +1,17 @@
 //! What lanes share of writable volumes: made once in a process, when the first volume is writable. A server that only
 //! reads has none.
 
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustix::thread::CapabilitySet;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
-use vfs::{Closed, MemoryVersions, Objects, ObjectsOptions, SharedVolume};
+use vfs::{Closed, Objects, ObjectsOptions, SharedVolume};
 
-use crate::config::ConfigError;
+use crate::config::{Config, ConfigError};
+use crate::index_file::IndexFile;
 
 /// Changes that were under way in volumes that are written to no longer.
 pub(crate) struct Closing {
@@ -17,26 +19,94 @@ pub(crate) struct Closing {
     until: Instant,
 }
 
-/// The objects of the process, if it has any.
+/// The objects of the process, if it has any, and the index behind them.
 #[derive(Debug, Default)]
-pub(crate) struct ProcessObjects(Option<Objects>);
+pub(crate) struct ProcessObjects {
+    objects: Option<Objects>,
+    index: Option<IndexFile>,
+}
+
+/// What the lanes share of volumes is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Use {
+    /// They are served, and their versions kept.
+    Serve,
+    /// A configuration is tried: nothing is left behind.
+    Try,
+}
 
 impl ProcessObjects {
     /// The table for this many lanes, with what it takes to write to its volumes.
     ///
     /// # Errors
     /// More lanes than can share objects.
-    pub(crate) fn give(&mut self, table: VolumeTable, lanes: usize) -> Result<VolumeTable, ConfigError> {
-        if self.0.is_none() && table.is_writable() {
+    pub(crate) fn give(
+        &mut self,
+        table: VolumeTable,
+        lanes: usize,
+        state: Option<PathBuf>,
+        why: Use,
+    ) -> Result<VolumeTable, ConfigError> {
+        if self.objects.is_none() && table.is_writable() {
             let options = options(lanes)?;
-            let versions = MemoryVersions::new(VERSIONS_MAX, SystemTime::now());
-            self.0 = Some(Objects::new(options, Arc::new(versions)));
+            self.objects = Some(match why {
+                Use::Try => Objects::without_index(options, "this is a trial".to_owned()),
+                Use::Serve => match open_index(state) {
+                    Ok(opened) => {
+                        let objects = Objects::new(options, opened.index());
+                        self.index = Some(opened);
+                        objects
+                    }
+                    Err(problem) => Objects::without_index(options, problem),
+                },
+            });
         }
-        Ok(match &self.0 {
+        Ok(match &self.objects {
             Some(objects) => table.sharing(objects),
             None => table,
         })
     }
+
+    /// The index, once a volume is writable.
+    pub(crate) fn index(&self) -> Option<&IndexFile> {
+        self.index.as_ref()
+    }
+
+    /// What keeps volumes from being written to, by their names.
+    pub(crate) fn troubles(&self) -> Vec<(String, String)> {
+        let volumes = self.volumes();
+        let troubles = volumes.iter().filter_map(|volume| {
+            let trouble = volume.trouble()?;
+            Some((volume.name().to_string(), format!("nothing can be written to it: {trouble}")))
+        });
+        troubles.collect()
+    }
+
+    /// What the administrator should know of how things were found.
+    pub(crate) fn news(&self) -> Vec<String> {
+        let volumes = self.volumes();
+        let of_volumes =
+            volumes.iter().filter_map(|volume| Some(format!("volume {}: {}", volume.name(), volume.news()?)));
+        self.index.iter().filter_map(IndexFile::news).chain(of_volumes).collect()
+    }
+
+    /// Ends in order, when every lane has ended: what was written is safe, and the next server is told so.
+    pub(crate) fn close(&mut self, config: &Config) {
+        let Some(index) = self.index.take() else { return };
+        let in_use = self.objects.as_ref().map_or(0, Objects::in_use);
+        let paths = config
+            .volumes
+            .iter()
+            .filter(|volume| volume.writable != identity::Writable::Nobody)
+            .map(|volume| &*volume.path);
+        index.close(in_use, paths);
+    }
+}
+
+fn open_index(state: Option<PathBuf>) -> Result<IndexFile, String> {
+    let state =
+        state.ok_or("no directory to keep the index in: set server.state_dir, XDG_STATE_HOME or HOME")?;
+    IndexFile::open(&state)
 }
 
 impl ProcessObjects {
@@ -57,7 +127,7 @@ impl ProcessObjects {
     }
 
     pub(crate) fn volumes(&self) -> Vec<Arc<SharedVolume>> {
-        self.0.as_ref().map(Objects::volumes).unwrap_or_default()
+        self.objects.as_ref().map(Objects::volumes).unwrap_or_default()
     }
 }
 
@@ -110,8 +180,6 @@ fn capabilities() -> CapabilitySet {
 const READS_EVERYTHING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
 /// Longer than clients are waited for.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
-/// Files whose versions are remembered; beyond it all begin a new generation.
-const VERSIONS_MAX: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -127,7 +195,7 @@ mod tests {
     #[test]
     fn a_server_that_only_reads_has_no_objects() {
         let mut objects = ProcessObjects::default();
-        objects.give(VolumeTable::default(), 300).unwrap();
-        assert!(objects.0.is_none());
+        objects.give(VolumeTable::default(), 300, None, Use::Serve).unwrap();
+        assert!(objects.objects.is_none() && objects.index.is_none());
     }
 }

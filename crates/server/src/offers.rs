@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use service::{Greeting, Ground, Site};
 
-use crate::config::{Config, default_state_dir};
+use crate::config::Config;
 use crate::descriptors;
 use crate::lane_main::Sites;
 use crate::listeners::Change;
@@ -25,7 +25,7 @@ impl Offers {
     pub(crate) fn load(config: &Config, lanes: usize) -> Result<Self, ServerError> {
         let fit = descriptors::fit(config, lanes);
         let accounts = config.identity.load()?;
-        let state_dir = config.server.state_dir.clone().or_else(default_state_dir);
+        let state_dir = config.server.state_dir();
         let (mut sites, mut warnings) = (Vec::new(), Vec::new());
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
             let ground =

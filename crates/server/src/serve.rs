@@ -23,7 +23,7 @@ use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
 use crate::logs::{self, AccessLog};
 use crate::metrics::Blocks;
-use crate::objects::ProcessObjects;
+use crate::objects::{ProcessObjects, Use};
 use crate::offers::Offers;
 use crate::pacing::Pacing;
 use crate::process;
@@ -76,6 +76,10 @@ struct Serving {
     /// As the lanes have them open.
     volumes: VolumeTable,
     objects: ProcessObjects,
+    /// As `/health` has them.
+    write_troubles: Vec<(String, String)>,
+    /// The index's counters are shown.
+    tells_of_index: bool,
     config: Config,
     addresses: Addresses,
     greetings: Vec<Greeting>,
@@ -241,7 +245,9 @@ impl Server {
                 "the kernel did not let go of operations in time, as when a disk does not answer"
             );
         }
-        joined.map_err(|_| ServerError::LaneEnded)
+        joined.map_err(|_| ServerError::LaneEnded)?;
+        serving.objects.close(&serving.config);
+        Ok(())
     }
 }
 
@@ -252,7 +258,8 @@ impl Serving {
         let topology = Topology::of_this_machine()?;
         let layout = layout(&config, &topology)?;
         let mut objects = ProcessObjects::default();
-        let volumes = objects.give(volumes, layout.lane_count())?;
+        let why = if purpose == Purpose::Serve { Use::Serve } else { Use::Try };
+        let volumes = objects.give(volumes, layout.lane_count(), config.server.state_dir(), why)?;
         let mut offers = Offers::load(&config, layout.lane_count())?;
         let mut warnings = offers.warnings().to_vec();
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
@@ -307,6 +314,9 @@ impl Serving {
             lane_main(spec, boot.expect("every lane boots once"))
         })?;
         wait_until_serving(&mut news, layout.lane_count())?;
+        if purpose == Purpose::Serve {
+            warnings.extend(objects.news());
+        }
 
         let lanes: Arc<[LaneInfo]> = runtime.lanes().cloned().collect();
         let memory = MemoryWatch::start(&topology, &lanes, &blocks).map_err(io("the memory watch"))?;
@@ -318,7 +328,7 @@ impl Serving {
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());
         let subject = Subject { blocks, lanes, started: SystemTime::now(), draining, health, memory: asker };
-        Ok(Self {
+        let mut serving = Self {
             runtime,
             layout,
             listeners,
@@ -342,11 +352,17 @@ impl Serving {
             subject,
             volumes,
             objects,
+            write_troubles: Vec::new(),
+            tells_of_index: false,
             config,
             addresses,
             greetings,
             warnings,
-        })
+        };
+        if purpose == Purpose::Serve {
+            serving.look_at_objects();
+        }
+        Ok(serving)
     }
 
     async fn keep_house(

@@ -2,16 +2,15 @@
 //! The best of several rounds counts, so that the machine's other work shows least. `cargo xtask compare write` asks for `--json`.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use identity::Writable;
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::time::{ClockId, clock_gettime};
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, How, MemoryVersions, Name, Objects, ObjectsOptions, RelPath,
-    Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Directory, How, Name, Objects, ObjectsOptions, RelPath, Volume,
+    VolumeOptions, VolumeSpec,
 };
 
 fn main() {
@@ -22,8 +21,7 @@ fn main() {
         std::fs::create_dir(path).unwrap();
     }
     run_here(RuntimeOptions::default(), async move {
-        let versions = Arc::new(MemoryVersions::new(1 << 16, SystemTime::now()));
-        let objects = Objects::new(ObjectsOptions::default(), versions);
+        let objects = Objects::in_memory(ObjectsOptions::default());
         let cache = Cache::sharing(CacheOptions::default(), &objects);
         let spec = VolumeSpec::new("bench".parse().unwrap(), &path, VolumeOptions::default());
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{Object, Place as ObjectPlace};
+use crate::object::{Object, Place as ObjectPlace, SharedVolume};
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
 
@@ -109,9 +109,32 @@ impl Directory {
         &self.node.dir
     }
 
-    /// What was just made or opened in it, for the lane's cache.
+    /// What was just made in it, for the lane's cache.
     pub(crate) async fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
-        let (object, path) = self.made(name, &file, stat).await?;
+        let object = self.shared()?.of_new(self.volume.root().dir(), &file, stat).await?;
+        self.file_of(name, file, stat, object)
+    }
+
+    /// What was just opened in it.
+    pub(crate) async fn opened_file(
+        &self,
+        name: Name<'_>,
+        file: File,
+        stat: &Stat,
+    ) -> Result<OpenFile, Error> {
+        let object = self.shared()?.of_open(self.volume.root().dir(), &file, stat).await?;
+        self.file_of(name, file, stat, object)
+    }
+
+    fn file_of(
+        &self,
+        name: Name<'_>,
+        file: File,
+        stat: &Stat,
+        object: Arc<Object>,
+    ) -> Result<OpenFile, Error> {
+        self.note_place(Some(&object), name);
+        let path = self.path().join(name)?;
         let place = self.volume.place(path.as_path());
         let counters = Arc::clone(self.volume.counters());
         Ok(OpenFile::new(file, Attributes::from(*stat).id, place, Some(object), counters))
@@ -120,7 +143,9 @@ impl Directory {
     /// As [`Directory::made_file`], of a directory.
     pub(crate) async fn made_directory(&self, name: Name<'_>, dir: Dir) -> Result<OpenDirectory, Error> {
         let stat = dir.stat()?;
-        let (object, path) = self.made(name, dir.as_file(), &stat).await?;
+        let object = self.shared()?.of_new(self.volume.root().dir(), dir.as_file(), &stat).await?;
+        self.note_place(Some(&object), name);
+        let path = self.path().join(name)?;
         Ok(OpenDirectory::new(dir, Attributes::from(stat).id, path, Some(object)))
     }
 
@@ -131,15 +156,8 @@ impl Directory {
         }
     }
 
-    async fn made(
-        &self,
-        name: Name<'_>,
-        file: &File,
-        stat: &Stat,
-    ) -> Result<(Arc<Object>, RelPathBuf), Error> {
-        let object = self.volume.shared().ok_or(Error::ReadOnly)?.of_open(file, stat).await?;
-        self.note_place(Some(&object), name);
-        Ok((object, self.path().join(name)?))
+    fn shared(&self) -> Result<&Arc<SharedVolume>, Error> {
+        self.volume.shared().ok_or(Error::ReadOnly)
     }
 
     /// Every entry that is served, without names that no look-up would give: devices, links that lead
@@ -274,6 +292,14 @@ impl OpenDirectory {
 
     pub(crate) fn attributes(&self) -> Result<Attributes, Error> {
         Ok(self.dir.stat()?.into())
+    }
+}
+
+impl Drop for OpenDirectory {
+    fn drop(&mut self) {
+        if let Some(object) = &self.object {
+            object.note_closing(|| self.dir.stat());
+        }
     }
 }
 

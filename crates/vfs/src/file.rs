@@ -113,3 +113,11 @@ impl OpenFile {
         &self.file
     }
 }
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if let Some(object) = &self.object {
+            object.note_closing(|| self.file.stat());
+        }
+    }
+}

@@ -3,12 +3,12 @@
 use std::cell::{Cell, OnceCell};
 use std::ffi::{CStr, CString};
 use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, Owner, VolumePolicy};
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 
-use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::links::{Budget, Places};
 use crate::name::RelPath;
@@ -18,7 +18,7 @@ use crate::spec::VolumeSpec;
 /// An open volume directory. It stays the same directory if its own name later names another.
 #[derive(Debug)]
 pub(crate) struct Root {
-    dir: Dir,
+    dir: Rc<Dir>,
     /// Where absolute links may lead; `None` where no links are followed.
     places: Option<Places>,
     /// Files can be opened by handle, as far as is known.
@@ -45,20 +45,20 @@ struct Shared {
 impl Root {
     /// Opens the directory `spec` names, which nothing is written to.
     pub(crate) fn open(spec: &VolumeSpec) -> io::Result<Self> {
-        let dir = Dir::open_root(&spec.path)?;
+        let dir = Rc::new(Dir::open_root(&spec.path)?);
         let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
         let (by_handle, unnamed, searches) = (Cell::new(true), Cell::new(None), Cell::new(0));
         Ok(Self { dir, places, by_handle, unnamed, searches, shared: None })
     }
 
     /// Opens the directory `spec` names, which is written to.
-    pub(crate) fn open_shared(spec: &VolumeSpec, objects: &Objects) -> io::Result<Self> {
+    pub(crate) fn open_shared(spec: &VolumeSpec, objects: &Objects) -> Result<Self, Error> {
         let root = Self::open(spec)?;
         let stat = root.dir.stat()?;
         let owner = Owner { uid: Some(stat.uid), recorded: None };
         let privileged = objects.options().privileged;
         let policy = VolumePolicy { privileged, writable: spec.writable.clone(), owner };
-        let volume = objects.volume(&spec.name, Attributes::from(stat).id);
+        let volume = objects.volume(spec, &root.dir, &stat)?;
         let is_trusted = objects.options().trusted_attributes;
         let acl_attribute = if is_trusted { ATTRIBUTE_PRIVILEGED } else { ATTRIBUTE_UNPRIVILEGED };
         let shared = Shared { volume, policy, acl_attribute, object: OnceCell::new() };
@@ -66,7 +66,7 @@ impl Root {
     }
 
     /// The open directory.
-    pub(crate) fn dir(&self) -> &Dir {
+    pub(crate) fn dir(&self) -> &Rc<Dir> {
         &self.dir
     }
 

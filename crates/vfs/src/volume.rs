@@ -279,7 +279,7 @@ impl Volume {
             return Err(Error::NotServable);
         }
         let object = match self.shared() {
-            Some(shared) => Some(shared.of_open(&file, now).await?),
+            Some(shared) => Some(shared.of_open(self.root().dir(), &file, now).await?),
             None => None,
         };
         if now.kind == FileKind::Directory {

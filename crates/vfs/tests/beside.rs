@@ -3,8 +3,6 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::SystemTime;
 
 use identity::{Rights, Writable};
 use lane::runtime::{RuntimeOptions, run_here};
@@ -14,8 +12,8 @@ use rand::{Rng, SeedableRng};
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use vfs::{
-    Cache, CacheOptions, Caller, Error, How, MemoryVersions, Name, Objects, ObjectsOptions, Over, RelPath,
-    Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Error, How, Name, Objects, ObjectsOptions, Over, RelPath, Volume,
+    VolumeOptions, VolumeSpec,
 };
 
 #[test]
@@ -31,9 +29,7 @@ fn beside(seed: u64) {
     [&ours, &theirs].into_iter().for_each(|tree| fs::create_dir(tree).unwrap());
     let (served, plain) = (ours.clone(), theirs.clone());
     run_here(RuntimeOptions::default(), async move {
-        let versions = Arc::new(MemoryVersions::new(1000, SystemTime::now()));
-        let cache =
-            Cache::sharing(CacheOptions::default(), &Objects::new(ObjectsOptions::default(), versions));
+        let cache = Cache::sharing(CacheOptions::default(), &Objects::in_memory(ObjectsOptions::default()));
         let spec = VolumeSpec::new("test".parse().unwrap(), served, VolumeOptions::default());
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
         let mut rng = SmallRng::seed_from_u64(seed);

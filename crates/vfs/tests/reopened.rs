@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use identity::{Rights, Writable};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::thread::{CapabilitySet, capabilities};
 use vfs::{
-    Cache, CacheOptions, Caller, Error, Identity, MemoryVersions, Objects, ObjectsOptions, Places, RelPath,
-    Seen, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Error, Identity, Objects, ObjectsOptions, Places, RelPath, Seen, Volume,
+    VolumeOptions, VolumeSpec,
 };
 
 /// Of files before the server was started anew.
@@ -45,8 +44,7 @@ fn what_moved_inside_is_found_and_what_left_or_went_is_not_on_the_disk_and_in_me
 }
 
 fn open(root: &PathBuf) -> Volume {
-    let versions = Arc::new(MemoryVersions::new(1000, SystemTime::now()));
-    let cache = Cache::sharing(CacheOptions::default(), &Objects::new(ObjectsOptions::default(), versions));
+    let cache = Cache::sharing(CacheOptions::default(), &Objects::in_memory(ObjectsOptions::default()));
     let spec = VolumeSpec::new("test".parse().unwrap(), root, VolumeOptions::default());
     Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap()
 }

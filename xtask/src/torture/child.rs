@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
 
 use identity::{Accounts, Writable};
 use lane::buffer::Buf;
@@ -14,8 +12,8 @@ use lane::topology::Topology;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, Expect, How, MemoryVersions, Name, Objects, ObjectsOptions, Over,
-    RelPath, Volume, VolumeOptions, VolumeSpec, Writer,
+    Cache, CacheOptions, Caller, Directory, Expect, How, Name, Objects, ObjectsOptions, Over, RelPath,
+    Volume, VolumeOptions, VolumeSpec, Writer,
 };
 
 use super::model::{Model, Node, access_list, parent};
@@ -33,9 +31,6 @@ pub(crate) struct Args {
     lanes: usize,
     #[arg(long)]
     workers: usize,
-    /// What the time of day is taken to be: a process begins its versions above those of the one before.
-    #[arg(long)]
-    now: u64,
 }
 
 /// Changes the tree until it is killed.
@@ -43,9 +38,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::of_this_machine()?;
     let wishes = Wishes { lanes: LaneCount::Total(args.lanes), ..Wishes::default() };
     let layout = Layout::new(&topology, &wishes)?;
-    let versions = Arc::new(MemoryVersions::new(VERSIONS_MAX, UNIX_EPOCH + Duration::from_secs(args.now)));
     let options = ObjectsOptions { privileged: true, ..Default::default() };
-    let objects = Objects::new(options, versions);
+    // The mark on the root keeps versions apart from those of the process before.
+    let objects = Objects::in_memory(options);
     let (lanes, args) = (layout.lane_count(), args.clone());
     let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |spec| {
         let (objects, args) = (objects.clone(), args.clone());
@@ -236,6 +231,3 @@ fn last(path: &str) -> Name<'_> {
 fn buf(bytes: Bytes) -> Buf {
     Buf::from(bytes.make())
 }
-
-/// Files whose versions are remembered.
-const VERSIONS_MAX: usize = 1 << 16;

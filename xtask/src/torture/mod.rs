@@ -106,7 +106,7 @@ fn torture(kind: FileSystem, disk: &Disk, args: &Args) -> anyhow::Result<Line> {
             kind != FileSystem::Tmpfs && args.power_cut > 0 && round % args.power_cut == args.power_cut - 1;
         let end = if is_cut { End::PowerCut } else { End::Killed };
         torture
-            .life(round, seed, end)
+            .life(seed, end)
             .with_context(|| format!("{}, --seed {}, round {round}, {end:?}", kind.name(), args.seed))?;
     }
     Ok(torture.line)
@@ -158,12 +158,12 @@ impl<'d> Torture<'d> {
         Ok(Self { disk, tree, rng, versions: Versions::default(), line, began: Instant::now() })
     }
 
-    fn life(&mut self, round: u32, seed: u64, end: End) -> anyhow::Result<()> {
+    fn life(&mut self, seed: u64, end: End) -> anyhow::Result<()> {
         if end == End::PowerCut {
             // What earlier lives left unsynced is not this one's to lose.
             rustix::fs::syncfs(std::fs::File::open(&self.tree)?)?;
         }
-        let told = self.live(round, seed, end)?;
+        let told = self.live(seed, end)?;
         self.explain(&told, end)?;
         self.line.rounds += 1;
         self.line.versions = self.versions.count();
@@ -172,19 +172,14 @@ impl<'d> Torture<'d> {
     }
 
     /// From the start of the process to its end.
-    fn live(&mut self, round: u32, seed: u64, end: End) -> anyhow::Result<Told> {
+    fn live(&mut self, seed: u64, end: End) -> anyhow::Result<Told> {
         let models = (0..WORKERS).map(|worker| Ok(History::new(Model::of_tree(&self.tree, worker)?)));
         let histories = models.collect::<anyhow::Result<_>>()?;
         let contest = Contest { base: read(&self.tree.join(Step::CONTEST))?, ..Contest::default() };
         let mut told = Told { histories, contest, in_contest: BTreeMap::new(), lines: 0, is_cut: false };
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("torture-child").arg("--tree").arg(&self.tree);
-        for (flag, value) in [
-            ("--seed", seed),
-            ("--lanes", LANES),
-            ("--workers", WORKERS as u64),
-            ("--now", u64::from(round) + 1),
-        ] {
+        for (flag, value) in [("--seed", seed), ("--lanes", LANES), ("--workers", WORKERS as u64)] {
             command.args([flag, &value.to_string()]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped());

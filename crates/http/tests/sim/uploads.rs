@@ -1,7 +1,7 @@
 //! PUT and DELETE: a name leads to one whole version or another, whatever becomes of those who upload.
 
 use std::rc::Rc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use http::limits::Limits;
 use http::service::{Mount, Role, Site};
@@ -9,7 +9,7 @@ use http::settings::Auth;
 use identity::Writable;
 use lane::backend::sim::{Config, Host, seeds};
 use lane::time::sleep;
-use vfs::{Cache, CacheOptions, MemoryVersions, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
+use vfs::{Cache, CacheOptions, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
 
 use crate::client::{Client, Response, request};
 use crate::server::{ADDRESS, Pair, noise};
@@ -20,8 +20,7 @@ const SEEDS: u64 = 100;
 
 /// A site whose one volume these may change; to be made on its lane.
 pub(crate) fn writable(by: Writable, auth: Auth) -> Site {
-    let versions = std::sync::Arc::new(MemoryVersions::new(1000, UNIX_EPOCH));
-    let objects = Objects::new(ObjectsOptions::default(), versions);
+    let objects = Objects::in_memory(ObjectsOptions::default());
     let cache = Cache::sharing(CacheOptions::default(), &objects);
     let spec = VolumeSpec::new("sim".parse().unwrap(), "/srv", VolumeOptions::default()).writable_by(by);
     let mut mount = Mount::new("/", Volume::open(&cache, &spec).unwrap(), true);

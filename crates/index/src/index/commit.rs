@@ -1,6 +1,7 @@
 //! What has been told becomes safe: one transaction for all that waits.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
@@ -23,13 +24,15 @@ impl Shared {
             state.underway = Some(Arc::clone(&batch));
             (batch, state.told)
         };
-        let result = self.with_database(|database| write(database, &batch));
+        let result = self.with_database(|database| write(database, &batch, self.options.boot));
         let mut state = self.state();
         state.underway = None;
         match result {
             Ok(()) => {
                 state.committed = told;
                 state.failing = None;
+                self.commits.fetch_add(1, Ordering::Relaxed);
+                self.count(&state);
                 Ok(())
             }
             Err(error) => {
@@ -37,6 +40,7 @@ impl Shared {
                 let batch =
                     Arc::into_inner(batch).expect("who reads it does so under the lock, and keeps none");
                 state.pending.put_back(batch);
+                self.failures.fetch_add(1, Ordering::Relaxed);
                 Err(error)
             }
         }
@@ -44,23 +48,16 @@ impl Shared {
 
     /// Notes how this run stands, with all that waits.
     pub(crate) fn commit_run(&self, is_clean: bool) -> Result<(), Error> {
-        self.state().tell();
-        self.flush()?;
-        self.with_database(|database| {
-            let write = database.begin_write()?;
-            {
-                let mut state = write.open_table(STATE)?;
-                state.insert(tables::FORMAT_KEY, &tables::FORMAT.to_le_bytes()[..])?;
-                let mut run = vec![is_clean.into()];
-                run.extend(self.options.boot);
-                state.insert(tables::RUN_KEY, &run[..])?;
-            }
-            Ok(write.commit()?)
-        })
+        {
+            let mut state = self.state();
+            state.pending.run = Some(is_clean);
+            state.tell();
+        }
+        self.flush()
     }
 }
 
-fn write(database: &Database, batch: &Pending) -> Result<(), Error> {
+fn write(database: &Database, batch: &Pending, boot: [u8; 16]) -> Result<(), Error> {
     let write = database.begin_write()?;
     write_volumes(&write, batch)?;
     write_objects(&write, batch)?;
@@ -76,6 +73,12 @@ fn write(database: &Database, batch: &Pending) -> Result<(), Error> {
         if let Some(next) = batch.next_volume {
             state.insert(tables::NEXT_VOLUME_KEY, &next.to_le_bytes()[..])?;
         }
+        if let Some(is_clean) = batch.run {
+            state.insert(tables::FORMAT_KEY, &tables::FORMAT.to_le_bytes()[..])?;
+            let mut run = vec![is_clean.into()];
+            run.extend(boot);
+            state.insert(tables::RUN_KEY, &run[..])?;
+        }
     }
     Ok(write.commit()?)
 }
@@ -89,14 +92,20 @@ fn write_volumes(write: &WriteTransaction, batch: &Pending) -> Result<(), Error>
             }
             None => {
                 volumes.remove(volume.0)?;
-                let mut objects = write.open_table(OBJECTS)?;
-                objects.retain_in((volume.0, 0)..=(volume.0, u32::MAX), |_, _| false)?;
-                let mut identities = write.open_table(IDENTITIES)?;
-                let after = volume.0.checked_add(1).expect("volumes are numbered below the last");
-                identities.retain_in((volume.0, &[][..])..(after, &[][..]), |_, _| false)?;
+                clear(write, *volume)?;
             }
         }
     }
+    batch.cleared.iter().try_for_each(|volume| clear(write, *volume))
+}
+
+/// Takes all of a volume's objects away.
+fn clear(write: &WriteTransaction, VolumeId(volume): VolumeId) -> Result<(), Error> {
+    let mut objects = write.open_table(OBJECTS)?;
+    objects.retain_in((volume, 0)..=(volume, u32::MAX), |_, _| false)?;
+    let mut identities = write.open_table(IDENTITIES)?;
+    let after = volume.checked_add(1).expect("volumes are numbered below the last");
+    identities.retain_in((volume, &[][..])..(after, &[][..]), |_, _| false)?;
     Ok(())
 }
 

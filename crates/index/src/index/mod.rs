@@ -7,6 +7,7 @@ mod volumes;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 
 use redb::{Builder, Database, ReadableDatabase, ReadableTable};
@@ -27,7 +28,7 @@ pub struct Index {
 /// How an index is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Which boot of the machine this is (`/proc/sys/kernel/random/boot_id`).
+    /// Which boot of the machine this is ([`crate::boot`]).
     pub boot: [u8; 16],
     /// Records that may wait to be committed; more than 0.
     pub pending_max: usize,
@@ -68,6 +69,12 @@ pub(crate) struct Shared {
     /// One commits at a time; who waits for it finds its own committed by it.
     committing: Mutex<()>,
     state: Mutex<State>,
+    /// Records of objects that are not committed.
+    waiting: AtomicUsize,
+    /// Records that are to come.
+    reserved: AtomicUsize,
+    commits: AtomicU64,
+    failures: AtomicU64,
     /// Rung when there is something for the committer.
     pub(crate) bell: Condvar,
 }
@@ -91,6 +98,7 @@ pub(crate) struct State {
 /// A volume that is served.
 struct Open {
     ranges: Ranges,
+    generation: u32,
     /// Its mark is on the root.
     is_marked: bool,
 }
@@ -98,6 +106,14 @@ struct Open {
 impl Default for Options {
     fn default() -> Self {
         Self { boot: [0; 16], pending_max: 262_144, cache_bytes: 64 << 20 }
+    }
+}
+
+impl Options {
+    fn builder(&self) -> Builder {
+        let mut builder = Database::builder();
+        builder.set_cache_size(self.cache_bytes);
+        builder
     }
 }
 
@@ -114,8 +130,7 @@ impl Index {
     /// # Errors
     /// [`Error::InUse`], [`Error::Format`], or what the storage says.
     pub fn open(storage: impl Storage, options: Options) -> Result<Self, Error> {
-        let mut builder = Database::builder();
-        builder.set_cache_size(options.cache_bytes);
+        let builder = options.builder();
         let (database, stop, found) = match open_known(&storage, &builder, options.boot) {
             Err(Error::Damaged(why)) => {
                 let aside = storage.set_aside()?;
@@ -138,6 +153,10 @@ impl Index {
             database: RwLock::new(Some(database)),
             committing: Mutex::default(),
             state: Mutex::new(state),
+            waiting: AtomicUsize::new(0),
+            reserved: AtomicUsize::new(0),
+            commits: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
             bell: Condvar::new(),
         };
         shared.commit_run(false)?;
@@ -162,6 +181,11 @@ impl Index {
         self.shared.backlog()
     }
 
+    /// Commits that went through, and such as did not, since it was opened.
+    pub fn commits(&self) -> (u64, u64) {
+        (self.shared.commits.load(Ordering::Relaxed), self.shared.failures.load(Ordering::Relaxed))
+    }
+
     /// Returns when all that was told before is safe. Waits for the disk.
     ///
     /// # Errors
@@ -175,9 +199,16 @@ impl Index {
     ///
     /// # Errors
     /// When it could not be written: the stop is then no clean one.
-    pub fn close(self) -> Result<(), Error> {
-        self.shared.flush()?;
+    pub fn close(&self) -> Result<(), Error> {
         self.shared.commit_run(true)
+    }
+
+    /// Ends the use by a tool: what it told is committed, and the next server finds that the last one stopped as it did.
+    ///
+    /// # Errors
+    /// When it could not be written.
+    pub fn put_back(&self) -> Result<(), Error> {
+        self.shared.commit_run(self.shared.stop.is_clean())
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -201,8 +232,11 @@ impl Shared {
 
     fn backlog(&self) -> Backlog {
         let state = self.state();
-        let underway = state.underway.as_ref().map_or(0, |pending| pending.len());
-        Backlog { objects: state.pending.len() + underway, max: self.options.pending_max }
+        Backlog {
+            objects: state.waiting(),
+            reserved: self.reserved.load(Ordering::Relaxed),
+            max: self.options.pending_max,
+        }
     }
 
     /// Runs `read` on the file, which is opened anew when it has failed.
@@ -229,9 +263,7 @@ impl Shared {
     fn reopen(&self) -> Result<(), Error> {
         let mut database = self.database.write().expect("nobody panics while holding it");
         if database.is_none() {
-            let mut builder = Database::builder();
-            builder.set_cache_size(self.options.cache_bytes);
-            *database = Some(self.storage.open(&builder)?);
+            *database = Some(self.storage.open(&self.options.builder())?);
         }
         Ok(())
     }
@@ -241,6 +273,11 @@ impl State {
     /// Something is told.
     pub(crate) fn tell(&mut self) {
         self.told += 1;
+    }
+
+    /// Records of objects that are not committed.
+    fn waiting(&self) -> usize {
+        self.pending.len() + self.underway.as_ref().map_or(0, |pending| pending.len())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Objects: their numbers and versions.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::atomic::Ordering;
+use std::time::SystemTime;
 
 use redb::ReadableDatabase;
 
@@ -9,6 +10,16 @@ use crate::object::{Entry, check_lengths};
 use crate::pending::Change;
 use crate::tables::{IDENTITIES, OBJECTS};
 use crate::{Error, Kind, Known, Loaded, Number, ObjectRecord, Place, Seen, Version, VolumeId};
+
+/// Of which file something is asked, and how it looks.
+#[derive(Clone, Copy)]
+struct Of<'a> {
+    volume: VolumeId,
+    identity: &'a [u8],
+    kind: Kind,
+    seen: Seen,
+    now: SystemTime,
+}
 
 impl Index {
     /// What is known of a file as it is used for the first time: its record, where what is `seen` bears it out, with the
@@ -35,51 +46,74 @@ impl Index {
         let mut state = shared.state();
         // Another may have loaded or changed it while the file was read.
         let known = state.told_of(volume, identity).unwrap_or(known);
-        let distrusts_before = state.record(volume)?.distrusts_before;
-        let generation = state.record(volume)?.generation;
-        let first = Version { generation, count: 0 };
-        let object = match known {
-            Some(entry) => {
-                let is_of_this_run = entry.recorded == generation;
-                let is_sound = is_of_this_run || (entry.settled && entry.recorded >= distrusts_before);
-                if entry.object.seen == seen && is_sound {
-                    return Ok(Loaded { object: entry.object, is_new: false });
-                }
-                let version = entry.object.version.next().max(first);
-                (ObjectRecord { version, seen, ..entry.object }, false)
-            }
-            None => {
-                shared.check_room(&state)?;
-                let number = state.take_number(volume, kind)?;
-                (ObjectRecord { number, version: first, seen, place: Place::default() }, true)
-            }
-        };
-        let (object, is_new) = object;
-        state.put(volume, identity, object.clone(), now)?;
-        Ok(Loaded { object, is_new })
+        let loaded = state.load(Of { volume, identity, kind, seen, now }, known, self.is_full());
+        shared.count(&state);
+        loaded
     }
 
-    /// A file has this number, version and place from now on. Waits for nobody.
+    /// As [`Index::load`] where the disk need not be asked; `None` where it must be.
     ///
     /// # Errors
-    /// [`Error::Full`]: flush, then again. [`Error::NoVolume`], [`Error::TooLong`].
+    /// As [`Index::load`].
+    pub fn try_load(
+        &self,
+        volume: VolumeId,
+        identity: &[u8],
+        kind: Kind,
+        seen: Seen,
+        now: SystemTime,
+    ) -> Option<Result<Loaded, Error>> {
+        let shared = self.shared();
+        let mut state = shared.state();
+        let known = state.told_of(volume, identity)?;
+        let loaded = state.load(Of { volume, identity, kind, seen, now }, known, self.is_full());
+        shared.count(&state);
+        Some(loaded)
+    }
+
+    /// A number that nothing ever had, for a file that is about to be made and cannot be known. Waits for nobody.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when the numbers at hand are used up: [`Index::next_mark`], then again.
+    pub fn new_number(&self, volume: VolumeId, kind: Kind) -> Result<Number, Error> {
+        self.shared().state().take_number(volume, kind)
+    }
+
+    /// One record more is to come: of a file that is about to change. Before the first change of each, who changes files
+    /// looks whether the index [is full](Index::is_full).
+    pub fn reserve(&self) {
+        self.shared().reserved.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What was reserved is not needed.
+    pub fn give_back(&self) {
+        self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether as much as may waits to be committed, or is to come: flush before more is changed. One atomic read.
+    pub fn is_full(&self) -> bool {
+        let shared = self.shared();
+        let waiting = shared.waiting.load(Ordering::Relaxed);
+        waiting + shared.reserved.load(Ordering::Relaxed) >= shared.options.pending_max
+    }
+
+    /// A file has this number, version and place from now on: what was [reserved](Index::reserve). Waits for nobody. `settled`
+    /// says that what was seen of it was [settled](Seen::is_settled) when it was.
+    ///
+    /// # Errors
+    /// [`Error::NoVolume`], [`Error::TooLong`]; nothing is reserved any more then either.
     pub fn record(
         &self,
         volume: VolumeId,
         identity: &[u8],
         object: ObjectRecord,
-        now: SystemTime,
+        settled: bool,
     ) -> Result<(), Error> {
+        self.give_back();
         check_lengths(identity, &object.place)?;
         let mut state = self.shared().state();
-        if !state.pending.knows(volume, identity) {
-            self.shared().check_room(&state)?;
-        }
-        state.put(volume, identity, object, now)?;
-        let is_half_full = state.pending.len() * 2 >= self.shared().options.pending_max;
-        if is_half_full {
-            self.shared().bell.notify_all();
-        }
+        state.put(volume, identity, object, settled)?;
+        self.shared().count(&state);
         Ok(())
     }
 
@@ -88,6 +122,7 @@ impl Index {
         let mut state = self.shared().state();
         state.pending.put(volume, identity.into(), Change::Forgotten(number.vnode));
         state.tell();
+        self.shared().count(&state);
     }
 
     /// What has this number, and the words it is found by. May wait for the disk.
@@ -103,25 +138,20 @@ impl Index {
         let entry = entry.filter(|entry| entry.object.number == number);
         Ok(entry.map(|entry| Known { identity: entry.identity, object: entry.object }))
     }
-
-    /// A number that nothing ever had, for a file that is about to be made.
-    ///
-    /// # Errors
-    /// [`Error::Full`] when the numbers at hand are used up: [`Index::next_mark`], then again.
-    pub fn new_number(&self, volume: VolumeId, kind: Kind) -> Result<Number, Error> {
-        self.shared().state().take_number(volume, kind)
-    }
 }
 
 impl State {
     /// What waits to be committed says of it; `Some(None)`: that it is gone.
     fn told_of(&self, volume: VolumeId, identity: &[u8]) -> Option<Option<Entry>> {
-        let underway = || self.underway.as_ref()?.of(volume, identity);
-        let change = self.pending.of(volume, identity).or_else(underway)?;
-        Some(match change {
-            Change::Recorded(entry) => Some(entry.clone()),
-            Change::Forgotten(_) => None,
-        })
+        for told in std::iter::once(&self.pending).chain(self.underway.as_deref()) {
+            match told.of(volume, identity) {
+                Some(Change::Recorded(entry)) => return Some(Some(entry.clone())),
+                Some(Change::Forgotten(_)) => return Some(None),
+                None if told.is_cleared(volume) => return Some(None),
+                None => {}
+            }
+        }
+        None
     }
 
     fn numbered(&self, volume: VolumeId, vnode: u32) -> Option<Option<Entry>> {
@@ -135,15 +165,41 @@ impl State {
         open.ok_or(Error::Full)?.ranges.take(kind).ok_or(Error::Full)
     }
 
+    fn first_version(&self, volume: VolumeId) -> Result<Version, Error> {
+        let open = self.open.get(&volume).ok_or_else(|| Error::NoVolume(volume.to_string()))?;
+        Ok(Version { generation: open.generation, count: 0 })
+    }
+
+    fn load(&mut self, of: Of<'_>, known: Option<Entry>, is_full: bool) -> Result<Loaded, Error> {
+        let Of { volume, identity, kind, seen, now } = of;
+        let distrusts_before = self.record(volume)?.distrusts_before;
+        let first = self.first_version(volume)?;
+        let (object, is_new) = match known {
+            Some(entry) if entry.is_sound(&seen, first.generation, distrusts_before) => {
+                return Ok(Loaded { object: entry.object, is_new: false });
+            }
+            _ if is_full && !self.pending.knows(volume, identity) => return Err(Error::Full),
+            Some(entry) => {
+                let version = entry.object.version.next().max(first);
+                (ObjectRecord { version, seen, ..entry.object }, false)
+            }
+            None => {
+                let number = self.take_number(volume, kind)?;
+                (ObjectRecord { number, version: first, seen, place: Place::default() }, true)
+            }
+        };
+        self.put(volume, identity, object.clone(), seen.is_settled(now))?;
+        Ok(Loaded { object, is_new })
+    }
+
     fn put(
         &mut self,
         volume: VolumeId,
         identity: &[u8],
         object: ObjectRecord,
-        now: SystemTime,
+        settled: bool,
     ) -> Result<(), Error> {
         let recorded = self.record(volume)?.generation;
-        let settled = is_settled(&object.seen, now);
         let entry = Entry { object, recorded, settled, identity: identity.into() };
         self.pending.put(volume, identity.into(), Change::Recorded(entry));
         self.tell();
@@ -152,13 +208,12 @@ impl State {
 }
 
 impl Shared {
-    fn check_room(&self, state: &State) -> Result<(), Error> {
-        let underway = state.underway.as_ref().map_or(0, |pending| pending.len());
-        if state.pending.len() + underway < self.options.pending_max {
-            return Ok(());
+    /// More waits, or less. Has the committer begin when half of what may does.
+    pub(crate) fn count(&self, state: &State) {
+        self.waiting.store(state.waiting(), Ordering::Relaxed);
+        if state.pending.len() * 2 >= self.options.pending_max {
+            self.bell.notify_all();
         }
-        self.bell.notify_all();
-        Err(Error::Full)
     }
 
     fn read_entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<Entry>, Error> {
@@ -170,7 +225,8 @@ impl Shared {
             let vnode = vnode.value();
             let record = read.open_table(OBJECTS)?.get((volume.0, vnode))?;
             let record = record.ok_or_else(|| Error::Damaged(format!("object {vnode} is missing")))?;
-            Entry::decode(vnode, record.value()).map(Some)
+            // A volume's own directory may be another file by now, with the same number.
+            Ok(Some(Entry::decode(vnode, record.value())?).filter(|entry| *entry.identity == *identity))
         })
     }
 
@@ -182,13 +238,3 @@ impl Shared {
         })
     }
 }
-
-/// The kernel's clock for stamps has gone on since: another change would have another time.
-fn is_settled(seen: &Seen, now: SystemTime) -> bool {
-    let Ok(secs) = u64::try_from(seen.changed.secs) else { return true };
-    let changed = UNIX_EPOCH + Duration::new(secs, seen.changed.nanos);
-    now.duration_since(changed).is_ok_and(|age| age > TICK_MAX)
-}
-
-/// Longer than a tick of any kernel (10 ms at 100 Hz).
-const TICK_MAX: Duration = Duration::from_millis(20);

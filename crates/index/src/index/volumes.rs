@@ -45,15 +45,24 @@ impl Index {
                 record.distrusts_before = record.generation;
                 record.distrust_all = false;
             }
+            // What the file system gives out again it may give to other files than then.
+            let tree_was_behind = mark.is_some_and(|mark| mark.generation < record.marked);
+            if tree_was_behind {
+                state.pending.drop_volume(volume);
+                state.pending.cleared.push(volume);
+            }
             let mut ranges = Ranges::after(record.directories_to, record.files_to);
             (record.directories_to, record.files_to) = ranges.wanted();
             ranges.extend(record.directories_to, record.files_to);
             let mark = record.mark(volume);
-            state.open.insert(volume, Open { ranges, is_marked: false });
+            state.open.insert(volume, Open { ranges, generation: record.generation, is_marked: false });
             state.put_volume(volume, record);
-            OpenedVolume { volume, mark, index_was_behind }
+            OpenedVolume { volume, mark, index_was_behind, tree_was_behind }
         };
-        self.flush()?;
+        if let Err(error) = self.flush() {
+            self.close_volume(opened.volume);
+            return Err(error);
+        }
         Ok(opened)
     }
 
@@ -64,6 +73,17 @@ impl Index {
             open.is_marked = true;
             open.ranges.extend(mark.directories_to, mark.files_to);
         }
+        if let Some(mut record) =
+            state.volumes.get(&volume).filter(|known| known.marked < mark.generation).cloned()
+        {
+            record.marked = mark.generation;
+            state.put_volume(volume, record);
+        }
+    }
+
+    /// Whether it is time for [`Index::next_mark`]. Waits for nobody.
+    pub fn wants_mark(&self, volume: VolumeId) -> bool {
+        self.shared().state().open.get(&volume).is_some_and(|open| open.ranges.is_low())
     }
 
     /// A mark with more numbers, when half of them are used: to be written and synced, then told by [`Index::marked`].
@@ -222,6 +242,7 @@ fn new_record(name: &str, path: &str, uuid: [u8; 16], now: SystemTime) -> Volume
         generation: 0,
         usage: Usage::default(),
         quota: Quota::default(),
+        marked: 0,
         distrusts_before: 0,
         distrust_all: false,
         directories_to: 0,
@@ -235,5 +256,5 @@ fn since_1970(now: SystemTime) -> u64 {
 
 /// The tree, its read-only and its backup copy.
 const NUMBERS_OF_A_VOLUME: u32 = 3;
-const NAME_MAX: usize = 64;
+const NAME_MAX: usize = 80;
 const PATH_MAX: usize = 4096;

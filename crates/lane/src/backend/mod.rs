@@ -95,6 +95,12 @@ pub(crate) trait Backend {
     /// Opens the directory a volume exports. Blocks: for start-up and configuration only.
     fn open_root(&self, path: &std::path::Path) -> io::Result<Descriptor>;
 
+    /// The value of an extended attribute. Blocks, as `open_root`.
+    fn xattr_at_start(&self, file: Fd, name: &CString, max: usize) -> io::Result<Vec<u8>>;
+
+    /// Sets an extended attribute and makes it safe. Blocks, as `open_root`.
+    fn set_xattr_at_start(&self, file: Fd, name: &CString, value: &[u8]) -> io::Result<()>;
+
     /// The absolute path of the same file without symbolic links, `.` and `..`. Blocks, as `open_root`.
     fn canonical(&self, path: &std::path::Path) -> io::Result<std::path::PathBuf>;
 

@@ -21,6 +21,23 @@ impl Dir {
         context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { file: File { fd } })
     }
 
+    /// The value of an extended attribute of the directory, as [`File::xattr`]. Blocks: for start-up and configuration.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn xattr_at_start(&self, name: &CString, max: usize) -> io::Result<Vec<u8>> {
+        context::with(|lane| lane.backend().xattr_at_start(self.fd(), name, max))
+    }
+
+    /// Sets an extended attribute of the directory, as [`File::set_xattr`], and makes it safe. Blocks: for start-up and
+    /// configuration.
+    ///
+    /// # Errors
+    /// As there, and as [`File::sync`]: it may have the value or not then.
+    pub fn set_xattr_at_start(&self, name: &CString, value: &[u8]) -> io::Result<()> {
+        context::with(|lane| lane.backend().set_xattr_at_start(self.fd(), name, value))
+    }
+
     /// Opens `path` beneath this directory. `path` is relative, `.` names the directory itself.
     ///
     /// # Errors

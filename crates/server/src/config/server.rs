@@ -43,6 +43,11 @@ pub enum NodesWithoutNic {
 }
 
 impl ServerSection {
+    /// Where what is to outlive the process is kept, if anything says where.
+    pub fn state_dir(&self) -> Option<PathBuf> {
+        self.state_dir.clone().or_else(default_state_dir)
+    }
+
     pub(super) fn check_marks(&self) -> Result<(), ConfigError> {
         let problem = |problem: String| Err(ConfigError::invalid("server.egress_marks", problem));
         let mut seen = HashSet::new();

@@ -9,7 +9,7 @@ use super::{ServerError, Serving};
 use crate::config::Config;
 use crate::egress;
 use crate::listeners::Change;
-use crate::objects::Closing;
+use crate::objects::{Closing, Use};
 use crate::offers::Offers;
 use crate::roots::Root;
 use crate::round::{Round, Standing};
@@ -76,7 +76,8 @@ impl Serving {
     fn order(&mut self, config: Config, reopened: Option<String>) -> Result<(), String> {
         let (roots, volumes) = self.roots_of(&config, reopened.as_deref());
         let volumes =
-            self.objects.give(volumes, self.layout.lane_count()).map_err(|error| error.to_string())?;
+            self.objects.give(volumes, self.layout.lane_count(), config.server.state_dir(), Use::Serve);
+        let volumes = volumes.map_err(|error| error.to_string())?;
         let tell = |error: ServerError| error.to_string();
         let mut offers = Offers::load(&config, self.layout.lane_count()).map_err(tell)?;
         offers.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
@@ -201,6 +202,7 @@ impl Serving {
         self.reload_counters.taken.increment();
         self.note_reload(false);
         self.subject.health.clear(SUBJECT);
+        self.look_at_objects();
         tracing::info!("reloaded");
     }
 

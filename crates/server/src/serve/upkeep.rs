@@ -108,6 +108,7 @@ impl Serving {
     /// Follows what has changed outside: links that came and went, interrupts that were moved.
     pub(super) fn look_around(&mut self) {
         self.mend_listeners();
+        self.look_at_objects();
         if self.layout.lane_nodes().len() < 2 {
             return;
         }
@@ -121,6 +122,29 @@ impl Serving {
             }
         }
         self.place_by(&topology);
+    }
+
+    /// Tells what keeps volumes from being written to, and how the index is.
+    pub(super) fn look_at_objects(&mut self) {
+        let health = &self.subject.health;
+        let now = self.objects.troubles();
+        for (name, _) in self.write_troubles.iter().filter(|before| !now.contains(before)) {
+            health.clear(&writing(name));
+        }
+        for (name, trouble) in now.iter().filter(|trouble| !self.write_troubles.contains(trouble)) {
+            health.note(&writing(name), trouble.as_str());
+            tracing::error!(volume = name, "{trouble}");
+        }
+        self.write_troubles = now;
+        let Some(index) = self.objects.index() else { return };
+        if !self.tells_of_index {
+            self.subject.blocks.add_of_process("index", Arc::clone(index.counters()) as _);
+            self.tells_of_index = true;
+        }
+        match index.look() {
+            Some(trouble) => health.note("index", trouble),
+            None => health.clear("index"),
+        }
     }
 
     fn place_anew(&mut self) {
@@ -175,3 +199,7 @@ fn later(problem: &ListenError) {
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
 /// How often links, interrupts and listeners are looked at.
 pub(super) const LOOK_AROUND_PERIOD: Duration = Duration::from_secs(10);
+
+fn writing(volume: &str) -> String {
+    format!("volume {volume}, writing")
+}

@@ -265,7 +265,7 @@ impl Watches {
         }
         let dir = root.open_real_directory(path).await.map_err(|_| None)?;
         let stat = dir.stat().map_err(|_| None)?;
-        let object = shared.of_open(dir.as_file(), &stat).await.map_err(|_| None)?;
+        let object = shared.of_open(root.dir(), dir.as_file(), &stat).await.map_err(|_| None)?;
         if path.is_root() {
             root.set_object(&object);
         }
@@ -274,6 +274,8 @@ impl Watches {
         if object.is_moving() {
             return Err(Some(object));
         }
+        // Looked at again: what was seen before the promise may have changed untold.
+        let stat = dir.stat().map_err(|_| None)?;
         let list = root.access_list(&dir).await.map_err(|_| None)?;
         let above = watched.upper.as_ref().and_then(|upper| upper.access.get());
         watched.access.set(Access::new(&stat, list.as_deref(), above)).ok().expect("it is new");

@@ -96,7 +96,7 @@ impl Here {
             return Err(Error::NotServable);
         }
         self.require_of(caller, &stat.into(), Rights::WRITE)?;
-        let file = Rc::new(self.directory().made_file(name, file, &stat).await?);
+        let file = Rc::new(self.directory().opened_file(name, file, &stat).await?);
         let writer = Writer::new(self.volume().clone(), file);
         Ok(Created { writer, attributes: stat.into(), is_new: false })
     }

@@ -40,7 +40,7 @@ impl Here {
 
     async fn found(&self, name: &CString, stat: &Stat) -> Result<Found, Error> {
         let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
-        let object = shared.of_name(self.directory().dir(), name, stat).await?;
+        let object = shared.of_name(self.volume().root().dir(), self.directory().dir(), name, stat).await?;
         Ok(Found { object, kind: stat.kind, open: None })
     }
 }

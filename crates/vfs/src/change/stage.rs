@@ -64,6 +64,7 @@ impl Directory {
     }
 
     async fn try_stage(&self, mode: u32) -> Result<Staged, Error> {
+        self.volume().changeable().await?;
         let (file, aside) = Aside::make(self, mode).await?;
         let stat = file.stat()?;
         // As long as it is not published it is called so in messages.
@@ -162,6 +163,9 @@ impl Staged {
             let attributes = file.attributes()?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             here.directory().note_place(file.object(), name);
+            if let Some(object) = file.object() {
+                object.note_published();
+            }
             way.end(here.volume());
             here.keep(name, Node::File(Rc::clone(&file)));
             Ok(Published { file, attributes, is_new })

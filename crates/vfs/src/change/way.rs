@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::SystemTime;
 
 use lane::Task;
 
@@ -47,6 +48,26 @@ impl Volume {
         Ok(self.shared().ok_or(Error::ReadOnly)?.objects().options().waiting_max)
     }
 
+    /// Waits until the index takes what comes of a change.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] where nothing can be written; [`Error::Busy`] when the index cannot be.
+    pub(super) async fn changeable(&self) -> Result<(), Error> {
+        let shared = self.shared().ok_or(Error::ReadOnly)?;
+        if shared.trouble().is_some() {
+            return Err(Error::ReadOnly);
+        }
+        let mut attempt = 0;
+        while shared.is_crowded() {
+            if attempt == CROWDED_MAX {
+                return Err(Error::Busy);
+            }
+            shared.make_room(self.root().dir(), attempt).await?;
+            attempt += 1;
+        }
+        Ok(())
+    }
+
     /// Waits for the permits of `first`, then has `names` look what else is concerned, whose permits it adds: without waiting
     /// where they are free, else by giving all back and beginning again with all of them in order.
     ///
@@ -57,6 +78,7 @@ impl Volume {
         first: &[&Arc<Object>],
         names: impl AsyncFn() -> Result<(T, Vec<Arc<Object>>), Error>,
     ) -> Result<(Permits, T), Error> {
+        self.changeable().await?;
         let (pass, waiting_max) = (self.pass()?, self.waiting_max()?);
         let first = || first.iter().map(|&object| Arc::clone(object));
         let mut wanted: Vec<_> = first().collect();
@@ -90,7 +112,7 @@ impl Volume {
         let broken = what.into_iter().map(|(object, what)| {
             debug_assert!(permits.has(object), "what changes is under a permit");
             // Before the bits are read: a lane that sets its bit too late to be asked sees it.
-            object.set_changing(Some(what.clone()));
+            object.set_changing(what.clone());
             Broken { object: Arc::clone(object), what, spared }
         });
         let under = Under { broken: broken.collect(), permits: RefCell::new(None) };
@@ -118,7 +140,7 @@ impl Way {
     pub(super) fn end(self, volume: &Volume) {
         volume.counters().changes.increment();
         self.under.end_deletions();
-        self.under.give_back();
+        self.under.give_back(Some(lane::time::wall_clock()));
         self.shown.iter().for_each(|shown| volume.show_change(&shown.directory, shown.by));
     }
 
@@ -141,17 +163,18 @@ impl Under {
         }
     }
 
-    fn give_back(&self) {
+    /// The change was made `at` this time, or failed.
+    fn give_back(&self, made: Option<SystemTime>) {
         let Some(permits) = self.permits.take() else { return };
         debug_assert!(self.broken.iter().all(|broken| permits.has(&broken.object)));
-        self.broken.iter().for_each(|broken| broken.object.set_changing(None));
+        self.broken.iter().for_each(|broken| broken.object.set_changed(made));
         drop(permits);
     }
 }
 
 impl Drop for Under {
     fn drop(&mut self) {
-        self.give_back();
+        self.give_back(None);
     }
 }
 
@@ -218,3 +241,5 @@ impl<T> Drop for ToTheEnd<T> {
 }
 
 const ATTEMPTS_MAX: u32 = 8;
+/// Commits that a change waits for.
+const CROWDED_MAX: u32 = 8;

@@ -1,60 +1,76 @@
 //! Which file: what stays when it is renamed, linked or opened anew.
 
 use lane::fs::Timestamp;
-use smallvec::SmallVec;
+
+use super::words::Words;
 
 /// Which file of which file system, whatever its names. Permits are taken in the order of identities.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
-    device: u64,
-    form: Form,
-}
-
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Form {
-    /// Inode and generation, in the file system's own words.
-    Handle { kind: i32, bytes: SmallVec<[u8; 16]> },
-    /// Where there are no handles. An inode number that is given out again comes with another time of birth.
-    Inode { number: u64, birth: Timestamp },
+    /// Form, device, and what the form says. Most are short: every object in use has two.
+    words: Words,
 }
 
 impl Identity {
     /// Of the kernel's file handle (name_to_handle_at(2)): its type and its bytes.
     pub fn of_handle(device: u64, kind: i32, bytes: &[u8]) -> Self {
-        Self { device, form: Form::Handle { kind, bytes: SmallVec::from_slice(bytes) } }
+        let device = device.to_le_bytes();
+        let words = match u8::try_from(kind) {
+            Ok(kind) => Words::of(&[&[HANDLE], &device, &[kind], bytes]),
+            Err(_) => Words::of(&[&[HANDLE_OF_LONG_TYPE], &device, &kind.to_le_bytes(), bytes]),
+        };
+        Self { words }
     }
 
-    /// Where the file system refuses handles: inode number and time of birth.
+    /// Where the file system refuses handles: inode number and time of birth. An inode number that is given out again comes with
+    /// another time of birth.
     pub fn of_inode(device: u64, number: u64, birth: Timestamp) -> Self {
-        Self { device, form: Form::Inode { number, birth } }
+        let (device, number) = (device.to_le_bytes(), number.to_le_bytes());
+        let (secs, nanos) = (birth.secs.to_le_bytes(), birth.nanos.to_le_bytes());
+        Self { words: Words::of(&[&[INODE], &device, &number, &secs, &nanos]) }
+    }
+
+    /// What the index knows it by, in a volume whose directory is on the device `home`: that has another number after a
+    /// restart perhaps, and so is not part of it.
+    pub(crate) fn words(&self, home: u64) -> Words {
+        let mut words = self.words.clone();
+        if self.device() == home {
+            words[DEVICE].fill(0);
+        }
+        words
     }
 
     /// The device of the file system.
     pub fn device(&self) -> u64 {
-        self.device
+        u64::from_le_bytes(self.words[DEVICE].try_into().expect("eight bytes"))
     }
 
     /// Type and bytes of the file handle, where there is one: it opens the file without a name.
     pub fn handle(&self) -> Option<(i32, &[u8])> {
-        match &self.form {
-            Form::Handle { kind, bytes } => Some((*kind, bytes)),
-            Form::Inode { .. } => None,
+        let rest = &self.words[DEVICE.end..];
+        match self.words[0] {
+            HANDLE => rest.split_first().map(|(kind, bytes)| (i32::from(*kind), bytes)),
+            HANDLE_OF_LONG_TYPE => {
+                rest.split_first_chunk().map(|(kind, bytes)| (i32::from_le_bytes(*kind), bytes))
+            }
+            _ => None,
         }
     }
 }
 
 impl std::fmt::Debug for Identity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}:", self.device)?;
-        match &self.form {
-            Form::Handle { kind, bytes } => {
-                write!(f, "{kind}:")?;
-                bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-            }
-            Form::Inode { number, birth } => write!(f, "inode {number} of {}.{:09}", birth.secs, birth.nanos),
-        }
+        let what = if self.handle().is_some() { "handle" } else { "inode" };
+        write!(f, "{}:{what}:", self.device())?;
+        self.words[DEVICE.end..].iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
+
+/// Forms.
+const HANDLE: u8 = 1;
+const INODE: u8 = 2;
+const HANDLE_OF_LONG_TYPE: u8 = 3;
+const DEVICE: std::ops::Range<usize> = 1..9;
 
 #[cfg(test)]
 mod tests {
@@ -67,5 +83,22 @@ mod tests {
         assert_eq!(born(1), born(1));
         assert_ne!(Identity::of_handle(1, 1, &[7, 1]), Identity::of_handle(1, 1, &[7, 2]));
         assert_ne!(Identity::of_handle(1, 1, &[7]), Identity::of_handle(2, 1, &[7]));
+    }
+
+    #[test]
+    fn a_handle_is_given_as_it_was_taken() {
+        for (kind, bytes) in [(1, &[7; 8][..]), (0x81, &[7; 12]), (0x10_0001, &[7; 128]), (-1, &[])] {
+            let identity = Identity::of_handle(5, kind, bytes);
+            assert_eq!((identity.device(), identity.handle()), (5, Some((kind, bytes))));
+            assert_eq!(identity.words(5), Identity::of_handle(0, kind, bytes).words(9));
+            assert_eq!(identity.words(9), Identity::of_handle(5, kind, bytes).words(0));
+        }
+        assert_eq!(Identity::of_inode(5, 7, Timestamp::default()).handle(), None);
+    }
+
+    #[test]
+    fn most_need_no_memory_of_their_own() {
+        let words = Identity::of_handle(5, 1, &[7; 12]).words(5);
+        assert!(matches!(words, Words::Short { .. }), "ext4, XFS and tmpfs have no longer ones");
     }
 }

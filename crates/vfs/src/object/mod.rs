@@ -1,8 +1,11 @@
 //! What several lanes may use at once: one live [`Object`] for each file and directory of a writable volume that is in use,
 //! process-wide. docs/vfs.md shows who holds what.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use index::Version;
 
 pub use self::gate::Closed;
 pub(crate) use self::gate::Pass;
@@ -10,14 +13,11 @@ pub(crate) use self::identify::{identity_at, identity_of};
 pub use self::identity::Identity;
 pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};
-pub use self::version::{MemoryVersions, Versions};
 pub use self::volume::SharedVolume;
 
 pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::Line;
 pub(crate) use self::place::{Place, path_beneath};
-
-use index::Version;
 
 use crate::grant::{Held, Slot};
 use crate::promise::What;
@@ -27,17 +27,23 @@ mod identify;
 mod identity;
 mod lanes;
 mod line;
+mod mark;
 mod permits;
 mod place;
+mod record;
 mod table;
-mod version;
 mod volume;
+mod words;
 
 /// A file or directory in use. There is one for each, whatever lanes and names lead to it.
 pub struct Object {
     identity: Identity,
     /// A [`Version`].
     version: AtomicU64,
+    /// Vnode and uniquifier, once the index has said them, and with them the version.
+    number: AtomicU64,
+    /// The index has to be told of it, and has room reserved for that.
+    is_touched: AtomicBool,
     /// Lanes that rely on it, or let their clients.
     promises: LaneBits,
     /// Who changes it, and who waits to.
@@ -53,6 +59,7 @@ pub(crate) struct Side {
     changing: Option<Box<What>>,
     /// What SMB's clients hold of it.
     pub(crate) grants: Option<Box<Held>>,
+    draft: record::Draft,
 }
 
 impl Object {
@@ -101,10 +108,20 @@ impl Object {
         drop(before);
     }
 
-    /// Notes what is about to change, under its permit and before the bits are read; `None` when it is over.
-    pub(crate) fn set_changing(&self, what: Option<What>) {
-        let what = what.map(Box::new);
-        let before = std::mem::replace(&mut self.lock_side().changing, what);
+    /// Notes what is about to change, under its permit and before the bits are read.
+    pub(crate) fn set_changing(&self, what: What) {
+        let before = self.lock_side().changing.replace(Box::new(what));
+        drop(before);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The change is over: made `at` this time, or failed.
+    pub(crate) fn set_changed(&self, at: Option<SystemTime>) {
+        let before = {
+            let mut side = self.lock_side();
+            side.draft.settle(at);
+            side.changing.take()
+        };
         drop(before);
         fence(Ordering::SeqCst);
     }
@@ -124,14 +141,6 @@ impl Object {
         }
     }
 
-    /// A change of its content or names is about to be made, under its permit.
-    pub(crate) fn rise(&self) -> Version {
-        let next = Version::from(self.version.load(Ordering::SeqCst)).next();
-        self.version.store(next.into(), Ordering::SeqCst);
-        self.volume.objects().versions().record(&self.identity, next);
-        next
-    }
-
     pub(crate) fn lock_side(&self) -> std::sync::MutexGuard<'_, Side> {
         self.side.lock().expect("nobody panics while holding it")
     }
@@ -139,6 +148,7 @@ impl Object {
 
 impl Drop for Object {
     fn drop(&mut self) {
+        self.let_go();
         self.volume.objects().forget(self);
     }
 }

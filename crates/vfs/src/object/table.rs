@@ -1,22 +1,23 @@
 //! The process-wide table of objects in use: found by identity at first use on a lane, never on the way of data.
 
 use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use grants::Leases;
-use lane::fs::Timestamp;
+use index::{Index, Memory, Options};
+use lane::fs::{Dir, Stat, Timestamp};
 
+use super::record::NONE;
 use super::volume::Volumes;
-use super::{Identity, LaneBits, Line, Object, SharedVolume, Versions};
-use crate::attributes::FileId;
+use super::{Identity, LaneBits, Line, Object, SharedVolume};
 use crate::error::Error;
 use crate::grant::LeasePlace;
 use crate::promise::Desks;
-use crate::spec::VolumeName;
+use crate::spec::VolumeSpec;
 
 /// The objects of a process, and what its lanes have to tell each other of them. Make one for a process, before its lanes;
 /// clones are handles to the same.
@@ -47,7 +48,10 @@ struct Shared {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     in_use: AtomicUsize,
-    versions: Arc<dyn Versions>,
+    /// Or why there is none.
+    index: Result<Arc<Index>, String>,
+    /// For volumes that nothing can be written to.
+    stand_in: OnceLock<Arc<Index>>,
     desks: Desks,
     volumes: Mutex<Volumes>,
     leases: Arc<Leases<LeasePlace>>,
@@ -62,11 +66,31 @@ struct Shared {
 type Shard = HashMap<Identity, Weak<Object>>;
 
 impl Objects {
-    /// None in use yet.
+    /// None in use yet; numbers and versions are kept in `index`.
     ///
     /// # Panics
     /// For more lanes than there may be.
-    pub fn new(options: ObjectsOptions, versions: Arc<dyn Versions>) -> Self {
+    pub fn new(options: ObjectsOptions, index: Arc<Index>) -> Self {
+        Self::with(options, Ok(index))
+    }
+
+    /// For a process that has no index, for the reason given: nothing is written, as versions could not be kept.
+    ///
+    /// # Panics
+    /// As [`Objects::new`].
+    pub fn without_index(options: ObjectsOptions, why: String) -> Self {
+        Self::with(options, Err(why))
+    }
+
+    /// For a process that remembers nothing, as tests are: versions and numbers begin anew with it.
+    ///
+    /// # Panics
+    /// As [`Objects::new`].
+    pub fn in_memory(options: ObjectsOptions) -> Self {
+        Self::new(options, index_in_memory())
+    }
+
+    fn with(options: ObjectsOptions, index: Result<Arc<Index>, String>) -> Self {
         assert!(options.lanes_max <= LaneBits::LANES_MAX, "{} lanes at most", LaneBits::LANES_MAX);
         Self {
             shared: Arc::new(Shared {
@@ -74,7 +98,8 @@ impl Objects {
                 shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
                 hasher: RandomState::new(),
                 in_use: AtomicUsize::new(0),
-                versions,
+                index,
+                stand_in: OnceLock::new(),
                 desks: Desks::new(options.lanes_max),
                 volumes: Mutex::default(),
                 leases: Leases::new(options.leases_per_client_max),
@@ -95,10 +120,27 @@ impl Objects {
         &self.shared.options
     }
 
-    /// The writable volume of this name and directory: the one that is open, or a new one.
-    pub(crate) fn volume(&self, name: &VolumeName, root: FileId) -> Arc<SharedVolume> {
+    /// The writable volume that `spec` names and whose open directory is `dir`: the one that is open, or a new one. Blocks where
+    /// that is opened for the first time.
+    ///
+    /// # Errors
+    /// [`Error::ReadOnly`] where it is too long a name or path for the index.
+    pub(crate) fn volume(
+        &self,
+        spec: &VolumeSpec,
+        dir: &Dir,
+        stat: &Stat,
+    ) -> Result<Arc<SharedVolume>, Error> {
         let mut volumes = self.shared.volumes.lock().expect("nobody panics while holding it");
-        volumes.get(self, name, root)
+        volumes.get(self, spec, dir, stat)
+    }
+
+    pub(super) fn index(&self) -> Result<&Arc<Index>, String> {
+        self.shared.index.as_ref().map_err(Clone::clone)
+    }
+
+    pub(super) fn stand_in(&self) -> Arc<Index> {
+        Arc::clone(self.shared.stand_in.get_or_init(index_in_memory))
     }
 
     /// What tells the names that this process gives to files aside from those of others: when its first lane joined.
@@ -117,23 +159,21 @@ impl Objects {
     /// # Errors
     /// [`Error::Busy`] when as many are in use as may be, or a file that lies in two volumes is in use in the other.
     pub(crate) fn get(&self, volume: &Arc<SharedVolume>, identity: Identity) -> Result<Arc<Object>, Error> {
-        let mut shard = self.shard(&identity);
-        match shard.entry(identity) {
-            Entry::Occupied(mut entry) => {
-                if let Some(object) = entry.get().upgrade() {
+        loop {
+            let mut shard = self.shard(&identity);
+            if let Some(known) = shard.get(&identity) {
+                if let Some(object) = known.upgrade() {
                     // Permits and promises go by object, numbers and versions by volume: it cannot be both's.
                     return if Arc::ptr_eq(&object.volume, volume) { Ok(object) } else { Err(Error::Busy) };
                 }
-                // Its last user is just letting go of it: what it leaves is taken off by `forget`, which finds another here.
-                let object = self.begin(volume, entry.key())?;
-                entry.insert(Arc::downgrade(&object));
-                Ok(object)
+                // Its last user is just letting go of it, and telling the index: what is to be known of it comes after that.
+                drop(shard);
+                std::thread::yield_now();
+                continue;
             }
-            Entry::Vacant(entry) => {
-                let object = self.begin(volume, entry.key())?;
-                entry.insert(Arc::downgrade(&object));
-                Ok(object)
-            }
+            let object = self.begin(volume, &identity)?;
+            shard.insert(identity, Arc::downgrade(&object));
+            return Ok(object);
         }
     }
 
@@ -173,10 +213,6 @@ impl Objects {
         &self.shared.desks
     }
 
-    pub(super) fn versions(&self) -> &dyn Versions {
-        &*self.shared.versions
-    }
-
     /// The last user of an object lets go of it.
     pub(super) fn forget(&self, object: &Object) {
         self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
@@ -187,14 +223,16 @@ impl Objects {
     }
 
     fn begin(&self, volume: &Arc<SharedVolume>, identity: &Identity) -> Result<Arc<Object>, Error> {
-        let Shared { in_use, options, versions, .. } = &*self.shared;
+        let Shared { in_use, options, .. } = &*self.shared;
         if in_use.fetch_add(1, Ordering::Relaxed) >= options.objects_max {
             in_use.fetch_sub(1, Ordering::Relaxed);
             return Err(Error::Busy);
         }
         Ok(Arc::new(Object {
             identity: identity.clone(),
-            version: AtomicU64::new(versions.load(identity).into()),
+            version: AtomicU64::new(0),
+            number: AtomicU64::new(NONE),
+            is_touched: AtomicBool::new(false),
             promises: LaneBits::default(),
             line: Line::default(),
             side: Mutex::default(),
@@ -227,6 +265,10 @@ impl std::fmt::Debug for Objects {
     }
 }
 
+fn index_in_memory() -> Arc<Index> {
+    Arc::new(Index::open(Memory::default(), Options::default()).expect("memory does not fail"))
+}
+
 const SHARDS: usize = 64;
 /// Given ahead of the clock by more than this, it was set back.
 const STAMPS_AHEAD_NS_MAX: u64 = 1_000_000_000;
@@ -236,15 +278,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::object::MemoryVersions;
 
     fn objects(objects_max: usize) -> Objects {
         let options = ObjectsOptions { objects_max, ..Default::default() };
-        Objects::new(options, Arc::new(MemoryVersions::new(100, UNIX_EPOCH)))
+        Objects::in_memory(options)
     }
 
-    fn volume(objects: &Objects, ino: u64) -> Arc<SharedVolume> {
-        objects.volume(&"test".parse().unwrap(), FileId { dev: 1, ino })
+    fn volume(objects: &Objects) -> Arc<SharedVolume> {
+        SharedVolume::of_nothing(objects, "test")
     }
 
     fn identity(n: u8) -> Identity {
@@ -254,7 +295,7 @@ mod tests {
     #[test]
     fn a_file_in_use_has_one_object() {
         let objects = objects(10);
-        let volume = volume(&objects, 1);
+        let volume = volume(&objects);
         let first = objects.get(&volume, identity(1)).unwrap();
         assert!(Arc::ptr_eq(&first, &objects.get(&volume, identity(1)).unwrap()));
         assert!(!Arc::ptr_eq(&first, &objects.get(&volume, identity(2)).unwrap()));
@@ -264,18 +305,12 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_one_for_all_who_open_the_same_directory_under_the_same_name() {
+    fn a_file_that_lies_in_two_volumes_is_used_in_one_of_them_at_a_time() {
         let objects = objects(10);
-        let first = volume(&objects, 1);
-        assert!(Arc::ptr_eq(&first, &volume(&objects, 1)));
-        let other = volume(&objects, 2);
-        assert_ne!(first.id(), other.id(), "another directory is another volume");
+        let [first, other] = ["first", "other"].map(|name| SharedVolume::of_nothing(&objects, name));
         let object = objects.get(&first, identity(1)).unwrap();
         assert!(Arc::ptr_eq(object.volume(), &first));
-        assert!(
-            matches!(objects.get(&other, identity(1)), Err(Error::Busy)),
-            "a file is in use in one of them"
-        );
+        assert!(matches!(objects.get(&other, identity(1)), Err(Error::Busy)));
         drop(object);
         assert!(objects.get(&other, identity(1)).is_ok());
     }
@@ -295,20 +330,12 @@ mod tests {
     #[test]
     fn beyond_the_limit_first_uses_are_refused_and_known_ones_go_on() {
         let objects = objects(2);
-        let volume = volume(&objects, 1);
+        let volume = volume(&objects);
         let kept = [1, 2].map(|n| objects.get(&volume, identity(n)).unwrap());
         assert!(matches!(objects.get(&volume, identity(3)), Err(Error::Busy)));
         assert!(objects.get(&volume, identity(1)).is_ok());
         drop(kept);
         assert!(objects.get(&volume, identity(3)).is_ok());
-    }
-
-    #[test]
-    fn a_version_outlives_its_object() {
-        let objects = objects(2);
-        let volume = volume(&objects, 1);
-        let risen = objects.get(&volume, identity(1)).unwrap().rise();
-        assert_eq!(objects.get(&volume, identity(1)).unwrap().version(), risen);
     }
 
     #[test]
@@ -323,7 +350,7 @@ mod tests {
     #[test]
     fn objects_come_and_go_on_many_threads_and_each_file_has_one() {
         let objects = objects(100);
-        let volume = volume(&objects, 1);
+        let volume = volume(&objects);
         std::thread::scope(|scope| {
             for thread in 0..4_u8 {
                 let (objects, volume) = (objects.clone(), Arc::clone(&volume));

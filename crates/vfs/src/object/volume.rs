@@ -1,14 +1,19 @@
 //! What lanes share of a writable volume: one for each, process-wide, whichever of them has it open.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
-use index::VolumeId;
+use index::{Index, OpenedVolume, Tree, Version, VolumeId};
+use lane::fs::{Dir, Stat};
 
 use super::Objects;
 use super::gate::Gate;
-use crate::attributes::FileId;
-use crate::spec::VolumeName;
+use super::mark::Bearer;
+use crate::attributes::{Attributes, FileId};
+use crate::error::Error;
+use crate::spec::{VolumeName, VolumeSpec};
 
 /// A writable volume that some lane has open. All lanes that open the same directory under the same name have the same one,
 /// also over a reload, and so have all of its [`Object`](super::Object)s.
@@ -20,30 +25,45 @@ pub struct SharedVolume {
     pub(super) gate: Gate,
     is_swept: AtomicBool,
     objects: Objects,
+    /// Where its numbers and versions are kept: the process's, or one in memory for a volume that nothing can be written to.
+    pub(super) index: Arc<Index>,
+    /// Of its opening: the first change of what has a version of an earlier one begins it.
+    generation: u32,
+    pub(super) bearer: Bearer,
+    /// A mark with more numbers is on its way to the root.
+    pub(super) is_marking: AtomicBool,
+    /// Why nothing can be written to it, though it should.
+    trouble: Option<Box<str>>,
+    /// What is to be told of how it was found.
+    news: Option<&'static str>,
 }
 
 /// The volumes of a process that are open.
 #[derive(Default)]
 pub(super) struct Volumes {
     open: Vec<Weak<SharedVolume>>,
-    next: u32,
 }
 
 impl Volumes {
-    /// The volume of this name and directory: the one that is open, or a new one.
-    pub(super) fn get(&mut self, objects: &Objects, name: &VolumeName, root: FileId) -> Arc<SharedVolume> {
+    /// The volume that `spec` names and whose open directory is `dir`: the one that is open, or a new one, of which the index
+    /// is told. Blocks for that.
+    pub(super) fn get(
+        &mut self,
+        objects: &Objects,
+        spec: &VolumeSpec,
+        dir: &Dir,
+        stat: &Stat,
+    ) -> Result<Arc<SharedVolume>, Error> {
+        let root = Attributes::from(*stat).id;
         self.open.retain(|volume| volume.strong_count() > 0);
-        let mut known = self.open.iter().filter_map(Weak::upgrade);
-        if let Some(volume) = known.find(|volume| volume.name == *name && volume.root == root) {
-            return volume;
+        for volume in self.open.iter().filter_map(Weak::upgrade) {
+            if volume.name == spec.name && volume.root == root {
+                return Ok(volume);
+            }
         }
-        self.next += 1;
-        let (id, name, objects) = (VolumeId(self.next), name.clone(), objects.clone());
-        let gate = Gate::new(objects.options().lanes_max);
-        let volume =
-            Arc::new(SharedVolume { id, name, root, gate, is_swept: AtomicBool::new(false), objects });
+        let volume = Arc::new(SharedVolume::open(objects, spec, dir, root)?);
         self.open.push(Arc::downgrade(&volume));
-        volume
+        Ok(volume)
     }
 
     pub(super) fn open(&self) -> Vec<Arc<SharedVolume>> {
@@ -52,6 +72,68 @@ impl Volumes {
 }
 
 impl SharedVolume {
+    /// One that has no directory.
+    #[cfg(test)]
+    pub(crate) fn of_nothing(objects: &Objects, name: &str) -> Arc<Self> {
+        let spec = VolumeSpec::new(name.parse().unwrap(), "/nowhere", crate::spec::VolumeOptions::default());
+        let index = objects.stand_in();
+        let opened = enter(&index, &spec, None, SystemTime::UNIX_EPOCH).unwrap();
+        Arc::new(Self {
+            id: opened.volume,
+            name: spec.name,
+            root: FileId { dev: 1, ino: opened.volume.0.into() },
+            gate: Gate::new(1),
+            is_swept: AtomicBool::new(false),
+            objects: objects.clone(),
+            index,
+            generation: opened.mark.generation,
+            bearer: Bearer::new(false),
+            is_marking: AtomicBool::new(false),
+            trouble: None,
+            news: None,
+        })
+    }
+
+    fn open(objects: &Objects, spec: &VolumeSpec, dir: &Dir, root: FileId) -> Result<Self, Error> {
+        let bearer = Bearer::new(objects.options().trusted_attributes);
+        let now = lane::time::wall_clock();
+        let entered =
+            objects.index().and_then(|index| Ok((enter(index, spec, Some((&bearer, dir)), now)?, index)));
+        let (opened, index, trouble) = match entered {
+            Ok((opened, index)) => (opened, Arc::clone(index), None),
+            // Its access lists count all the same: it is opened as it would be, but for changes.
+            Err(why) => {
+                let index = objects.stand_in();
+                (enter(&index, spec, None, now).map_err(|_| Error::ReadOnly)?, index, Some(why.into()))
+            }
+        };
+        let news = match (&opened, &trouble) {
+            (_, Some(_)) => None,
+            (OpenedVolume { tree_was_behind: true, .. }, _) => Some(TREE_WAS_BEHIND),
+            (OpenedVolume { index_was_behind: true, .. }, _) => Some(INDEX_WAS_BEHIND),
+            _ => None,
+        };
+        let name = spec.name.clone();
+        let (id, generation) = (opened.volume, opened.mark.generation);
+        let gate = Gate::new(objects.options().lanes_max);
+        let (objects, is_swept, is_marking) =
+            (objects.clone(), AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self {
+            id,
+            name,
+            root,
+            gate,
+            is_swept,
+            objects,
+            index,
+            generation,
+            bearer,
+            is_marking,
+            trouble,
+            news,
+        })
+    }
+
     /// Its number, which it keeps for ever.
     pub fn id(&self) -> VolumeId {
         self.id
@@ -76,6 +158,37 @@ impl SharedVolume {
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
+
+    /// Why nothing can be written to it, though its specification says that something may: in words for the administrator.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
+    /// What was found as it was opened that the administrator should know, though it is served.
+    pub fn news(&self) -> Option<&'static str> {
+        self.news
+    }
+
+    /// The first version of this opening.
+    pub(crate) fn first_version(&self) -> Version {
+        Version { generation: self.generation, count: 0 }
+    }
+
+    /// Whether this is the volume's own directory.
+    pub(super) fn is_root(&self, stat: &Stat) -> bool {
+        (self.root.dev, self.root.ino) == (stat.dev, stat.ino)
+    }
+
+    /// The device of its directory's file system.
+    pub(super) fn device(&self) -> u64 {
+        self.root.dev
+    }
+}
+
+impl Drop for SharedVolume {
+    fn drop(&mut self) {
+        self.index.close_volume(self.id);
+    }
 }
 
 impl std::fmt::Debug for SharedVolume {
@@ -83,3 +196,38 @@ impl std::fmt::Debug for SharedVolume {
         f.debug_struct("SharedVolume").field("id", &self.id).field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+/// Tells the index of the tree, and has its root bear the mark of this opening where there is one to bear it. Blocks.
+fn enter(
+    index: &Index,
+    spec: &VolumeSpec,
+    root: Option<(&Bearer, &Dir)>,
+    now: SystemTime,
+) -> Result<OpenedVolume, String> {
+    let mark = root.map(|(bearer, dir)| bearer.read(dir)).transpose()?.flatten();
+    let path = spec.path.to_string_lossy();
+    let tree = Tree { name: spec.name.as_str(), path: &path, mark: mark.as_deref(), uuid_if_new: new_uuid() };
+    let opened = index.open_volume(tree, now).map_err(|error| error.to_string())?;
+    if let Some((bearer, dir)) = root
+        && let Err(why) = bearer.write(dir, &opened.mark)
+    {
+        index.close_volume(opened.volume);
+        return Err(why);
+    }
+    index.marked(opened.volume, &opened.mark);
+    Ok(opened)
+}
+
+/// Random, as the keys are that hash maps are given.
+fn new_uuid() -> [u8; 16] {
+    let half = || RandomState::new().hash_one(0).to_le_bytes();
+    let mut uuid = [0; 16];
+    uuid[..8].copy_from_slice(&half());
+    uuid[8..].copy_from_slice(&half());
+    uuid
+}
+
+const INDEX_WAS_BEHIND: &str = "the index does not know all that it knew of this volume: it was lost, or set back. Its files \
+                                have new numbers and versions now, and clients fetch anew what they had";
+const TREE_WAS_BEHIND: &str = "its directory is as it was some time ago, as from a backup. Its files have new numbers and \
+                               versions now, and clients fetch anew what they had";

@@ -1,14 +1,11 @@
 //! Writable volumes in a simulated world, on several lanes: changes in any mix equal some order of one after the other,
 //! and each shows to the next look on every lane.
 
-use std::sync::Arc;
-use std::time::UNIX_EPOCH;
-
 use identity::Writable;
 use lane::backend::sim::{Config, Host, Remains, World};
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, Error, MemoryVersions, Name, Objects, ObjectsOptions, RelPath,
-    Resolved, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Directory, Error, Name, Objects, ObjectsOptions, RelPath, Resolved, Volume,
+    VolumeOptions, VolumeSpec,
 };
 
 mod access;
@@ -47,7 +44,7 @@ impl Process {
     /// As a process begins with.
     fn objects(lanes: usize) -> Objects {
         let options = ObjectsOptions { lanes_max: lanes, ..Default::default() };
-        Objects::new(options, Arc::new(MemoryVersions::new(1000, UNIX_EPOCH)))
+        Objects::in_memory(options)
     }
 
     /// Opens the volume on the current lane.

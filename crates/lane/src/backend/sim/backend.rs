@@ -20,7 +20,7 @@ use crate::backend::pipe::{self, Pipe, Pipes};
 use crate::backend::released::{Held, Numbered, Released};
 use crate::backend::{
     Backend, Datagram, DatagramBatch, Descriptor, Fd, Guard, Incoming, ListenOptions, OpId, Park, Quiet,
-    SlowBells, SocketKind, SocketOption, StreamName, UdpOptions, Unpark, Watch,
+    SlowBells, SocketKind, SocketOption, StreamName, UdpOptions, Unpark, Watch, XattrHow,
 };
 use crate::buffer::RecvBuf;
 use crate::counters::LaneCounters;
@@ -138,6 +138,23 @@ impl Backend for SimBackend {
         })?;
         self.counters.files.add(1);
         Ok(Descriptor::new(fd))
+    }
+
+    fn xattr_at_start(&self, file: Fd, name: &CString, max: usize) -> io::Result<Vec<u8>> {
+        let value = self.with(|state| {
+            let inode = state.inode(self.host, file)?;
+            state.disks[self.host.0].xattr_get(&inode, name.as_bytes(), &mut state.engine)
+        })?;
+        if value.len() > max { Err(io::Error::from_raw_os_error(libc::ERANGE)) } else { Ok(value) }
+    }
+
+    fn set_xattr_at_start(&self, file: Fd, name: &CString, value: &[u8]) -> io::Result<()> {
+        self.with(|state| {
+            let file = state.open_file(self.host, file)?;
+            let (disk, engine) = (&mut state.disks[self.host.0], &mut state.engine);
+            disk.xattr_set(&file.inode, name.as_bytes(), value, XattrHow::Any, engine)?;
+            disk.sync(&file, false, engine)
+        })
     }
 
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {

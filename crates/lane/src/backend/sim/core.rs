@@ -165,8 +165,12 @@ impl State {
     }
 
     pub(super) fn inode(&self, host: HostId, fd: Fd) -> io::Result<Rc<Inode>> {
+        self.open_file(host, fd).map(|file| Rc::clone(&file.inode))
+    }
+
+    pub(super) fn open_file(&self, host: HostId, fd: Fd) -> io::Result<Rc<OpenFile>> {
         match self.hosts[host.0].descriptor(fd) {
-            Some(Descriptor::File(file)) => Ok(Rc::clone(&file.inode)),
+            Some(Descriptor::File(file)) => Ok(Rc::clone(file)),
             Some(Descriptor::Socket(_)) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             None => Err(io::Error::from_raw_os_error(libc::EBADF)),
         }

@@ -5,13 +5,27 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, ResolveFlags, XattrFlags};
 
 use crate::backend::file::{FileKind, OpenHow, OpenKind, Stat, Timestamp};
 
 /// Opens the root of a volume; symbolic links in the path the operator gave are followed.
 pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
     Ok(sys::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// The value of an extended attribute, of at most `max` bytes.
+pub(crate) fn xattr(file: BorrowedFd<'_>, name: &CString, max: usize) -> io::Result<Vec<u8>> {
+    let mut value = vec![0; max.max(1)];
+    let len = sys::fgetxattr(file, name, &mut value[..])?;
+    value.truncate(len);
+    Ok(value)
+}
+
+/// Sets an extended attribute and waits until it is safe.
+pub(crate) fn set_xattr_synced(file: BorrowedFd<'_>, name: &CString, value: &[u8]) -> io::Result<()> {
+    sys::fsetxattr(file, name, value, XattrFlags::empty())?;
+    Ok(sys::fsync(file)?)
 }
 
 /// Flags and resolution rules of an open beneath a directory.

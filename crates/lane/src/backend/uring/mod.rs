@@ -220,6 +220,14 @@ impl Backend for Uring {
         Ok(self.register_file(files::open_root(path)?))
     }
 
+    fn xattr_at_start(&self, file: Fd, name: &CString, max: usize) -> io::Result<Vec<u8>> {
+        files::xattr(self.borrow_fd(file), name, max)
+    }
+
+    fn set_xattr_at_start(&self, file: Fd, name: &CString, value: &[u8]) -> io::Result<()> {
+        files::set_xattr_synced(self.borrow_fd(file), name, value)
+    }
+
     fn canonical(&self, path: &Path) -> io::Result<PathBuf> {
         path.canonicalize()
     }

@@ -2,7 +2,6 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::UNIX_EPOCH;
 
 use lane::backend::sim::{Config, World, seeds};
 use rand::rngs::SmallRng;
@@ -10,12 +9,11 @@ use rand::seq::index;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::attributes::FileId;
-use crate::object::{Identity, MemoryVersions, Objects, ObjectsOptions};
+use crate::object::{Identity, Objects, ObjectsOptions, SharedVolume};
 
 fn objects(count: u8) -> Vec<Arc<Object>> {
-    let table = Objects::new(ObjectsOptions::default(), Arc::new(MemoryVersions::new(100, UNIX_EPOCH)));
-    let volume = table.volume(&"test".parse().unwrap(), FileId { dev: 1, ino: 1 });
+    let table = Objects::in_memory(ObjectsOptions::default());
+    let volume = SharedVolume::of_nothing(&table, "test");
     (0..count).map(|n| table.get(&volume, Identity::of_handle(1, 1, &[n])).unwrap()).collect()
 }
 

@@ -1,0 +1,132 @@
+//! An index that lies in memory: for tests, which have it lose power, and for servers that are to remember nothing.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use redb::{Builder, Database, StorageBackend};
+
+use crate::{Error, Storage};
+
+/// Bytes in memory, as on a disk: what was synced outlives a loss of power. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Memory(Arc<Mutex<Sectors>>);
+
+#[derive(Clone, Debug, Default)]
+struct Sectors {
+    now: Vec<u8>,
+    synced: Vec<u8>,
+    /// Sectors in which the two differ.
+    dirty: BTreeSet<usize>,
+    failing: bool,
+}
+
+impl Memory {
+    /// Writes and syncs fail from now on, or work again.
+    pub fn set_failing(&self, failing: bool) {
+        self.sectors().failing = failing;
+    }
+
+    /// Whether writes fail.
+    pub fn is_failing(&self) -> bool {
+        self.sectors().failing
+    }
+
+    /// Loses power: of what was not synced there is afterwards what `keeps` says yes to, sector by sector. Who has it open
+    /// is gone before.
+    pub fn lose_power(&self, mut keeps: impl FnMut() -> bool) {
+        let mut sectors = self.sectors();
+        let len = if keeps() { sectors.now.len() } else { sectors.synced.len() };
+        let Sectors { now, synced, dirty, .. } = &mut *sectors;
+        synced.resize(len, 0);
+        now.resize(len, 0);
+        for sector in std::mem::take(dirty) {
+            let Some(range) = bytes_of(sector, len) else { continue };
+            let (from, to) =
+                if keeps() { (now.as_slice(), &mut *synced) } else { (synced.as_slice(), &mut *now) };
+            to[range.clone()].copy_from_slice(&from[range]);
+        }
+    }
+
+    /// Its bytes are these from now on, synced: an earlier [image](Memory::image), or what is no index.
+    pub fn set_back(&self, image: &[u8]) {
+        let mut sectors = self.sectors();
+        sectors.now = image.to_vec();
+        sectors.synced = image.to_vec();
+        sectors.dirty.clear();
+    }
+
+    /// Its bytes as they are now.
+    pub fn image(&self) -> Vec<u8> {
+        self.sectors().now.clone()
+    }
+
+    fn sectors(&self) -> MutexGuard<'_, Sectors> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writable(&self) -> io::Result<MutexGuard<'_, Sectors>> {
+        let sectors = self.sectors();
+        if sectors.failing { Err(io::ErrorKind::StorageFull.into()) } else { Ok(sectors) }
+    }
+}
+
+impl Storage for Memory {
+    fn open(&self, builder: &Builder) -> Result<Database, Error> {
+        Ok(builder.create_with_backend(self.clone())?)
+    }
+
+    fn set_aside(&self) -> Result<PathBuf, Error> {
+        self.set_back(&[]);
+        Ok(PathBuf::from("nowhere: it was in memory"))
+    }
+}
+
+impl StorageBackend for Memory {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.sectors().now.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let sectors = self.sectors();
+        let from = usize::try_from(offset).map_err(|_| io::ErrorKind::UnexpectedEof)?;
+        let part = sectors.now.get(from..from + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        out.copy_from_slice(part);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        self.writable()?.now.resize(len, 0);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut sectors = self.writable()?;
+        let Sectors { now, synced, dirty, .. } = &mut *sectors;
+        synced.resize(now.len(), 0);
+        for range in std::mem::take(dirty).into_iter().filter_map(|sector| bytes_of(sector, now.len())) {
+            synced[range.clone()].copy_from_slice(&now[range]);
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut sectors = self.writable()?;
+        let from = usize::try_from(offset).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let part = sectors.now.get_mut(from..from + data.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        part.copy_from_slice(data);
+        sectors.dirty.extend(from / SECTOR..(from + data.len()).div_ceil(SECTOR));
+        Ok(())
+    }
+}
+
+fn bytes_of(sector: usize, len: usize) -> Option<Range<usize>> {
+    let from = sector * SECTOR;
+    (from < len).then(|| from..len.min(from + SECTOR))
+}
+
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;

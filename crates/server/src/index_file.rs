@@ -1,0 +1,105 @@
+//! The index of a server that writes: one file in the state directory, held for as long as the process lives, with a thread
+//! that commits.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use index::{Committer, FileStorage, Health, Index, Options, Stop};
+
+lane::counter_block! {
+    /// The index of numbers and versions.
+    pub struct IndexCounters {
+        gauge waiting: "Records of files that are not committed yet.",
+        gauge reserved: "Files in use that have changed: each is one record when it is let go of.",
+        gauge room: "Records that may wait, both together; when there is no room changes wait for a commit.",
+        count commits: "Commits that went through.",
+        count commits_failed: "Commits that did not, and are tried again.",
+    }
+}
+
+/// The index, open.
+pub(crate) struct IndexFile {
+    index: Arc<Index>,
+    /// Commits for as long as it lives.
+    _committer: Committer,
+    counters: Arc<IndexCounters>,
+}
+
+impl IndexFile {
+    /// Opens the index in this directory, or makes it, and the directory.
+    ///
+    /// # Errors
+    /// What is wrong, in words for the administrator.
+    pub(crate) fn open(state: &Path) -> Result<Self, String> {
+        let problem = |error: &dyn std::fmt::Display| format!("the index in {}: {error}", state.display());
+        std::fs::create_dir_all(state).map_err(|error| problem(&error))?;
+        let options = Options { boot: index::boot(), ..Options::default() };
+        let index =
+            Index::open(FileStorage::in_directory(state), options).map_err(|error| problem(&error))?;
+        let committer = Committer::start(&index, COMMIT_PERIOD).map_err(|error| problem(&error))?;
+        Ok(Self { index: Arc::new(index), _committer: committer, counters: Arc::default() })
+    }
+
+    pub(crate) fn index(&self) -> Arc<Index> {
+        Arc::clone(&self.index)
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<IndexCounters> {
+        &self.counters
+    }
+
+    /// What the administrator should know of how it was found.
+    pub(crate) fn news(&self) -> Option<String> {
+        match self.index.last_stop() {
+            Stop::Damaged(aside, why) => Some(format!(
+                "the index was damaged ({why}) and is begun anew: files have new numbers and versions. The old one is kept as {}",
+                aside.display()
+            )),
+            _ => None,
+        }
+    }
+
+    /// Brings the counters up to date; what keeps it from committing, if something does.
+    pub(crate) fn look(&self) -> Option<String> {
+        let (backlog, (commits, failures)) = (self.index.backlog(), self.index.commits());
+        let counters = &self.counters;
+        counters.waiting.set(backlog.objects as u64);
+        counters.reserved.set(backlog.reserved as u64);
+        counters.room.set(backlog.max as u64);
+        counters.commits.add(commits - counters.commits.get());
+        counters.commits_failed.add(failures - counters.commits_failed.get());
+        match self.index.health() {
+            Health::Well => None,
+            Health::Failing(why) => Some(format!(
+                "{why}; until it can be written, versions of what changes now are lost should the server be killed"
+            )),
+        }
+    }
+
+    /// Ends in order: what lies on these paths is safe, all is committed, and so is that this was no crash. With objects in use
+    /// it is one, as what they would tell is missing.
+    pub(crate) fn close<'a>(self, objects_in_use: usize, paths: impl Iterator<Item = &'a Path>) {
+        let mut is_safe = objects_in_use == 0;
+        for path in paths {
+            let synced = std::fs::File::open(path).and_then(|root| Ok(rustix::fs::syncfs(root)?));
+            if let Err(error) = synced {
+                tracing::error!(path = %path.display(), %error, "what was written may not be safe");
+                is_safe = false;
+            }
+        }
+        let closed = if is_safe { self.index.close() } else { self.index.flush() };
+        if let Err(error) = closed {
+            tracing::error!(%error, "the index could not be closed in order");
+        }
+    }
+}
+
+impl std::fmt::Debug for IndexFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.index.fmt(f)
+    }
+}
+
+/// How late what was told is safe; a crash before costs clients a fetch of what was changed.
+const COMMIT_PERIOD: Duration = Duration::from_secs(1);

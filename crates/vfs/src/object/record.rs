@@ -1,0 +1,194 @@
+//! What an object keeps for the index: its number, and how the file looked when it had its version. The index is told when
+//! the object is let go of, not at each change: until then the object says what counts, and after a crash the file itself, whose
+//! change time is another one by then.
+
+use std::sync::atomic::Ordering;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use index::{Number, ObjectRecord, Place, Seen, Timestamp, Version};
+use lane::fs::Stat;
+
+use super::identify::seen_of;
+use super::{Object, Side};
+
+/// Of an object that has changed, or is new. Packed, as every object in use has one.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    /// [`Look::Changed`]: nanoseconds since 1970. [`Look::Seen`]: the change time's seconds.
+    time: i64,
+    size: u64,
+    nanos: u32,
+    look: Look,
+    /// A change by somebody else after it was seen would show.
+    is_settled: bool,
+    /// Its content or names are just changing.
+    is_rising: bool,
+    flags: u8,
+}
+
+/// How a file looked when it had its version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Look {
+    /// That is not known.
+    #[default]
+    Unknown,
+    /// Its last change was over at a time: a later change time is not ours.
+    Changed,
+    /// As it was closed after that.
+    Seen,
+}
+
+impl Object {
+    /// What its volume knows it by, for ever.
+    pub fn number(&self) -> Number {
+        let word = self.number.load(Ordering::Acquire);
+        Number { vnode: (word >> 32) as u32, uniquifier: word as u32 }
+    }
+
+    pub(super) fn is_loaded(&self) -> bool {
+        self.number.load(Ordering::Acquire) != NONE
+    }
+
+    /// It is a new file's: nothing is known of it anywhere.
+    pub(super) fn begin(&self, number: Number, now: SystemTime) {
+        let mut side = self.lock_side();
+        if !self.is_loaded() {
+            side.draft.change(now);
+            self.touch();
+            self.set(number, self.volume.first_version());
+        }
+    }
+
+    /// It is that of which the index has this record.
+    pub(super) fn begin_as(&self, record: &ObjectRecord) {
+        let mut side = self.lock_side();
+        side.draft.flags |= KNOWN;
+        // Of those who looked at once the first counts: a change may have come in between.
+        if !self.is_loaded() {
+            self.set(record.number, record.version);
+        }
+    }
+
+    fn set(&self, number: Number, version: Version) {
+        self.version.store(version.into(), Ordering::SeqCst);
+        self.number.store(u64::from(number.vnode) << 32 | u64::from(number.uniquifier), Ordering::Release);
+    }
+
+    /// The index will have to be told of it.
+    fn touch(&self) {
+        if !self.is_touched.swap(true, Ordering::Relaxed) {
+            self.volume.index.reserve();
+        }
+    }
+
+    /// A change of its content or names is about to be made, under its permit. The first change of what has a version of an
+    /// earlier opening begins this one: should disk and index be set back together, the same count may have been used since.
+    pub(crate) fn rise(&self) -> Version {
+        let before = Version::from(self.version.load(Ordering::SeqCst));
+        let next = before.next().max(self.volume.first_version());
+        self.version.store(next.into(), Ordering::SeqCst);
+        self.touch();
+        let mut side = self.lock_side();
+        side.draft.is_rising = true;
+        side.draft.look = Look::Unknown;
+        next
+    }
+
+    /// Looks at an open file of it that is about to be closed, if the index will have to be told of it.
+    pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
+        if !self.is_touched.load(Ordering::Relaxed) || !lane::on_lane() {
+            return;
+        }
+        let Ok(stat) = look() else { return };
+        self.lock_side().draft.see(&stat, lane::time::wall_clock());
+    }
+
+    /// A file of ours that nobody could change but us was given its name: what that did to its change time is ours too.
+    pub(crate) fn note_published(&self) {
+        self.lock_side().draft.change(lane::time::wall_clock());
+    }
+
+    /// Tells the index what is to be known of it when it is used again.
+    pub(super) fn let_go(&mut self) {
+        if !*self.is_touched.get_mut() {
+            return;
+        }
+        let (number, version) = (self.number(), self.version());
+        let words = self.identity.words(self.volume.device());
+        let index = &self.volume.index;
+        let Side { draft, place, .. } = self.side.get_mut().expect("nobody panics while holding it");
+        if draft.flags & GONE != 0 {
+            if draft.flags & KNOWN != 0 {
+                index.forget(self.volume.id(), &words, number);
+            }
+            return index.give_back();
+        }
+        let place = place
+            .as_ref()
+            .map(|place| Place { parent: place.directory.number().vnode, name: place.name.to_vec() });
+        let seen = draft.seen();
+        let record = ObjectRecord { number, version, seen, place: place.unwrap_or_default() };
+        if let Err(error) = index.record(self.volume.id(), &words, record, draft.is_settled) {
+            tracing::error!(%error, "a version cannot be kept");
+        }
+    }
+}
+
+impl Draft {
+    /// What was changing is changed, `at` this time; `None` where the change failed: how the file looks says nothing then.
+    pub(super) fn settle(&mut self, at: Option<SystemTime>) {
+        if std::mem::take(&mut self.is_rising) {
+            match at {
+                Some(at) => self.change(at),
+                None => self.look = Look::Unknown,
+            }
+        }
+    }
+
+    fn change(&mut self, at: SystemTime) {
+        (self.look, self.time) = (Look::Changed, nanoseconds(at));
+    }
+
+    /// It looks so now. A stamp later than the last change of ours is of one behind the server's back: which version that is,
+    /// the next use finds out.
+    fn see(&mut self, stat: &Stat, now: SystemTime) {
+        if stat.nlink == 0 {
+            self.flags |= GONE;
+        } else {
+            self.flags &= !GONE;
+        }
+        let seen = seen_of(stat);
+        let is_ours = match self.look {
+            Look::Unknown => false,
+            Look::Changed => nanoseconds(stat.ctime.to_system_time()) <= self.time,
+            Look::Seen => self.seen() == seen,
+        };
+        if !is_ours {
+            self.look = Look::Unknown;
+            return;
+        }
+        (self.look, self.time, self.nanos, self.size) =
+            (Look::Seen, seen.changed.secs, seen.changed.nanos, seen.size);
+        self.is_settled = seen.is_settled(now);
+    }
+
+    fn seen(&self) -> Seen {
+        match self.look {
+            Look::Seen => Seen { changed: Timestamp { secs: self.time, nanos: self.nanos }, size: self.size },
+            Look::Unknown | Look::Changed => Seen::NOTHING,
+        }
+    }
+}
+
+/// Since 1970, no less than 0.
+fn nanoseconds(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+}
+
+/// It has no name any more.
+const GONE: u8 = 1;
+/// The index knows it.
+const KNOWN: u8 = 2;
+
+/// No file's number: vnodes begin at 1.
+pub(super) const NONE: u64 = 0;
