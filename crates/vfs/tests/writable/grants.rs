@@ -1,1 +1,254 @@
-//! One rule each.
+//! What opens do for their service, one rule each, on two lanes.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use grants::conflict::Wants;
+use grants::{Access, Advisory, Caching, Client, Holder, LeaseKey, Range, RangeLock, Refused, Share};
+use lane::backend::sim::Config;
+use lane::time;
+use vfs::{Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow, Telling, Volume, Wanted};
+
+use super::{name, nobody, on_lanes, path, root};
+
+const NEW: How = How { exclusive: true, mode: 0o644 };
+const EVERYTHING: OpenHow<'_> = OpenHow {
+    stream: b"",
+    access: Access::from_bits(7),
+    share: Share::ALL,
+    overwrites: false,
+    client: Client(1),
+    wanted: None,
+};
+
+fn lease(client: u8, caching: Caching, parent: Option<u8>) -> Option<Wanted> {
+    let key = LeaseKey { client: [client; 16], key: [client; 16] };
+    Some(Wanted::Lease { key, caching, epoch: Some(0), parent: parent.map(|key| [key; 16]) })
+}
+
+async fn open(volume: &Volume, at: &str, how: &OpenHow<'_>) -> Result<Open, OpenError> {
+    Ok(volume.open_shared(&nobody(), path(at), how, |_| {}).await?.0)
+}
+
+/// Who is told on this lane: all of it.
+#[derive(Default)]
+struct Told(RefCell<Vec<(Holder, Caching)>>);
+
+impl Breaker for Told {
+    fn tell(&self, _: &Broken) -> Option<Telling> {
+        None
+    }
+
+    fn give_back(&self, asked: &ByLease) {
+        self.0.borrow_mut().push((asked.told.holder, asked.told.to));
+    }
+}
+
+fn listen(volume: &Volume) -> (Rc<Told>, Rc<dyn Breaker>) {
+    let told = Rc::new(Told::default());
+    let breaker: Rc<dyn Breaker> = Rc::clone(&told) as _;
+    volume.cache().add_breaker(&breaker);
+    (told, breaker)
+}
+
+/// Runs it on one lane of two, as the other stands by.
+fn alone<F: Future<Output = ()> + 'static>(each: impl Fn(Volume) -> F + Copy + 'static) {
+    on_lanes(1, Config::clean(), 2, move |lane, _, volume| async move {
+        match lane {
+            0 => each(volume).await,
+            _ => {
+                time::sleep(Duration::from_secs(400)).await;
+                drop(volume);
+            }
+        }
+    });
+}
+
+async fn page(volume: &Volume) {
+    root(volume).await.create(&nobody(), name("page"), NEW).await.unwrap();
+}
+
+#[test]
+fn who_does_not_share_is_not_written_replaced_or_removed_by_others() {
+    alone(|volume| async move {
+        page(&volume).await;
+        let root = root(&volume).await;
+        let reading = OpenHow { access: Access::READ, share: Share::from_bits(1), ..EVERYTHING };
+        let kept = open(&volume, "page", &reading).await.unwrap();
+        assert!(matches!(root.remove(&nobody(), name("page")).await, Err(Error::Locked)));
+        let staged = root.stage(&nobody(), 0o644).await.unwrap();
+        let published = staged.publish(&nobody(), name("page"), Expect::Anything).await;
+        assert!(matches!(published, Err(Error::Locked)), "{published:?}");
+        let writer = root.open_writer(&nobody(), name("page")).await.unwrap();
+        assert!(matches!(writer.truncate(&nobody(), 5).await, Err(Error::Locked)));
+        let refused = open(&volume, "page", &EVERYTHING).await.unwrap_err();
+        assert!(matches!(refused, OpenError::Refused(Refused::Sharing)));
+        kept.close(&volume, &nobody()).await.unwrap();
+        writer.truncate(&nobody(), 5).await.unwrap();
+        root.remove(&nobody(), name("page")).await.unwrap();
+    });
+}
+
+#[test]
+fn a_name_goes_with_its_last_open_and_a_new_file_of_that_name_stays() {
+    alone(|volume| async move {
+        page(&volume).await;
+        let first = open(&volume, "page", &EVERYTHING).await.unwrap();
+        let second = open(&volume, "page", &EVERYTHING).await.unwrap();
+        first.delete_on_close().unwrap();
+        first.close(&volume, &nobody()).await.unwrap();
+        let refused = open(&volume, "page", &EVERYTHING).await.unwrap_err();
+        assert!(matches!(refused, OpenError::Refused(Refused::DeletePending)));
+        second.close(&volume, &nobody()).await.unwrap();
+        assert!(matches!(volume.lookup(path("page")).await, Err(Error::NotFound)));
+
+        page(&volume).await;
+        let open_still = open(&volume, "page", &EVERYTHING).await.unwrap();
+        open_still.set_deletion(&volume, true).await.unwrap();
+        let root = root(&volume).await;
+        let staged = root.stage(&nobody(), 0o644).await.unwrap();
+        staged.publish(&nobody(), name("page"), Expect::Anything).await.unwrap();
+        open_still.close(&volume, &nobody()).await.unwrap();
+        assert!(volume.lookup(path("page")).await.is_ok(), "it is another file");
+        drop(open(&volume, "page", &EVERYTHING).await.unwrap());
+    });
+}
+
+#[test]
+fn a_deletion_goes_with_the_file_when_it_is_renamed() {
+    alone(|volume| async move {
+        page(&volume).await;
+        let root = root(&volume).await;
+        let it = open(&volume, "page", &EVERYTHING).await.unwrap();
+        it.set_deletion(&volume, true).await.unwrap();
+        root.rename(&it.caller(&nobody()), name("page"), &root, name("moved"), vfs::Over::Nothing)
+            .await
+            .unwrap();
+        it.close(&volume, &nobody()).await.unwrap();
+        assert!(matches!(volume.lookup(path("moved")).await, Err(Error::NotFound)));
+    });
+}
+
+#[test]
+fn names_end_leases_of_their_directory_but_for_the_parents_own_and_data_does_at_close() {
+    alone(|volume| async move {
+        let (told, _breaker) = listen(&volume);
+        page(&volume).await;
+        let root = root(&volume).await;
+        let directory = |client| OpenHow { wanted: lease(client, Caching::RH, None), ..EVERYTHING };
+        let one = open(&volume, "", &directory(1)).await.unwrap();
+        let two = open(&volume, "", &directory(2)).await.unwrap();
+        assert_eq!([&one, &two].map(|open| open.opened().caching), [Caching::RH; 2]);
+        // By the first one's open of the page, with its directory's key as the parent's.
+        let key = LeaseKey { client: [1; 16], key: [9; 16] };
+        let wanted = Wanted::Lease { key, caching: Caching::RH, epoch: Some(0), parent: Some([1; 16]) };
+        let it = open(&volume, "page", &OpenHow { wanted: Some(wanted), ..EVERYTHING }).await.unwrap();
+        let writer = root.open_writer(&it.caller(&nobody()), name("page")).await.unwrap();
+        it.check(Range { offset: 0, len: 5 }, Wants::Writing).unwrap();
+        writer.truncate(&it.caller(&nobody()), 5).await.unwrap();
+        assert_eq!(*told.0.borrow(), [], "data shows at close");
+        it.close(&volume, &nobody()).await.unwrap();
+        assert_eq!(told.0.take(), [(two.holder(), Caching::NONE)]);
+        two.acknowledge(volume.cache(), Caching::NONE).unwrap();
+        // Somebody without an open spares nobody, and a new name shows at once.
+        root.create(&nobody(), name("new"), NEW).await.unwrap();
+        assert_eq!(told.0.take(), [(one.holder(), Caching::NONE)]);
+        for open in [one, two] {
+            open.close(&volume, &nobody()).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn ranges_bind_opens_and_who_waits_gets_his_turn_on_any_lane() {
+    let order: Rc<RefCell<Vec<usize>>> = Rc::default();
+    let (seen, is_made) = (Rc::clone(&order), Rc::new(Cell::new(false)));
+    on_lanes(1, Config::rough(), 3, move |lane, _, volume| {
+        let (order, is_made) = (Rc::clone(&order), Rc::clone(&is_made));
+        async move {
+            if lane == 0 {
+                page(&volume).await;
+                is_made.set(true);
+            }
+            while !is_made.get() {
+                time::sleep(Duration::from_micros(100)).await;
+            }
+            let it = open(&volume, "page", &EVERYTHING).await.unwrap();
+            let whole = RangeLock { range: Range { offset: 0, len: 10 }, exclusive: true };
+            time::sleep(Duration::from_millis(lane as u64 * 5)).await;
+            if lane == 1 {
+                // He gives up before his turn.
+                let lock = [whole];
+                let waits = it.lock(&volume, &lock, true);
+                assert!(time::timeout(Duration::from_millis(5), waits).await.is_err());
+            }
+            it.lock(&volume, &[whole], true).await.unwrap();
+            order.borrow_mut().push(lane);
+            assert!(it.check(whole.range, Wants::Writing).is_ok());
+            time::sleep(Duration::from_millis(30)).await;
+            assert_eq!(order.borrow().last(), Some(&lane), "nobody else has it meanwhile");
+            let again = it.unlock(&volume, &[whole.range, whole.range]);
+            assert!(matches!(again, Err(OpenError::Refused(Refused::NotLocked))));
+            it.close(&volume, &nobody()).await.unwrap();
+        }
+    });
+    let mut seen = seen.take();
+    assert_eq!(seen[0], 0);
+    seen.sort_unstable();
+    assert_eq!(seen, [0, 1, 2]);
+}
+
+#[test]
+fn locks_of_others_meet_locks_alone() {
+    alone(|volume| async move {
+        page(&volume).await;
+        let it = open(&volume, "page", &EVERYTHING).await.unwrap();
+        let until = Some(time::now() + Duration::from_secs(300));
+        let lock = RangeLock { range: Range::WHOLE, exclusive: true };
+        volume.lock_advisory(it.object(), Advisory { owner: 7, lock, until }).await.unwrap();
+        assert!(it.check(Range { offset: 0, len: 5 }, Wants::Writing).is_ok());
+        let refused = it.lock(&volume, &[lock], false).await;
+        assert!(matches!(refused, Err(OpenError::Refused(Refused::Locked))));
+        time::sleep(Duration::from_secs(301)).await;
+        it.lock(&volume, &[lock], false).await.unwrap();
+        it.close(&volume, &nobody()).await.unwrap();
+    });
+}
+
+#[test]
+fn a_holder_who_never_answers_is_waited_for_no_longer_than_his_time() {
+    alone(|volume| async move {
+        let (told, _breaker) = listen(&volume);
+        page(&volume).await;
+        let root = root(&volume).await;
+        let how = OpenHow { wanted: lease(1, Caching::RWH, None), ..EVERYTHING };
+        let it = open(&volume, "page", &how).await.unwrap();
+        let began = time::now();
+        root.remove(&nobody(), name("page")).await.unwrap();
+        let took = time::now() - began;
+        assert!((Duration::from_secs(35)..Duration::from_secs(36)).contains(&took), "{took:?}");
+        assert_eq!(told.0.take(), [(it.holder(), Caching::NONE)]);
+        assert_eq!(it.caching(), Some(Caching::NONE));
+        let counters = volume.counters();
+        assert_eq!(counters.grants_expired.get(), 1);
+        assert_eq!(counters.grants_waited.get(), 1);
+        it.close(&volume, &nobody()).await.unwrap();
+    });
+}
+
+#[test]
+fn a_key_of_another_file_is_refused_and_what_is_dropped_is_given_back() {
+    alone(|volume| async move {
+        page(&volume).await;
+        root(&volume).await.create(&nobody(), name("other"), NEW).await.unwrap();
+        let how = OpenHow { wanted: lease(1, Caching::RWH, None), ..EVERYTHING };
+        let it = open(&volume, "page", &how).await.unwrap();
+        let refused = open(&volume, "other", &how).await.unwrap_err();
+        assert!(matches!(refused, OpenError::NotHere(_)));
+        drop(it);
+        let again = open(&volume, "other", &how).await.unwrap();
+        assert_eq!(again.opened().caching, Caching::RWH);
+        again.close(&volume, &nobody()).await.unwrap();
+    });
+}
