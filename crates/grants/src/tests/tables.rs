@@ -150,3 +150,19 @@ fn every_cell_of_ranges() {
     assert_eq!(allowed(true, true), [true, false, true, true]);
     assert_eq!(allowed(true, false), [false; 4]);
 }
+
+#[test]
+fn the_table_in_the_docs_is_the_one_that_decides() {
+    let docs = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/vfs.md")).unwrap();
+    for asks in ASKS {
+        let cell = |held| match answer(asks, held) {
+            Answer::Keeps => "-".to_owned(),
+            Answer::Told(left) => format!("{left:?}"),
+            Answer::Awaited(left) => format!("**{left:?}**"),
+        };
+        let cells = Held::ALL.map(cell).join(" | ");
+        let row = docs.lines().find(|line| line.starts_with(&format!("| `{asks:?}`:")));
+        let row = row.unwrap_or_else(|| panic!("docs/vfs.md has no row for {asks:?}"));
+        assert!(row.ends_with(&format!(" | {cells} |")), "{asks:?} is {cells}, and not {row}");
+    }
+}
