@@ -14,6 +14,7 @@ mod coherence;
 mod gate;
 mod grants;
 mod history;
+mod kept;
 mod kinds;
 mod lanes;
 mod leases;
