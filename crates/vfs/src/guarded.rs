@@ -33,7 +33,17 @@ impl Volume {
         if !self.is_writable() {
             return self.lookup_plain(path).await;
         }
-        if let Some(answer) = self.try_guarded(caller, path, need) {
+        Ok(self.look_as(caller, path, need).await?.0)
+    }
+
+    /// As [`Volume::lookup_as`], on a writable volume, with the directory that the caller's rights rest on.
+    pub(crate) async fn look_as(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        need: Rights,
+    ) -> Result<(Resolved, Rc<WatchedDir>), Error> {
+        if let Some(answer) = self.try_seen(caller, path, need) {
             return self.counted(answer);
         }
         // Apart, as those who read volumes that nobody writes to should not carry its memory.
@@ -46,15 +56,15 @@ impl Volume {
         caller: &Caller,
         path: RelPath<'_>,
         need: Rights,
-    ) -> Result<Resolved, Error> {
+    ) -> Result<(Resolved, Rc<WatchedDir>), Error> {
         let mut real: RelPathBuf = path.into();
         let mut links = 0;
         for _ in 0..ATTEMPTS_MAX {
-            if let Some(answer) = self.try_guarded(caller, real.as_path(), need) {
+            if let Some(answer) = self.try_seen(caller, real.as_path(), need) {
                 return answer;
             }
             match self.open_guarded(caller, real.as_path(), need).await {
-                Ok(Seen::Resolved(resolved)) => return Ok(resolved),
+                Ok(Seen::Resolved(resolved, directory)) => return Ok((resolved, directory)),
                 Ok(Seen::Moving(Some(object))) => self.wait_for(&object).await?,
                 Ok(Seen::Moving(None)) => {}
                 Err(Error::SymlinkRefused) if self.options().follow_symlinks => {
@@ -73,6 +83,16 @@ impl Volume {
         path: RelPath<'_>,
         need: Rights,
     ) -> Option<Result<Resolved, Error>> {
+        Some(self.try_seen(caller, path, need)?.map(|(resolved, _)| resolved))
+    }
+
+    /// As [`Volume::try_guarded`], with the directory that the caller's rights rest on.
+    pub(crate) fn try_seen(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        need: Rights,
+    ) -> Option<Result<(Resolved, Rc<WatchedDir>), Error>> {
         if self.hides(path) {
             return Some(Err(Error::Hidden));
         }
@@ -92,7 +112,7 @@ impl Volume {
         };
         let allowed = self.allowed(caller, &directory, resolved.attributes(), need);
         self.counters().lookup_hits.increment();
-        Some(allowed.map(|()| resolved))
+        Some(allowed.map(|()| (resolved, directory)))
     }
 
     async fn open_guarded(&self, caller: &Caller, path: RelPath<'_>, need: Rights) -> Result<Seen, Error> {
@@ -121,7 +141,7 @@ impl Volume {
         note_place(&node, &vantage, path, cache.options().ttl);
         cache.keep_open(key, node.clone(), vantage);
         self.allowed(caller, &directory, &stat.into(), need)?;
-        Ok(Seen::Resolved(self.resolved(&node, stat.into())))
+        Ok(Seen::Resolved(self.resolved(&node, stat.into()), directory))
     }
 
     /// Waits until a change that is under way is over.
@@ -211,7 +231,7 @@ impl Volume {
 
 /// What came of one look.
 enum Seen {
-    Resolved(Resolved),
+    Resolved(Resolved, Rc<WatchedDir>),
     /// Something moves or changes: to be waited for, if it is known.
     Moving(Option<Arc<Object>>),
 }

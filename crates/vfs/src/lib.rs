@@ -44,7 +44,9 @@ pub use lane::fs::{FileKind, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
 pub use object::{Closed, Identity, Object, Objects, ObjectsOptions, SharedVolume};
-pub use promise::{Broken, Holder, What};
+pub use promise::{
+    Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, Teller, What,
+};
 pub use reopen::{Places, Seen};
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};

@@ -135,7 +135,7 @@ impl Reopening<'_> {
         need: Rights,
     ) -> Result<Option<Resolved>, Error> {
         match self.volume.lookup_guarded(caller, path.as_path(), need).await {
-            Ok(found) => {
+            Ok((found, _)) => {
                 let is_it = found.object().is_some_and(|object| object.identity() == file);
                 Ok(is_it.then_some(found))
             }

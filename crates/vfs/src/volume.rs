@@ -68,7 +68,11 @@ impl Volume {
         let id = cache.new_opening();
         let (name, options, cache) = (spec.name.clone(), spec.options, cache.clone());
         let path = spec.path.as_path().into();
-        Ok(Self { inner: Rc::new(Inner { name, options, id, path, root, anonymous, cache }) })
+        let volume = Self { inner: Rc::new(Inner { name, options, id, path, root, anonymous, cache }) };
+        if volume.is_writable() {
+            volume.cache().note_volume(WeakVolume(Rc::downgrade(&volume.inner)));
+        }
+        Ok(volume)
     }
 
     /// Whether both are one opening of a directory: clones of each other.

@@ -3,25 +3,32 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 
-use lane::Ended;
 use lane::mesh::{Member, Sender};
+use lane::{Ended, Task};
 
 use super::Inner;
+use crate::counters::VfsCounters;
 use crate::grant::{ByLease, Told, home_of};
 use crate::name::RESERVED;
 use crate::object::Objects;
-use crate::promise::{Answers, Break, Broken, Promises, What};
+use crate::promise::{Answers, Break, Broken, Promises, Teller, What};
 
 /// One lane's part in the [`Objects`] of its process.
 pub(crate) struct Joined {
     pub(crate) objects: Objects,
     pub(crate) promises: Rc<Promises>,
+    pub(super) counters: Arc<VfsCounters>,
     me: Member,
-    ringer: Sender<()>,
+    pub(super) ringer: Sender<()>,
     breakers: RefCell<Vec<Weak<dyn Breaker>>>,
+    pub(super) tellers: RefCell<Vec<Weak<dyn Teller>>>,
+    /// Forgets promises that are over.
+    pub(super) sweeper: RefCell<Option<Task<()>>>,
+    writers_made: Cell<u64>,
     /// Files made under a name of the server's own.
     made_aside: Cell<u64>,
 }
@@ -44,16 +51,20 @@ pub type Telling = Pin<Box<dyn Future<Output = ()>>>;
 impl Joined {
     /// # Panics
     /// When the lane takes part already, or there is no room for it.
-    pub(super) fn new(objects: &Objects) -> Self {
+    pub(super) fn new(objects: &Objects, counters: &Arc<VfsCounters>) -> Self {
         let me = Member::from(lane::current().id());
         assert!(me.index() < objects.options().lanes_max, "there is room for the lanes that were announced");
         objects.desks().open(me).expect("a lane has one cache that shares");
         Self {
             objects: objects.clone(),
-            promises: Promises::new(me),
+            promises: Promises::new(me, lane::time::now()),
+            counters: Arc::clone(counters),
             me,
             ringer: objects.desks().ringer(me),
             breakers: RefCell::default(),
+            tellers: RefCell::default(),
+            sweeper: RefCell::default(),
+            writers_made: Cell::new(0),
             made_aside: Cell::new(0),
         }
     }
@@ -61,6 +72,13 @@ impl Joined {
     /// Which lane this is.
     pub(crate) fn member(&self) -> Member {
         self.me
+    }
+
+    /// A number for somebody who writes; no other of the process has it.
+    pub(super) fn number_writer(&self) -> u64 {
+        let number = self.writers_made.get();
+        self.writers_made.set(number + 1);
+        (self.me.index() as u64) << 48 | number
     }
 
     pub(super) fn name_aside(&self) -> CString {
@@ -108,7 +126,7 @@ impl Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        self.objects.desks().close(self.me);
+        self.end();
     }
 }
 
@@ -118,14 +136,26 @@ impl Inner {
     pub(super) async fn break_everywhere(&self, all: &[Broken]) {
         let joined = self.joined.get().expect("changes are made on volumes that share");
         let answers = Answers::default();
-        self.counters.breaks_asked.add(joined.objects.desks().ask(&joined.ringer, all, &answers) as u64);
+        self.counters.breaks_asked.add(joined.objects.desks().ask(
+            &joined.ringer,
+            all,
+            &answers,
+            lane::time::now(),
+        ) as u64);
         for broken in all {
             self.forget_broken(broken);
             for telling in joined.telling(broken) {
                 spawn_telling(telling, answers.ask());
             }
+            joined.tell_clients(broken, || answers.ask());
         }
-        answers.await;
+        let patience = joined.objects.options().promises.patience;
+        let (mut answers, mut wait) = (pin!(answers), patience);
+        // Lanes answer. Of those that have ended the clients have as long as of any other.
+        while lane::time::timeout(wait, answers.as_mut()).await.is_err() {
+            wait = ANOTHER_LOOK;
+            joined.objects.desks().end_waits(lane::time::now() - patience);
+        }
     }
 
     /// Tells holders of leases on their lanes.
@@ -149,6 +179,7 @@ impl Inner {
         self.counters.breaks_answered.increment();
         self.forget_broken(&question.broken);
         let telling = joined.telling(&question.broken);
+        joined.tell_clients(&question.broken, || question.answer.clone());
         let question = Rc::new(question);
         telling.into_iter().for_each(|telling| spawn_telling(telling, Rc::clone(&question)));
     }
@@ -162,7 +193,13 @@ impl Inner {
                     names.iter().for_each(|name| self.forget_in(&watched, name));
                 }
             }
-            What::Place | What::Gone | What::Rights => {
+            What::Unknown => {
+                for watched in self.watches.of_object(&broken.object) {
+                    watched.note_change();
+                    self.forget_within(watched.key());
+                }
+            }
+            What::Place | What::Gone | What::Rights | What::Subtree => {
                 for watched in self.watches.of_object(&broken.object) {
                     watched.retire();
                     self.watches.forget_subtree(watched.key());
@@ -196,8 +233,14 @@ pub(super) async fn answer_others(inner: Weak<Inner>, objects: Objects, me: Memb
             let Some(question) = objects.desks().next(me) else { break };
             inner.answer(question);
         }
+        if let Some(joined) = inner.upgrade().and_then(|inner| inner.joined.get().cloned()) {
+            joined.tell_those_who_wait();
+        }
         if bell.recv().await.is_none() {
             return Ended::Unexpectedly;
         }
     }
 }
+
+/// How often a change that has waited long looks whether it is a lane that has ended which does not answer.
+const ANOTHER_LOOK: std::time::Duration = std::time::Duration::from_millis(50);

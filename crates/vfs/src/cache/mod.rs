@@ -31,7 +31,10 @@ use crate::listing::{Alive, CachedListing};
 use crate::object::{Object, Objects};
 use crate::promise::Broken;
 use crate::root::Root;
+use crate::volume::WeakVolume;
 
+mod behind;
+mod clients;
 mod joined;
 mod key;
 mod rest;
@@ -86,6 +89,8 @@ struct Inner {
     counters: Arc<VfsCounters>,
     entries_alive: Rc<Cell<usize>>,
     next_opening: Cell<u32>,
+    /// What notification told of and has to be looked at.
+    doubts: RefCell<behind::Doubts>,
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
     /// Answers other lanes.
@@ -121,6 +126,7 @@ impl Cache {
                 counters,
                 entries_alive: Rc::default(),
                 next_opening: Cell::new(0),
+                doubts: RefCell::default(),
                 listener: RefCell::new(None),
                 sweeper: RefCell::new(None),
                 answerer: RefCell::new(None),
@@ -150,7 +156,7 @@ impl Cache {
         if inner.joined.get().is_some() {
             return;
         }
-        let joined = inner.joined.get_or_init(|| Rc::new(Joined::new(objects)));
+        let joined = inner.joined.get_or_init(|| Rc::new(Joined::new(objects, &inner.counters)));
         inner.watches.join(joined);
         let (weak, objects, me) = (Rc::downgrade(inner), objects.clone(), joined.member());
         let answer = move || joined::answer_others(weak.clone(), objects.clone(), me);
@@ -220,6 +226,15 @@ impl Cache {
         }
     }
 
+    pub(crate) fn joined_rc(&self) -> Option<&Rc<Joined>> {
+        self.inner.joined.get()
+    }
+
+    /// A number for somebody who writes; no other of the process has it.
+    pub(crate) fn number_writer(&self) -> u64 {
+        self.joined().expect("only what lanes share is changed").number_writer()
+    }
+
     /// A name of the server's own for something that is not to be seen yet.
     pub(crate) fn name_aside(&self) -> CString {
         let joined = self.joined().expect("only what lanes share is changed");
@@ -239,6 +254,10 @@ impl Cache {
     /// Where holders are told who have a connection on this lane.
     pub(crate) fn home(&self) -> grants::Home {
         self.joined().expect("only what lanes share is opened so").home()
+    }
+
+    pub(crate) fn note_volume(&self, volume: WeakVolume) {
+        self.inner.note_volume(volume);
     }
 
     pub(crate) fn new_opening(&self) -> OpeningId {
@@ -368,6 +387,7 @@ impl Cache {
                 {
                     inner.counters.notify_errors.increment();
                     inner.watches.forget_all();
+                    inner.doubt_all();
                 }
                 hear_changes(inner.clone())
             }));
@@ -420,12 +440,13 @@ impl Node {
 }
 
 impl Inner {
-    fn hear(&self, event: &WatchEvent) {
+    fn hear(self: &Rc<Self>, event: &WatchEvent) {
         match event {
             WatchEvent::Entry { watch, name } => {
                 for watched in self.watches.of_event(*watch) {
                     watched.note_change();
                     self.forget_in(&watched, name);
+                    self.doubt(&watched, name);
                 }
             }
             WatchEvent::Gone(watch) => {
@@ -436,6 +457,7 @@ impl Inner {
             WatchEvent::Overflow => {
                 self.counters.notify_overflows.increment();
                 self.watches.forget_all();
+                self.doubt_all();
             }
         }
     }
@@ -450,6 +472,15 @@ impl Inner {
             self.counters.invalidated_gone.increment();
             self.watches.forget_subtree(changed.as_ref());
         }
+    }
+
+    /// All that lies in a directory may be something else now.
+    fn forget_within(&self, top: KeyRef<'_>) {
+        let stays = |key: &Key| key.as_ref().path.as_bytes() == top.path.as_bytes() || !key.is_within(top);
+        self.open.borrow_mut().retain(|key, _| stays(key));
+        self.absent.borrow_mut().retain(|key, _| stays(key));
+        self.watches.forget_beneath(top);
+        self.gauge();
     }
 
     fn forget(&self, key: KeyRef<'_>) -> bool {
@@ -500,6 +531,7 @@ async fn hear_changes(inner: Weak<Inner>) -> Ended {
             Err(_) => {
                 inner.counters.notify_errors.increment();
                 inner.watches.forget_all();
+                inner.doubt_all();
                 drop(inner);
                 lane::time::sleep(NOTIFY_ERROR_PAUSE).await;
             }

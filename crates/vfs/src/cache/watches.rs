@@ -51,7 +51,7 @@ pub(crate) struct WatchedDir {
     told: Told,
     /// When it was last kept for what was changed in it.
     kept: Cell<Option<Instant>>,
-    promise: OnceCell<Rc<Promise>>,
+    promise: OnceCell<Promise>,
     /// Rights, where there is a promise.
     access: OnceCell<Access>,
     key: Key,
@@ -137,15 +137,25 @@ impl Watches {
 
     /// What lies at and beneath `top` is no longer where it was, or can no longer be reached.
     pub(super) fn forget_subtree(&self, top: KeyRef<'_>) {
+        self.forget_all_but(top, |_| false);
+    }
+
+    /// What lies beneath `top` may be something else now.
+    pub(super) fn forget_beneath(&self, top: KeyRef<'_>) {
+        self.forget_all_but(top, |key| key.as_ref().path.as_bytes() == top.path.as_bytes());
+    }
+
+    /// Forgets what is within `top`, but for some.
+    fn forget_all_but(&self, top: KeyRef<'_>, but: impl Fn(&Key) -> bool) {
         self.by_key.borrow_mut().retain(|key, watched| {
-            let stays = !key.is_within(top);
+            let stays = !key.is_within(top) || but(key);
             if let (false, Some(watched)) = (stays, watched.upgrade()) {
                 watched.current.set(false);
             }
             stays
         });
         for arriving in self.arriving.borrow().iter().filter_map(Weak::upgrade) {
-            if arriving.key.is_within(top) {
+            if arriving.key.is_within(top) && !but(&arriving.key) {
                 arriving.current.set(false);
             }
         }
@@ -436,6 +446,11 @@ impl WatchedDir {
     /// Whether neither it nor anything above has moved.
     fn is_whole(&self) -> bool {
         self.current.get() && self.upper.as_ref().is_none_or(|upper| upper.current.get())
+    }
+
+    /// Whether it is still where it was, and what it was.
+    pub(crate) fn is_current(&self) -> bool {
+        self.current.get()
     }
 
     /// It is no longer where it was, or no longer what it was.

@@ -14,7 +14,6 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::Permits;
-use crate::promise::What;
 
 impl Directory {
     /// Has `one` here and `other` in `there` change places, whatever they are: nobody ever sees one of the names lead
@@ -55,7 +54,8 @@ impl Directory {
         if Arc::ptr_eq(&at_one.object, &at_other.object) {
             return Ok(());
         }
-        let what = told(here.object()?, one, there.object()?, other, &at_one, Some((&at_other, What::Place)));
+        let what =
+            told(here.object()?, one, there.object()?, other, &at_one, Some((&at_other, at_other.moves())));
         let way = self.volume().tell(caller, permits, what).await?;
         let (one, other) = (c_name(one), c_name(other));
         to_the_end(way.held(), async move {

@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
 use crate::object::Object;
+use crate::promise::What;
 
 /// What has a name.
 pub(super) struct Found {
@@ -19,6 +20,13 @@ pub(super) struct Found {
     pub(super) kind: FileKind,
     /// The file, where this lane has it open.
     pub(super) open: Option<Rc<OpenFile>>,
+}
+
+impl Found {
+    /// What its move breaks.
+    pub(super) fn moves(&self) -> What {
+        if self.kind == FileKind::Directory { What::Subtree } else { What::Place }
+    }
 }
 
 impl Here {

@@ -11,6 +11,7 @@ pub use self::writer::Writer;
 mod access;
 mod aside;
 mod attributes;
+mod behind;
 mod create;
 mod exchange;
 mod extended;

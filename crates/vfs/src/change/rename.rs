@@ -148,7 +148,7 @@ pub(super) fn told<'a>(
         true => vec![(here, names(&[from, to]))],
         false => vec![(here, names(&[from])), (there, names(&[to]))],
     };
-    what.push((&moved.object, What::Place));
+    what.push((&moved.object, moved.moves()));
     what.extend(other.map(|(found, what)| (&found.object, what)));
     what
 }

@@ -107,8 +107,8 @@ fn change(what: &What, caller: &Caller) -> Option<Change> {
     let asks = match what {
         What::Names(_) => return Some(Change { asks: Asks::Names, by: parent(caller) }),
         What::Attributes => return None,
-        What::Content => Asks::Write,
-        What::Place => Asks::Rename,
+        What::Content | What::Unknown => Asks::Write,
+        What::Place | What::Subtree => Asks::Rename,
         What::Gone => Asks::Remove,
         What::Rights => Asks::Security,
     };
@@ -118,9 +118,9 @@ fn change(what: &What, caller: &Caller) -> Option<Change> {
 /// The directories that show what changes. What is written by an open they show when that is closed.
 pub(super) fn shown(what: &[(&Arc<Object>, What)], caller: &Caller) -> Vec<Shown> {
     let is_shown = |what: &What| match what {
-        What::Content => caller.open.is_none(),
+        What::Content | What::Unknown => caller.open.is_none(),
         What::Attributes | What::Rights => true,
-        What::Names(_) | What::Place | What::Gone => false,
+        What::Names(_) | What::Place | What::Subtree | What::Gone => false,
     };
     let changed = what.iter().filter(|(_, what)| is_shown(what));
     let above = changed.filter_map(|(object, _)| above(object));

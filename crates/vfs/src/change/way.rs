@@ -18,7 +18,7 @@ use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
 use crate::name::Name;
-use crate::object::{Object, Pass, Permits};
+use crate::object::{Object, Pass, Permits, Shared, Sharer};
 use crate::promise::{Broken, What};
 use crate::volume::Volume;
 
@@ -38,7 +38,7 @@ struct Under {
 
 impl Volume {
     /// Lets a change into the volume.
-    fn pass(&self) -> Result<Pass, Error> {
+    pub(super) fn pass(&self) -> Result<Pass, Error> {
         let (shared, joined) = self.shared().zip(self.cache().joined()).ok_or(Error::ReadOnly)?;
         Ok(shared.pass(joined.member())?)
     }
@@ -144,6 +144,16 @@ impl Way {
         self.shown.iter().for_each(|shown| volume.show_change(&shown.directory, shown.by));
     }
 
+    /// Whether no directory that somebody holds something of shows the change.
+    pub(super) fn is_shown_nowhere(&self) -> bool {
+        self.shown.is_empty()
+    }
+
+    /// Shares the permit of the one file that is to be written with further writes of the same.
+    pub(super) fn share(self, sharer: Sharer) -> Shared {
+        self.under.end(None).expect("it has not ended").share(sharer)
+    }
+
     /// What the operations of the change hold until the kernel has answered them.
     pub(super) fn held(&self) -> Rc<dyn Any> {
         Rc::clone(&self.under) as Rc<dyn Any>
@@ -165,10 +175,15 @@ impl Under {
 
     /// The change was made `at` this time, or failed.
     fn give_back(&self, made: Option<SystemTime>) {
-        let Some(permits) = self.permits.take() else { return };
+        drop(self.end(made));
+    }
+
+    /// The permits, which nothing is told under any more.
+    fn end(&self, made: Option<SystemTime>) -> Option<Permits> {
+        let permits = self.permits.take()?;
         debug_assert!(self.broken.iter().all(|broken| permits.has(&broken.object)));
         self.broken.iter().for_each(|broken| broken.object.set_changed(made));
-        drop(permits);
+        Some(permits)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A file open for writing.
 
+use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::object::Object;
+use crate::object::{Object, Shared, Sharer};
 use crate::promise::What;
 use crate::volume::Volume;
 
@@ -21,11 +22,14 @@ use crate::volume::Volume;
 pub struct Writer {
     volume: Volume,
     file: Rc<OpenFile>,
+    /// No other of the process has it; copies of this are one with it.
+    number: u64,
 }
 
 impl Writer {
     pub(super) fn new(volume: Volume, file: Rc<OpenFile>) -> Self {
-        Self { volume, file }
+        let number = volume.cache().number_writer();
+        Self { volume, file, number }
     }
 
     /// The file, to read.
@@ -55,6 +59,12 @@ impl Writer {
     ) -> Result<T, Error> {
         let changed = async {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
+            let sharer = caller.holder.map_or(Sharer::Writer(self.number), Sharer::Holder);
+            // What holders of leases have to be asked each write asks by itself.
+            let shares = what == What::Content && reads.is_none() && !object.volume().objects().any_held();
+            if shares && let Some(part) = Shared::join(object, sharer, self.volume.pass()?) {
+                return self.write_shared(part, work).await;
+            }
             let concerned: Vec<_> = std::iter::once(object).chain(reads).collect();
             let mut settling = Settling::default();
             let way = loop {
@@ -74,6 +84,9 @@ impl Writer {
                     Err(Unmade::Again(_)) => {}
                 }
             };
+            if shares && way.is_shown_nowhere() {
+                return self.write_shared(way.share(sharer), work).await;
+            }
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
             to_the_end(way.held(), async move {
                 way.rise();
@@ -86,5 +99,28 @@ impl Writer {
         let changed = changed.await;
         self.volume.all_told_above(self.file.object()).await;
         self.volume.counted(changed)
+    }
+
+    /// Writes under a permit that the caller's writes share and keep until somebody asks for it, so that only the first of many in a row
+    /// asks who relies on the file.
+    async fn write_shared<T: 'static>(
+        &self,
+        part: Shared,
+        work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
+    ) -> Result<T, Error> {
+        let (file, volume, part) = (Rc::clone(&self.file), self.volume.clone(), Rc::new(part));
+        to_the_end(Rc::clone(&part) as Rc<dyn Any>, async move {
+            let _part = part;
+            if let Some(object) = file.object() {
+                object.rise();
+            }
+            let done = work(Rc::clone(&file)).await;
+            if let Some(object) = file.object() {
+                object.set_changed(done.is_ok().then(lane::time::wall_clock));
+            }
+            volume.counters().changes.add(u64::from(done.is_ok()));
+            done
+        })
+        .await
     }
 }

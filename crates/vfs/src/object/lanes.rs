@@ -26,6 +26,12 @@ impl LaneBits {
         self.words[word].fetch_and(!bit, Ordering::SeqCst);
     }
 
+    /// Whether a lane's bit is set.
+    pub(crate) fn has(&self, lane: Member) -> bool {
+        let (word, bit) = place(lane);
+        self.words[word].load(Ordering::SeqCst) & bit != 0
+    }
+
     /// The lanes whose bits are set.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Member> + '_ {
         self.words.iter().enumerate().flat_map(|(word, bits)| {

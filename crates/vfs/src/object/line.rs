@@ -1,51 +1,90 @@
 //! Who changes an object and who waits to: first come, first served, on whatever lane.
+//!
+//! Data writes of one client share a turn on whatever lanes they are made, and the turn is kept after the last of them: nobody can rely on
+//! the object meanwhile, so the next need ask nobody. Whoever else comes takes it.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
-use super::Object;
+use super::{Object, Pass};
+use crate::promise::Holder;
 
 /// The turn at one object. Its lock is taken by changes alone.
 #[derive(Default)]
 pub(crate) struct Line {
     /// As `state` has it, for who looks without the lock.
-    held: AtomicBool,
+    held: AtomicU8,
     /// What is held of the object, for who looks without its lock: [`Slot`](crate::grant::Slot)'s.
     pub(crate) marks: AtomicU8,
     state: Mutex<State>,
 }
 
+/// Nobody has the turn.
+const FREE: u8 = 0;
+/// It is kept for a next write.
+const KEPT: u8 = 1;
+/// Somebody is changing the object.
+const BUSY: u8 = 2;
+
+/// Whose writes share a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharer {
+    /// A client's, through however many lanes.
+    Holder(Holder),
+    /// Those of one open file, whose number this is.
+    Writer(u64),
+}
+
 #[derive(Default)]
 struct State {
     /// Whose turn it is, by ticket.
-    holder: Option<u64>,
+    holder: Option<Ticket>,
+    /// Whose it is instead.
+    share: Option<Box<Share>>,
     next_ticket: u32,
     /// Most objects never have anybody wait.
     waiting: Option<Box<Waiters>>,
 }
 
+/// A turn that writes share.
+struct Share {
+    sharer: Sharer,
+    /// Under way; none while it is kept.
+    writes: u32,
+}
+
+type Ticket = NonZeroU32;
+
 #[derive(Default)]
 struct Waiters(VecDeque<Waiter>);
 
 struct Waiter {
-    ticket: u64,
+    ticket: Ticket,
     waker: Option<Waker>,
 }
 
 /// The turn at one object, for as long as this lives.
 pub(super) struct Turn {
     object: Arc<Object>,
-    ticket: u64,
+    ticket: Ticket,
+}
+
+/// A part in a shared turn, for as long as this lives.
+pub(crate) struct Shared {
+    object: Arc<Object>,
+    /// Given back last.
+    _pass: Option<Pass>,
 }
 
 /// Waits for a turn. Dropped, it leaves the line, or hands on the turn that has just come.
 pub(super) struct InLine {
     /// `None` once it has become a turn.
     object: Option<Arc<Object>>,
-    ticket: u64,
+    ticket: Ticket,
 }
 
 /// As many wait as may.
@@ -53,18 +92,32 @@ pub(super) struct InLine {
 pub(super) struct LineIsFull;
 
 impl Line {
-    /// Whether somebody has the turn.
+    /// Whether somebody has the turn, or it is kept.
     pub(super) fn is_held(&self) -> bool {
-        self.held.load(Ordering::SeqCst)
+        self.held.load(Ordering::SeqCst) != FREE
+    }
+
+    /// Whether somebody is changing the object right now.
+    pub(super) fn is_busy(&self) -> bool {
+        self.held.load(Ordering::SeqCst) == BUSY
+    }
+
+    /// Takes a turn back that is only kept; says whether nobody has it now.
+    pub(crate) fn take_back(&self) -> bool {
+        let mut state = self.lock();
+        if state.is_free() && state.share.take().is_some() {
+            self.held.store(FREE, Ordering::SeqCst);
+        }
+        state.is_free()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics while holding it")
     }
 
-    fn give(&self, state: &mut State, ticket: u64) {
-        state.holder = Some(ticket);
-        self.held.store(true, Ordering::SeqCst);
+    fn give(&self, state: &mut State, ticket: Ticket) {
+        (state.holder, state.share) = (Some(ticket), None);
+        self.held.store(BUSY, Ordering::SeqCst);
     }
 
     /// The holder goes, or never came: the next has the turn.
@@ -83,20 +136,20 @@ impl Line {
             }
             None => {
                 state.holder = None;
-                self.held.store(false, Ordering::SeqCst);
+                self.held.store(FREE, Ordering::SeqCst);
             }
         }
     }
 }
 
 impl State {
-    fn ticket(&mut self) -> u64 {
-        self.next_ticket = self.next_ticket.wrapping_add(1);
-        self.next_ticket.into()
+    fn ticket(&mut self) -> Ticket {
+        self.next_ticket = self.next_ticket.wrapping_add(1).max(1);
+        Ticket::new(self.next_ticket).expect("it is at least 1")
     }
 
     fn is_free(&self) -> bool {
-        self.holder.is_none()
+        self.holder.is_none() && self.share.as_ref().is_none_or(|share| share.writes == 0)
     }
 }
 
@@ -117,14 +170,56 @@ impl Turn {
     pub(super) fn object(&self) -> &Arc<Object> {
         &self.object
     }
+
+    /// Shares it with further writes of the same, until the last has ended and somebody else wants it.
+    pub(super) fn share(self, sharer: Sharer, pass: Option<Pass>) -> Shared {
+        let mut state = self.object.line().lock();
+        (state.holder, state.share) = (None, Some(Box::new(Share { sharer, writes: 1 })));
+        drop(state);
+        Shared { object: Arc::clone(&self.object), _pass: pass }
+    }
+}
+
+impl Shared {
+    /// A part in the turn that writes of the same share, or have kept, unless others wait for it.
+    pub(crate) fn join(object: &Arc<Object>, sharer: Sharer, pass: Pass) -> Option<Self> {
+        let line = object.line();
+        let mut state = line.lock();
+        if state.waiting.is_some() {
+            return None;
+        }
+        state.share.as_mut().filter(|share| share.sharer == sharer)?.writes += 1;
+        line.held.store(BUSY, Ordering::SeqCst);
+        drop(state);
+        Some(Self { object: Arc::clone(object), _pass: Some(pass) })
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let line = self.object.line();
+        let mut state = line.lock();
+        let share = state.share.as_mut().expect("it is shared while somebody has a part");
+        share.writes -= 1;
+        if share.writes > 0 {
+            return;
+        }
+        if state.waiting.is_none() {
+            return line.held.store(KEPT, Ordering::SeqCst);
+        }
+        state.share = None;
+        line.pass_on(state);
+    }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
         let line = self.object.line();
         let state = line.lock();
-        debug_assert_eq!(state.holder, Some(self.ticket));
-        line.pass_on(state);
+        // Else it was shared.
+        if state.holder == Some(self.ticket) {
+            line.pass_on(state);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub use self::table::{Objects, ObjectsOptions};
 pub use self::volume::SharedVolume;
 
 pub(crate) use self::lanes::LaneBits;
-pub(crate) use self::line::Line;
+pub(crate) use self::line::{Line, Shared, Sharer};
 pub(crate) use self::place::{Place, path_beneath};
 
 use crate::grant::{Held, Slot};
@@ -79,9 +79,14 @@ impl Object {
         Version::from(self.version.load(Ordering::SeqCst))
     }
 
-    /// Whether somebody is changing it right now. Who relies on what he reads sets his bit first.
+    /// Whether somebody is changing it right now, or may without asking anybody. Who relies on what he reads sets his bit first.
     pub(crate) fn is_changing(&self) -> bool {
         self.line.is_held()
+    }
+
+    /// Whether somebody is changing it right now. For who has made sure that nobody may without asking.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.line.is_busy()
     }
 
     pub(crate) fn promises(&self) -> &LaneBits {
@@ -136,6 +141,7 @@ impl Object {
     pub(crate) fn is_changing_name(&self, name: &[u8]) -> bool {
         fence(Ordering::SeqCst);
         match self.lock_side().changing.as_deref() {
+            Some(What::Unknown) => true,
             Some(What::Names(names)) => names.iter().any(|changing| **changing == *name),
             _ => false,
         }

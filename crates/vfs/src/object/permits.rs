@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::line::{InLine, Turn};
+use super::line::{InLine, Shared, Sharer, Turn};
 use super::{Object, Pass, in_order};
 use crate::error::Error;
 
@@ -10,7 +10,7 @@ use crate::error::Error;
 pub(crate) struct Permits {
     turns: Vec<Turn>,
     /// Through the volume's gate, for who changes something; given back last.
-    _pass: Option<Pass>,
+    pass: Option<Pass>,
 }
 
 impl Permits {
@@ -28,12 +28,12 @@ impl Permits {
             };
             turns.push(turn);
         }
-        Ok(Self { turns, _pass: None })
+        Ok(Self { turns, pass: None })
     }
 
     /// The same, inside the gate of the volume.
     pub(crate) fn inside(self, pass: Pass) -> Self {
-        Self { _pass: Some(pass), ..self }
+        Self { pass: Some(pass), ..self }
     }
 
     /// Adds the permits of more objects if they are free, out of order, therefore without waiting. `false` if one is
@@ -46,6 +46,13 @@ impl Permits {
             let turn = Turn::try_take(object);
             turn.map(|turn| self.turns.push(turn)).is_some()
         })
+    }
+
+    /// Of one object: shared with further writes of the same.
+    pub(crate) fn share(mut self, sharer: Sharer) -> Shared {
+        let turn = self.turns.pop().expect("there is one");
+        debug_assert!(self.turns.is_empty(), "one file is written");
+        turn.share(sharer, self.pass)
     }
 
     /// Whether one of them is for `object`.

@@ -84,9 +84,13 @@ impl Object {
     /// A change of its content or names is about to be made, under its permit. The first change of what has a version of an
     /// earlier opening begins this one: should disk and index be set back together, the same count may have been used since.
     pub(crate) fn rise(&self) -> Version {
-        let before = Version::from(self.version.load(Ordering::SeqCst));
-        let next = before.next().max(self.volume.first_version());
-        self.version.store(next.into(), Ordering::SeqCst);
+        let first = self.volume.first_version();
+        let next_of = |before| Version::from(before).next().max(first);
+        // Writes that share a permit rise at once, each by one.
+        let before = self
+            .version
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |before| Some(next_of(before).into()));
+        let next = next_of(before.expect("there is always a next"));
         self.touch();
         let mut side = self.lock_side();
         side.draft.is_rising = true;

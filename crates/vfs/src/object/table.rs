@@ -10,13 +10,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use grants::Leases;
 use index::{Index, Memory, Options};
 use lane::fs::{Dir, Stat, Timestamp};
+use lane::mesh::Member;
 
 use super::record::NONE;
 use super::volume::Volumes;
 use super::{Identity, LaneBits, Line, Object, SharedVolume};
 use crate::error::Error;
 use crate::grant::LeasePlace;
-use crate::promise::Desks;
+use crate::promise::{Client, Desks, Holder, PromiseOptions};
 use crate::spec::VolumeSpec;
 
 /// The objects of a process, and what its lanes have to tell each other of them. Make one for a process, before its lanes;
@@ -41,6 +42,8 @@ pub struct ObjectsOptions {
     pub privileged: bool,
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
     pub trusted_attributes: bool,
+    /// What clients that cache may rely on.
+    pub promises: PromiseOptions,
 }
 
 struct Shared {
@@ -57,6 +60,7 @@ struct Shared {
     leases: Arc<Leases<LeasePlace>>,
     /// Objects that SMB's clients hold something of.
     held: AtomicUsize,
+    clients: Mutex<HashMap<Holder, Weak<Client>>>,
     /// Nanoseconds since 1970 of the last time given.
     last_stamp: AtomicU64,
     /// Of this process, in the names that it gives to files aside.
@@ -104,6 +108,7 @@ impl Objects {
                 volumes: Mutex::default(),
                 leases: Leases::new(options.leases_per_client_max),
                 held: AtomicUsize::new(0),
+                clients: Mutex::default(),
                 last_stamp: AtomicU64::new(0),
                 mark: OnceLock::new(),
             }),
@@ -175,6 +180,27 @@ impl Objects {
             shard.insert(identity, Arc::downgrade(&object));
             return Ok(object);
         }
+    }
+
+    /// The record of a client; a new one is told on the lane `home`.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when there are as many as may be.
+    pub(crate) fn client(&self, holder: Holder, home: Member) -> Result<Arc<Client>, Error> {
+        let options = self.shared.options.promises;
+        let mut clients = self.shared.clients.lock().expect("nobody panics while holding it");
+        if let Some(client) = clients.get(&holder).and_then(Weak::upgrade) {
+            return Ok(client);
+        }
+        if clients.len() >= options.clients_max {
+            clients.retain(|_, client| client.strong_count() > 0);
+            if clients.len() >= options.clients_max {
+                return Err(Error::Busy);
+            }
+        }
+        let client = Client::new(holder, home, options.kept_max);
+        clients.insert(holder, Arc::downgrade(&client));
+        Ok(client)
     }
 
     /// A time that it gave nobody before: now, or just after the last. A clock that was set back is followed.
@@ -253,6 +279,7 @@ impl Default for ObjectsOptions {
             waiting_max: 1024,
             leases_per_client_max: 65_536,
             lanes_max: LaneBits::LANES_MAX,
+            promises: PromiseOptions::default(),
             privileged: false,
             trusted_attributes: false,
         }

@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use index::{Index, OpenedVolume, Tree, Version, VolumeId};
 use lane::fs::{Dir, Stat};
 
-use super::Objects;
 use super::gate::Gate;
 use super::mark::Bearer;
+use super::{LaneBits, Objects};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
 use crate::spec::{VolumeName, VolumeSpec};
@@ -36,6 +36,8 @@ pub struct SharedVolume {
     trouble: Option<Box<str>>,
     /// What is to be told of how it was found.
     news: Option<&'static str>,
+    /// Lanes that have promised clients something in it.
+    promises: LaneBits,
 }
 
 /// The volumes of a process that are open.
@@ -91,6 +93,7 @@ impl SharedVolume {
             is_marking: AtomicBool::new(false),
             trouble: None,
             news: None,
+            promises: LaneBits::default(),
         })
     }
 
@@ -131,6 +134,7 @@ impl SharedVolume {
             is_marking,
             trouble,
             news,
+            promises: LaneBits::default(),
         })
     }
 
@@ -152,6 +156,10 @@ impl SharedVolume {
     /// How clients name it.
     pub fn name(&self) -> &VolumeName {
         &self.name
+    }
+
+    pub(crate) fn promises(&self) -> &LaneBits {
+        &self.promises
     }
 
     /// The objects of its process.

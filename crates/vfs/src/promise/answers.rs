@@ -4,15 +4,26 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use super::Mourning;
+
 /// Waits for the answers of all.
 #[derive(Default)]
 pub(crate) struct Answers {
     shared: Arc<Mutex<Outstanding>>,
 }
 
-/// What one is asked for; dropping it is the answer.
+/// What one is asked for; dropping it is the answer. A clone is one more to wait for.
 pub(crate) struct Answer {
-    shared: Arc<Mutex<Outstanding>>,
+    to: To,
+}
+
+#[derive(Clone)]
+enum To {
+    Asker(Arc<Mutex<Outstanding>>),
+    /// A lane that has ended: nobody waits for this one answer, many may for all of them.
+    Ended {
+        _mourning: Arc<Mourning>,
+    },
 }
 
 #[derive(Default)]
@@ -25,7 +36,23 @@ impl Answers {
     /// One more to wait for.
     pub(crate) fn ask(&self) -> Answer {
         self.shared.lock().expect("nobody panics while holding it").count += 1;
-        Answer { shared: Arc::clone(&self.shared) }
+        Answer { to: To::Asker(Arc::clone(&self.shared)) }
+    }
+}
+
+impl Answer {
+    /// For what a lane that has ended is mourned until.
+    pub(crate) fn mourning(mourning: &Arc<Mourning>) -> Self {
+        Self { to: To::Ended { _mourning: Arc::clone(mourning) } }
+    }
+}
+
+impl Clone for Answer {
+    fn clone(&self) -> Self {
+        if let To::Asker(shared) = &self.to {
+            shared.lock().expect("nobody panics while holding it").count += 1;
+        }
+        Self { to: self.to.clone() }
     }
 }
 
@@ -44,7 +71,8 @@ impl Future for Answers {
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        let mut outstanding = self.shared.lock().expect("nobody panics while holding it");
+        let To::Asker(shared) = &self.to else { return };
+        let mut outstanding = shared.lock().expect("nobody panics while holding it");
         outstanding.count -= 1;
         if outstanding.count > 0 {
             return;

@@ -11,7 +11,7 @@ pub struct Broken {
     pub object: Arc<Object>,
     /// What of it.
     pub what: What,
-    /// Whose change it is: his promises are kept, he knows what he does.
+    /// Whose change it is: his promises are kept, he knows what he does. But for what [is of a subtree](What::is_of_subtree).
     pub spared: Option<Holder>,
 }
 
@@ -24,12 +24,17 @@ pub enum What {
     Content,
     /// Attributes alone.
     Attributes,
-    /// It moves.
+    /// A file, or something else that holds no names, moves.
     Place,
+    /// A directory moves: with it the rights of all beneath. What clients were promised of its volume is broken as one, and nobody is
+    /// spared.
+    Subtree,
     /// It loses a name, perhaps its last.
     Gone,
-    /// What counts as access list there becomes another.
+    /// What counts as access list there becomes another: as [`What::Subtree`].
     Rights,
+    /// Somebody else has changed it behind the server's back, nobody knows how.
+    Unknown,
 }
 
 /// Who holds promises or grants and causes changes himself: an AFS host, an SMB lease key, a connection. Numbers are given by
@@ -40,7 +45,12 @@ pub struct Holder(pub u64);
 impl What {
     /// Whether all that was found by way of it is found no more, or by others.
     pub fn is_of_place(&self) -> bool {
-        matches!(self, Self::Place | Self::Gone | Self::Rights)
+        matches!(self, Self::Place | Self::Subtree | Self::Gone | Self::Rights)
+    }
+
+    /// Whether the rights of all beneath change with it.
+    pub fn is_of_subtree(&self) -> bool {
+        matches!(self, Self::Subtree | Self::Rights)
     }
 
     /// Of one name.

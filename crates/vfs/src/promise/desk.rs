@@ -1,11 +1,12 @@
 //! What lanes have to answer, in shared memory: a desk for each, and a bell.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
 
 use lane::mesh::{AlreadyOpen, Exchange, Limits, Member, Port, Sender};
 
-use super::{Answer, Answers, Broken};
+use super::{Answer, Answers, Broken, Client};
 use crate::grant::Untold;
 
 /// The desks of all lanes.
@@ -19,16 +20,25 @@ pub(crate) struct Desks {
 struct Desk {
     /// Somebody sits there. Until then, and afterwards, whoever is asked has answered.
     is_open: bool,
+    /// Who sat there has ended and left promises: whoever is asked answers when their clients have heard that they are void.
+    is_mourned: bool,
+    /// A service there tells clients.
+    tells: bool,
     /// At most as many as there are permits in use.
     breaks: VecDeque<Break>,
     /// Holders on this lane who have something to give back: one for each lease at most, and who was told before.
     leases: VecDeque<Untold>,
+    /// Clients to be told, each once.
+    calls: VecDeque<Arc<Client>>,
+    /// Answers that who sat there did not come to.
+    left: Vec<(Instant, Answer)>,
 }
 
 /// One question to one lane. Dropped, it is answered.
 pub(crate) struct Break {
     pub(crate) broken: Broken,
-    _answer: Answer,
+    pub(crate) answer: Answer,
+    asked: Instant,
 }
 
 impl Desks {
@@ -58,13 +68,87 @@ impl Desks {
         self.bells.sender(lane)
     }
 
-    /// The lane goes; what it has not answered is answered by that.
-    pub(crate) fn close(&self, lane: Member) {
+    /// The lane goes; what it has not answered is answered by that. Gives the clients that others are to tell.
+    pub(crate) fn close(&self, lane: Member) -> VecDeque<Arc<Client>> {
         let mut desk = self.lock(lane);
-        desk.is_open = false;
-        let left = (std::mem::take(&mut desk.breaks), std::mem::take(&mut desk.leases));
+        let is_mourned = desk.is_mourned;
+        let gone = std::mem::take(&mut *desk);
+        desk.is_mourned = is_mourned;
         drop(desk);
-        drop(left);
+        gone.calls
+    }
+
+    /// As [`Desks::close`], of a lane that leaves promises: what it has not answered is answered when the mourning ends.
+    pub(crate) fn mourn(&self, lane: Member) -> VecDeque<Arc<Client>> {
+        let mut desk = self.lock(lane);
+        (desk.is_open, desk.is_mourned, desk.tells) = (false, true, false);
+        std::mem::take(&mut desk.calls)
+    }
+
+    /// Says whether nobody has sat down there since.
+    pub(crate) fn end_mourning(&self, lane: Member) -> bool {
+        let mut desk = self.lock(lane);
+        desk.is_mourned = false;
+        if desk.is_open {
+            return false;
+        }
+        let gone = std::mem::take(&mut *desk);
+        drop(desk);
+        drop(gone);
+        true
+    }
+
+    /// An answer that a lane will not come to, as it ends; it was asked for at `asked`.
+    pub(crate) fn leave(&self, lane: Member, asked: Instant, answer: Answer) {
+        let mut desk = self.lock(lane);
+        let answered = if desk.is_open || desk.is_mourned {
+            desk.left.push((asked, answer));
+            None
+        } else {
+            Some(answer)
+        };
+        drop(desk);
+        drop(answered);
+    }
+
+    /// Answers what lanes that have ended were asked for by `asked`: their clients have had their time.
+    pub(crate) fn end_waits(&self, asked: Instant) {
+        for desk in &self.desks {
+            let mut desk = desk.lock().expect("nobody panics while holding it");
+            if !desk.is_mourned || desk.is_open {
+                continue;
+            }
+            let (over, breaks) = desk.breaks.drain(..).partition(|question: &Break| question.asked <= asked);
+            desk.breaks = breaks;
+            let over: VecDeque<Break> = over;
+            let left: Vec<_> = desk.left.extract_if(.., |(since, _)| *since <= asked).collect();
+            drop(desk);
+            drop((over, left));
+        }
+    }
+
+    /// From now on there is a service on this lane that tells clients.
+    pub(crate) fn tells(&self, lane: Member) {
+        self.lock(lane).tells = true;
+    }
+
+    /// Has a client told on its home lane, or on another where that has ended: on the one that this gives, which is to be rung; `None`
+    /// where there is none.
+    pub(crate) fn call(&self, home: Member, client: &Arc<Client>) -> Option<Member> {
+        let others = (0..self.desks.len()).map(Member::from);
+        std::iter::once(home).chain(others).find(|&lane| {
+            let mut desk = self.lock(lane);
+            let tells = desk.is_open && desk.tells;
+            if tells {
+                desk.calls.push_back(Arc::clone(client));
+            }
+            tells
+        })
+    }
+
+    /// The next client to be told on a lane.
+    pub(crate) fn next_call(&self, lane: Member) -> Option<Arc<Client>> {
+        self.lock(lane).calls.pop_front()
     }
 
     /// The next question to a lane.
@@ -88,15 +172,25 @@ impl Desks {
     }
 
     /// Asks every lane that has its bit in one of the objects, but the one that asks. Gives how many questions these are.
-    pub(crate) fn ask(&self, ringer: &Sender<()>, all: &[Broken], answers: &Answers) -> usize {
+    pub(crate) fn ask(
+        &self,
+        ringer: &Sender<()>,
+        all: &[Broken],
+        answers: &Answers,
+        asked_at: Instant,
+    ) -> usize {
         let mut asked = 0;
         for broken in all {
-            for lane in broken.object.promises().iter().filter(|&lane| lane != ringer.member()) {
+            for lane in concerned(broken).filter(|&lane| lane != ringer.member()) {
                 let mut desk = self.lock(lane);
-                if !desk.is_open {
+                if !desk.is_open && !desk.is_mourned {
                     continue;
                 }
-                desk.breaks.push_back(Break { broken: broken.clone(), _answer: answers.ask() });
+                desk.breaks.push_back(Break {
+                    broken: broken.clone(),
+                    answer: answers.ask(),
+                    asked: asked_at,
+                });
                 drop(desk);
                 ringer.ring(lane);
                 asked += 1;
@@ -108,4 +202,12 @@ impl Desks {
     fn lock(&self, lane: Member) -> MutexGuard<'_, Desk> {
         self.desks[lane.index()].lock().expect("nobody panics while holding it")
     }
+}
+
+/// The lanes that rely on what is about to change.
+fn concerned(broken: &Broken) -> impl Iterator<Item = Member> {
+    let object = broken.object.promises();
+    let volume = broken.what.is_of_subtree().then(|| broken.object.volume().promises());
+    let further = volume.into_iter().flat_map(|volume| volume.iter());
+    object.iter().chain(further.filter(|&lane| !object.has(lane)))
 }

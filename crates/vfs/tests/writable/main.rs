@@ -10,6 +10,7 @@ use vfs::{
 
 mod access;
 mod changes;
+mod clients;
 mod coherence;
 mod gate;
 mod grants;
@@ -35,16 +36,25 @@ struct Process {
 
 impl Process {
     fn new(world: &World, lanes: usize) -> Self {
+        Self::with(world, lanes, |_| {})
+    }
+
+    fn with(world: &World, lanes: usize, change: impl FnOnce(&mut ObjectsOptions)) -> Self {
         let host = world.host("10.0.0.1");
         host.fs().create_dir_all("/srv").unwrap();
-        let objects = Self::objects(lanes);
+        let objects = Self::objects_with(lanes, change);
         let lanes = std::iter::once(0).chain((1..lanes).map(|_| host.add_lane())).collect();
         Self { host, objects, lanes, writable: Writable::anyone() }
     }
 
     /// As a process begins with.
     fn objects(lanes: usize) -> Objects {
-        let options = ObjectsOptions { lanes_max: lanes, ..Default::default() };
+        Self::objects_with(lanes, |_| {})
+    }
+
+    fn objects_with(lanes: usize, change: impl FnOnce(&mut ObjectsOptions)) -> Objects {
+        let mut options = ObjectsOptions { lanes_max: lanes, ..Default::default() };
+        change(&mut options);
         Objects::in_memory(options)
     }
 

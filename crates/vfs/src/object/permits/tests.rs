@@ -35,7 +35,7 @@ fn who_came_first_is_served_first() {
     assert!(second.as_mut().poll(&mut context).is_pending());
     drop(held);
     assert!(
-        !now(async { Permits { turns: vec![], _pass: None }.try_add(&object) }).unwrap(),
+        !now(async { Permits { turns: vec![], pass: None }.try_add(&object) }).unwrap(),
         "nobody goes before those in line"
     );
     assert!(second.as_mut().poll(&mut context).is_pending());

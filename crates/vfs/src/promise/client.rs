@@ -1,0 +1,319 @@
+//! Clients that cache: one record of each for all lanes of the process, with what it has yet to be told.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Instant;
+
+use lane::mesh::Member;
+use smallvec::SmallVec;
+
+use super::{Answer, Answers, Holder};
+use crate::object::{Object, SharedVolume};
+
+/// A client that relies on what it was told until it is told otherwise, as all lanes know it: an AFS host, the holder of a
+/// lease key. Its service keeps it for as long as it knows the client; promises given to it keep it too.
+pub struct Client {
+    holder: Holder,
+    /// Promises of an earlier epoch are void.
+    epoch: AtomicU32,
+    /// There is something to be told before it is served again.
+    owes: AtomicBool,
+    kept_max: usize,
+    state: Mutex<State>,
+}
+
+/// What a client is told: that it can rely on this no longer.
+#[derive(Clone, Debug)]
+pub enum Notice {
+    /// What it knows of an object.
+    Object(Arc<Object>),
+    /// What it knows of a whole volume.
+    Volume(Arc<SharedVolume>),
+    /// Whatever it knows.
+    All,
+}
+
+struct State {
+    /// The lane on which it is told.
+    home: Member,
+    is_down: bool,
+    /// Tellings in a row that came to nothing.
+    late: u32,
+    /// Somebody on the home lane is telling it.
+    is_told: bool,
+    queue: VecDeque<Queued>,
+    /// What it is being told.
+    telling: Vec<Queued>,
+}
+
+/// One notice, who waits until it is heard, and until when it matters.
+struct Queued {
+    notice: Notice,
+    until: Instant,
+    waiting: SmallVec<[Answer; 1]>,
+}
+
+/// What somebody has to do about a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Nothing.
+    Nothing,
+    /// To have it told, on this lane.
+    Tell(Member),
+}
+
+impl Client {
+    /// One that has been promised nothing, to be told on the lane `home`. Of what it is not told at once at most `kept_max`
+    /// notices are kept one by one.
+    pub(crate) fn new(holder: Holder, home: Member, kept_max: usize) -> Arc<Self> {
+        let state = State {
+            home,
+            is_down: false,
+            late: 0,
+            is_told: false,
+            queue: VecDeque::new(),
+            telling: Vec::new(),
+        };
+        let (epoch, owes) = (AtomicU32::new(0), AtomicBool::new(false));
+        Arc::new(Self { holder, epoch, owes, kept_max, state: Mutex::new(state) })
+    }
+
+    /// Who it is.
+    pub fn holder(&self) -> Holder {
+        self.holder
+    }
+
+    /// Whether there is something that it must be told before it is served.
+    pub fn owes(&self) -> bool {
+        self.owes.load(Ordering::SeqCst)
+    }
+
+    /// Whether it was found not to answer, and is told nothing until it comes by itself.
+    pub fn is_down(&self) -> bool {
+        self.lock().is_down
+    }
+
+    /// It has said that it relies on nothing any more: promises of all lanes are void, and nobody waits for it.
+    pub fn forgets_all(&self) {
+        let mut state = self.lock();
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let (queue, telling) = (std::mem::take(&mut state.queue), std::mem::take(&mut state.telling));
+        self.owes.store(false, Ordering::SeqCst);
+        drop(state);
+        drop((queue, telling));
+    }
+
+    /// The epoch in which promises are given now.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::SeqCst)
+    }
+
+    /// Has it told `notice`, which matters until `until`. `answer` is dropped once it has heard; at once where it does not
+    /// answer: it will hear before it is served again.
+    pub(crate) fn post(&self, notice: Notice, until: Instant, answer: Answer, now: Instant) -> Next {
+        let mut state = self.lock();
+        let mut left = SmallVec::<[Answer; 1]>::new();
+        state.queue.retain(|queued| queued.until > now || !queued.waiting.is_empty());
+        let waiting = match state.is_down {
+            true => {
+                left.push(answer);
+                self.owes.store(true, Ordering::SeqCst);
+                SmallVec::new()
+            }
+            false => SmallVec::from_iter([answer]),
+        };
+        match state.queue.iter_mut().find(|queued| queued.notice.covers(&notice)) {
+            Some(queued) => {
+                queued.until = queued.until.max(until);
+                queued.waiting.extend(waiting);
+            }
+            None => {
+                state.queue.push_back(Queued { notice, until, waiting });
+                if state.queue.len() > self.kept_max {
+                    self.say_all(&mut state);
+                }
+            }
+        }
+        let next = state.next();
+        drop(state);
+        drop(left);
+        next
+    }
+
+    /// Voids its promises of all lanes and has it told so; `answer` as in [`Client::post`].
+    pub(crate) fn post_all(&self, until: Instant, answer: Answer, now: Instant) -> Next {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        self.post(Notice::All, until, answer, now)
+    }
+
+    /// Whether it has yet to hear that all is void.
+    pub(crate) fn is_to_hear_all(&self) -> bool {
+        self.lock().unheard().any(|queued| matches!(queued.notice, Notice::All))
+    }
+
+    /// Has `answer` wait with those who wait for it to hear that all is void, if it has yet to hear that.
+    pub(crate) fn join_all(&self, answer: Answer) {
+        let mut state = self.lock();
+        let is_down = state.is_down;
+        let all = state.unheard().find(|queued| matches!(queued.notice, Notice::All));
+        let left = match all {
+            Some(queued) if !is_down => {
+                queued.waiting.push(answer);
+                None
+            }
+            _ => Some(answer),
+        };
+        drop(state);
+        drop(left);
+    }
+
+    /// Somebody has waited for it as long as may be: what it has not heard by now it hears before it is served again.
+    pub(crate) fn owe(&self) {
+        let state = self.lock();
+        if !state.queue.is_empty() || state.is_told {
+            self.owes.store(true, Ordering::SeqCst);
+        }
+    }
+
+    /// It comes by itself, so it may answer again. `answers` wait for all that it has yet to hear.
+    pub(crate) fn comes(&self, answers: &Answers) -> Next {
+        let mut state = self.lock();
+        if state.is_down {
+            state.is_down = false;
+            // One telling that comes to nothing, and it is down again.
+            state.late = u32::MAX - 1;
+        }
+        state.unheard().for_each(|queued| queued.waiting.push(answers.ask()));
+        if state.queue.is_empty() && !state.is_told {
+            self.owes.store(false, Ordering::SeqCst);
+        }
+        state.next()
+    }
+
+    /// The lane on which it is told from now on.
+    pub(crate) fn set_home(&self, home: Member) {
+        self.lock().home = home;
+    }
+
+    /// What is to be told next, at most `max` objects at once; `None` if there is nothing.
+    pub(crate) fn next_batch(&self, max: usize) -> Option<Vec<Notice>> {
+        let mut state = self.lock();
+        let count = match state.queue.front().map(|queued| &queued.notice) {
+            Some(Notice::Object(_)) => {
+                let objects =
+                    state.queue.iter().take_while(|queued| matches!(queued.notice, Notice::Object(_)));
+                objects.count().min(max)
+            }
+            Some(Notice::Volume(_) | Notice::All) => 1,
+            None => 0,
+        };
+        state.is_told = count > 0;
+        state.telling = state.queue.drain(..count).collect();
+        (count > 0).then(|| state.telling.iter().map(|queued| queued.notice.clone()).collect())
+    }
+
+    /// It has heard.
+    pub(crate) fn heard(&self) {
+        let mut state = self.lock();
+        state.late = 0;
+        let told = std::mem::take(&mut state.telling);
+        if state.queue.is_empty() {
+            self.owes.store(false, Ordering::SeqCst);
+        }
+        drop(state);
+        drop(told);
+    }
+
+    /// It has not heard; `late_max` times in a row, and it is down. Says whether it is.
+    pub(crate) fn not_heard(&self, late_max: u32) -> bool {
+        let mut state = self.lock();
+        state.late = state.late.saturating_add(1);
+        self.put_back(&mut state);
+        if state.late < late_max {
+            return false;
+        }
+        (state.is_down, state.is_told) = (true, false);
+        self.owes.store(true, Ordering::SeqCst);
+        let left: Vec<_> = state.queue.iter_mut().map(|queued| std::mem::take(&mut queued.waiting)).collect();
+        drop(state);
+        drop(left);
+        true
+    }
+
+    /// Who was telling it ends before he has: another lane is to.
+    pub(crate) fn left(&self) -> Next {
+        let mut state = self.lock();
+        self.put_back(&mut state);
+        state.is_told = false;
+        state.next()
+    }
+
+    /// There is nobody left to tell it.
+    pub(crate) fn give_up(&self) {
+        self.not_heard(0);
+    }
+
+    fn put_back(&self, state: &mut State) {
+        std::mem::take(&mut state.telling)
+            .into_iter()
+            .rev()
+            .for_each(|queued| state.queue.push_front(queued));
+        if state.queue.len() > self.kept_max {
+            self.say_all(state);
+        }
+    }
+
+    /// Too much is kept for it: instead all is void.
+    fn say_all(&self, state: &mut State) {
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+        let queue = std::mem::take(&mut state.queue);
+        let until = queue.iter().map(|queued| queued.until).max().expect("there is too much");
+        let waiting = queue.into_iter().flat_map(|queued| queued.waiting).collect();
+        state.queue.push_back(Queued { notice: Notice::All, until, waiting });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl State {
+    /// What it has not heard.
+    fn unheard(&mut self) -> impl Iterator<Item = &mut Queued> {
+        self.queue.iter_mut().chain(&mut self.telling)
+    }
+
+    /// Whoever gets `Tell` does it.
+    fn next(&mut self) -> Next {
+        if self.is_down || self.is_told || self.queue.is_empty() {
+            return Next::Nothing;
+        }
+        self.is_told = true;
+        Next::Tell(self.home)
+    }
+}
+
+impl Notice {
+    /// Whether who hears this needs not hear `other`.
+    fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::All, _) => true,
+            (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(one, other),
+            (Self::Volume(one), Self::Volume(other)) => Arc::ptr_eq(one, other),
+            (Self::Volume(one), Self::Object(other)) => Arc::ptr_eq(one, other.volume()),
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Client")
+            .field("holder", &self.holder)
+            .field("is_down", &state.is_down)
+            .field("queued", &state.queue.len())
+            .finish_non_exhaustive()
+    }
+}

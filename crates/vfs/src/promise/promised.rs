@@ -1,0 +1,179 @@
+//! What a client that caches is told of a file: never without a promise, and never with one that was broken meanwhile.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use identity::Rights;
+use index::Version;
+
+use super::{Client, OnItsWay, Ticket};
+use crate::attributes::Attributes;
+use crate::cache::{Joined, WatchedDir};
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::name::RelPath;
+use crate::object::Object;
+use crate::volume::{Resolved, Volume};
+
+/// A look at a file or directory under a promise to a client. What is read now may be told to the client if
+/// [`Promised::confirm`] says so when the reply is encoded; else the look is to be made anew.
+pub struct Promised {
+    volume: Volume,
+    resolved: Resolved,
+    object: Arc<Object>,
+    version: Version,
+    ticket: Ticket,
+    /// What the caller's rights rest on.
+    directory: Rc<WatchedDir>,
+    until: Instant,
+}
+
+/// A look that the client may rely on.
+#[derive(Debug)]
+pub struct Confirmed<'a> {
+    /// What the content, or the names, have come to.
+    pub version: Version,
+    /// As they were at the look, and are.
+    pub attributes: &'a Attributes,
+    /// The client is told of every change before this moment. It is the server's to keep: tell the client less.
+    pub until: Instant,
+}
+
+impl Volume {
+    /// What `path` names, as [`Volume::lookup_as`], with the promise to tell `client` before it changes, if that is before `until`. Waits
+    /// until a change that is under way is over.
+    ///
+    /// # Errors
+    /// As [`Volume::lookup_as`]; [`Error::ReadOnly`] on a volume that nothing is written to: nothing there has to be promised;
+    /// [`Error::Busy`] when it changes again and again, or there is no room for a promise.
+    pub async fn promised(
+        &self,
+        caller: &Caller,
+        client: &Arc<Client>,
+        path: RelPath<'_>,
+        need: Rights,
+        until: Instant,
+    ) -> Result<Promised, Error> {
+        let joined = self.joined_promises()?;
+        let mut known = self.cache().peek(self.key(path)).and_then(|node| node.object().cloned());
+        for _ in 0..ATTEMPTS_MAX {
+            // The promise first, then the look.
+            let promise = match &known {
+                Some(object) => {
+                    let ticket = self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
+                    self.rest(object).await?;
+                    Some((Arc::clone(object), ticket, object.version()))
+                }
+                None => None,
+            };
+            let (resolved, directory) = self.look_as(caller, path, need).await?;
+            let object = resolved.object().cloned().ok_or(Error::ReadOnly)?;
+            if let Some((promised, ticket, version)) = promise
+                && Arc::ptr_eq(&promised, &object)
+            {
+                let volume = self.clone();
+                let promised = Promised { volume, resolved, object, version, ticket, directory, until };
+                match promised.stands(joined) {
+                    true if promised.is_foreign(joined) => self.changed_behind(&promised.resolved).await?,
+                    true => return Ok(promised),
+                    false => {}
+                }
+                continue;
+            }
+            known = Some(object);
+        }
+        self.counted(Err(Error::Busy))
+    }
+
+    /// As [`Volume::promised`] if all is at hand and nothing changes: never waits. For what a client did not ask for by itself, but
+    /// gets along with something else; where it is `None`, it gets that without a promise or not at all.
+    pub fn try_promised(
+        &self,
+        caller: &Caller,
+        client: &Arc<Client>,
+        path: RelPath<'_>,
+        need: Rights,
+        until: Instant,
+    ) -> Option<Result<Promised, Error>> {
+        let joined = self.joined_promises().ok()?;
+        let object = self.cache().peek(self.key(path)).and_then(|node| node.object().cloned())?;
+        let ticket = joined.give(client, &object, until).ok()?;
+        if object.is_changing() && !object.line().take_back() {
+            return None;
+        }
+        let version = object.version();
+        let (resolved, directory) = match self.try_seen(caller, path, need)? {
+            Ok(seen) => seen,
+            Err(error) => return Some(self.counted(Err(error))),
+        };
+        let is_it = resolved.object().is_some_and(|now| Arc::ptr_eq(now, &object));
+        if !is_it {
+            return None;
+        }
+        let volume = self.clone();
+        let promised = Promised { volume, resolved, object, version, ticket, directory, until };
+        (promised.stands(joined) && !promised.is_foreign(joined)).then_some(Ok(promised))
+    }
+
+    /// Waits until nobody changes an object, and has who keeps its permit for his next write ask for it anew.
+    pub(crate) async fn rest(&self, object: &Arc<Object>) -> Result<(), Error> {
+        if object.is_changing() && !object.line().take_back() {
+            self.counters().replies_waited.increment();
+            self.wait_for(object).await?;
+        }
+        Ok(())
+    }
+
+    fn joined_promises(&self) -> Result<&Rc<Joined>, Error> {
+        self.cache().joined_rc().filter(|_| self.is_writable()).ok_or(Error::ReadOnly)
+    }
+}
+
+impl Promised {
+    /// What is looked at, to read what else the reply needs.
+    pub fn resolved(&self) -> &Resolved {
+        &self.resolved
+    }
+
+    /// Says whether all that was read since the look is of one version, which the client may rely on; to be asked when the reply is
+    /// encoded. `None`: it was changed, or rights were, and has to be looked at anew. From here on the client counts as having the promise.
+    pub fn confirm(&self) -> Option<Confirmed<'_>> {
+        let joined = self.volume.joined_promises().ok()?;
+        if !self.stands(joined) {
+            self.volume.counters().replies_overtaken.increment();
+            return None;
+        }
+        joined.promises.note_told(self.ticket);
+        let (version, until) = (self.version, self.until);
+        Some(Confirmed { version, attributes: self.resolved.attributes(), until })
+    }
+
+    /// For a confirmed reply: keeps back what the client would have to hear of the end of this promise until it has the reply. A
+    /// client that takes replies and breaks on different ways would else keep a promise that is over.
+    pub fn on_its_way(&self) -> Option<OnItsWay> {
+        let joined = self.volume.joined_promises().ok()?;
+        Some(joined.promises.arrivals(self.ticket).one_more())
+    }
+
+    /// Whether somebody else has changed it behind the server's back.
+    fn is_foreign(&self, joined: &Joined) -> bool {
+        joined.promises.is_foreign(&self.object, self.version, self.resolved.attributes())
+    }
+
+    fn stands(&self, joined: &Joined) -> bool {
+        joined.promises.stands(self.ticket, lane::time::now())
+            && !self.object.is_busy()
+            && self.object.version() == self.version
+            && self.directory.is_current()
+    }
+}
+
+impl std::fmt::Debug for Promised {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Promised").field("object", &self.object).finish_non_exhaustive()
+    }
+}
+
+/// Looks at something that changes all the time.
+const ATTEMPTS_MAX: u32 = 64;
