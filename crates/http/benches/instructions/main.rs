@@ -59,6 +59,14 @@ fn get_64_small_files_by_http2(served: Served) -> Served {
     served
 }
 
+// Each is written aside and takes the name of the one before.
+#[library_benchmark]
+#[bench::http1(Served::writable())]
+fn put_64_small_files(served: Served) -> Served {
+    assert_eq!(black_box(&served).put_one_by_one(64), 64);
+    served
+}
+
 fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
     let answer = Answer {
         content_type: Some("text/html; charset=utf-8"),
@@ -81,7 +89,8 @@ library_benchmark_group!(
         write_200_response_head,
         select_ranges,
         get_64_small_files,
-        get_64_small_files_by_http2
+        get_64_small_files_by_http2,
+        put_64_small_files
     ]
 );
 main!(library_benchmark_groups = request);

@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::service::{HttpCounters, Mount, Role, Service, Site};
+use identity::Writable;
 use lane::backend::ListenOptions;
 use lane::backend::sim::{Config, Host, World};
 use lane::net::{TcpListener, TcpStream};
 use tls::{
     Alpn, ClientTrust, KtlsPolicy, TicketKeys, TlsConfig, TlsEvent, TlsSession, Versions, client_config,
 };
-use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
+use vfs::{Cache, CacheOptions, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
 
 /// A server and one connection to it, over which each kind of request has been answered before.
 pub(crate) struct Served {
@@ -34,6 +35,13 @@ impl Served {
     pub(crate) fn http1() -> Self {
         let served = Self::start(None);
         served.get_pipelined(1);
+        served
+    }
+
+    /// Over plain HTTP/1.1, to be uploaded to.
+    pub(crate) fn writable() -> Self {
+        let served = Self::start_by(None, Writable::anyone());
+        served.put_one_by_one(1);
         served
     }
 
@@ -81,6 +89,26 @@ impl Served {
         })
     }
 
+    /// Replaces one small file `count` times.
+    pub(crate) fn put_one_by_one(&self, count: usize) -> usize {
+        let connection = Rc::clone(&self.connection);
+        self.run(async move {
+            let slot = connection;
+            let mut connection = slot.take().expect(OPEN);
+            let request = [PUT, &[7; FILE_BYTES]].concat();
+            for _ in 0..count {
+                connection.send(&request).await;
+                let mut taken = Vec::new();
+                while !taken.ends_with(b"\r\n\r\n") {
+                    connection.receive(&mut taken).await;
+                }
+                assert!(taken.starts_with(b"HTTP/1.1 20"), "{}", String::from_utf8_lossy(&taken));
+            }
+            slot.replace(Some(connection));
+            count
+        })
+    }
+
     /// Asks on `count` streams in one write, and takes all answers.
     pub(crate) fn get_streams(&self, count: usize) -> usize {
         let connection = Rc::clone(&self.connection);
@@ -116,6 +144,10 @@ impl Served {
     }
 
     fn start(tls: Option<TlsSession>) -> Self {
+        Self::start_by(tls, Writable::Nobody)
+    }
+
+    fn start_by(tls: Option<TlsSession>, writable: Writable) -> Self {
         let world = World::new(1, Config::default());
         let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
         server.fs().create_dir_all("/srv").expect("an empty disk");
@@ -124,9 +156,13 @@ impl Served {
         world.run_for(Duration::from_secs(3));
         let role = if tls.is_some() { Role::Tls } else { Role::Plain };
         server.spawn(async move {
-            let cache = Cache::new(CacheOptions::default());
+            let cache = match writable {
+                Writable::Nobody => Cache::new(CacheOptions::default()),
+                _ => Cache::sharing(CacheOptions::default(), &Objects::in_memory(ObjectsOptions::default())),
+            };
             let name = "files".parse().expect("a name");
-            let volume = Volume::open(&cache, &VolumeSpec::new(name, "/srv", VolumeOptions::default()));
+            let spec = VolumeSpec::new(name, "/srv", VolumeOptions::default()).writable_by(writable);
+            let volume = Volume::open(&cache, &spec);
             let mut site = Site::new(vec![Mount::new("/", volume.expect("a directory"), true)]);
             if role == Role::Tls {
                 let dir = tempfile::tempdir().expect("a directory for the certificate");
@@ -214,6 +250,7 @@ const ADDRESS: &str = "10.0.0.1:443";
 const OPEN: &str = "the connection lives as long as its owner";
 const FILE_BYTES: usize = 1024;
 const REQUEST: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
+const PUT: &[u8] = b"PUT /up.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nContent-Length: 1024\r\n\r\n";
 /// GET, https, /1k.bin, localhost and a user agent, none of it kept (RFC 7541 6.1, 6.2.2).
 const FIELDS: &[u8] = b"\x82\x87\x04\x07/1k.bin\x01\x09localhost\x0f\x2b\x0bcounter/1.0";
 /// Room for every body on the connection (RFC 9113 6.9).
