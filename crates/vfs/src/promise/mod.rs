@@ -28,6 +28,8 @@ mod breaks;
 mod client;
 mod desk;
 mod given;
+#[cfg(test)]
+mod memory;
 mod mourning;
 mod options;
 mod promised;

@@ -218,7 +218,7 @@ impl Promises {
         let mut books = self.books.borrow_mut();
         books.break_object(self, broken, self.seconds(now), &mut leaving);
         if broken.what.is_of_subtree() {
-            books.break_volume(self, broken.object.volume(), &mut leaving);
+            books.break_volume(self, broken.object.volume(), self.seconds(now), &mut leaving);
         }
         leaving
     }
@@ -403,11 +403,22 @@ impl Books {
     }
 
     /// All that was promised of a volume is void: clients hear it as one.
-    fn break_volume(&mut self, promises: &Promises, volume: &Arc<SharedVolume>, leaving: &mut Vec<Leaving>) {
+    fn break_volume(
+        &mut self,
+        promises: &Promises,
+        volume: &Arc<SharedVolume>,
+        now: u32,
+        leaving: &mut Vec<Leaving>,
+    ) {
         let Some(number) = self.given.known_volume(volume) else { return };
+        // Of what was void before everybody has heard then.
+        let is_heard = self.given.volume(number).leaving == 0;
         let is_of_it = |&promise: &u32| {
             let promise = self.given.get(promise);
-            promise.is_some_and(|promise| self.held[promise.held].volume == number)
+            promise.is_some_and(|promise| {
+                self.held[promise.held].volume == number
+                    && !(is_heard && self.given.standing(promise, number, now) == Standing::VoidForVolume)
+            })
         };
         let concerned = self
             .given

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use grants::{Access, BadAcknowledgement, Caching, Client as Number, Holder, LeaseKey, Refused, Share};
-use lane::backend::sim::{Config, Host, World};
+use lane::backend::sim::{Config, Host, World, seeds};
 use lane::buffer::BufClass;
 use lane::time;
 use rand::rngs::SmallRng;
@@ -372,8 +372,8 @@ fn locked(error: Error) -> Result<(), Error> {
 
 #[test]
 fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
-    let mut seen = [0; 6];
-    for seed in 0..SEEDS {
+    let (seen, ran) = (RefCell::new([0; 6]), Cell::new(0));
+    seeds(SEEDS, |seed| {
         let world = World::new(seed, Config::rough());
         let process = Process::new(&world, 3);
         process.host.fs().write("/srv/page", "--------").unwrap();
@@ -414,14 +414,16 @@ fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
                 task.await;
             }
         });
-        for (sum, here) in seen.iter_mut().zip(all.seen.get()) {
+        for (sum, here) in seen.borrow_mut().iter_mut().zip(all.seen.get()) {
             *sum += here;
         }
+        ran.set(ran.get() + 1);
         world.end();
         assert_eq!(process.objects.in_use(), 0, "an object outlived its users");
-    }
-    // Kept writes, opens, kept reads, writes back, answers, refusals.
-    assert!(seen.iter().all(|&count| count > 100), "{seen:?}");
+    });
+    let (seen, ran) = (seen.into_inner(), ran.get());
+    // Kept writes, opens, kept reads, writes back, answers, refusals: more often than once in ten seeds; few need not have all.
+    assert!(ran < 100 || seen.iter().all(|&count| count > ran / 10), "{seen:?} of {ran}");
 }
 
 impl Client {

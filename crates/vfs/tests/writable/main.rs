@@ -24,6 +24,7 @@ mod reopen;
 mod rest;
 mod stage;
 mod sweep;
+mod told;
 
 /// One process on one host: a volume at `/srv`, open on several lanes.
 #[derive(Clone)]

@@ -114,7 +114,7 @@ async fn change_at_random(volume: &Volume, truth: &RefCell<Truth>, changes: &Cel
 #[test]
 fn after_a_restart_no_identity_leads_out_of_the_volume_or_to_another_file_whatever_was_moved_meanwhile() {
     for how in [By::Handle, By::PlaceUnprivileged, By::PlaceAlone] {
-        let seen_again = Cell::new(0);
+        let (seen_again, ran) = (Cell::new(0), Cell::new(0));
         seeds(334, |seed| {
             let mut config = Config::clean();
             config.fs.open_by_handle = how == By::Handle;
@@ -148,9 +148,15 @@ fn after_a_restart_no_identity_leads_out_of_the_volume_or_to_another_file_whatev
                 seen_again
             });
             seen_again.set(seen_again.get() + found);
+            ran.set(ran.get() + 1);
             world.end();
         });
-        assert!(seen_again.get() > 1000, "{how:?}: only {} were found again", seen_again.get());
+        let (seen_again, ran) = (seen_again.get(), ran.get());
+        // Most trees are moved about much; of a few seeds all may be.
+        assert!(
+            ran < 30 || seen_again > 3 * ran,
+            "{how:?}: only {seen_again} were found again in {ran} trees"
+        );
     }
 }
 

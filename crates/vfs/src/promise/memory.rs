@@ -1,0 +1,138 @@
+//! What objects and promises cost in memory, as an allocator of glibc's kind takes it: counted, not reckoned.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lane::mesh::Member;
+
+use super::{Client, Holder, Promises};
+use crate::object::{Identity, Objects, ObjectsOptions, Place, SharedVolume};
+
+#[test]
+fn a_million_objects_with_promises_fit_in_512_mib_and_a_promise_takes_at_most_100_bytes() {
+    let before = Taken::here();
+    let options = ObjectsOptions { objects_max: COUNT + 1, ..Default::default() };
+    let objects = Objects::in_memory(options);
+    let volume = SharedVolume::of_nothing(&objects, "test");
+    let get = |n: usize| objects.get(&volume, identity(n)).unwrap();
+    let directory = get(COUNT);
+    let all: Vec<_> = (0..COUNT).map(get).collect();
+    for (object, n) in all.iter().zip(0..) {
+        let name = format!("page-{n:07}").into_bytes().into();
+        object.set_place(Place { directory: Arc::clone(&directory), name });
+    }
+    // The list of them is the test's own.
+    let list = size_of_val(&*all) as isize;
+    let of_objects = (Taken::here().now - before.now - list) / COUNT as isize;
+
+    let lane = Member::from(0);
+    let now = Instant::now();
+    let (promises, until) = (Promises::new(lane, now), now + Duration::from_secs(3600));
+    let clients: Vec<_> = (0..CLIENTS).map(|n| Client::new(Holder(n), lane, 256)).collect();
+    let given = Taken::here();
+    let give = |nth: usize| {
+        let mut leaving = Vec::new();
+        for (object, n) in all.iter().zip(0..) {
+            let client = &clients[(n + nth) % clients.len()];
+            promises.give(client, object, until, now, 2 * COUNT, &mut leaving).unwrap();
+        }
+        assert!(leaving.is_empty());
+    };
+    give(0);
+    let first = Taken::here();
+    // Of every object with its first promise: all that leads to either.
+    let of_first = (first.now - given.now) / COUNT as isize;
+    assert_eq!((objects.in_use(), promises.len(), promises.given()), (COUNT + 1, COUNT, COUNT));
+    assert!(of_first <= 100, "{of_first} bytes for a promise and the lane's record of its object");
+    let most = first.most - before.now - list;
+    assert!(most <= 512 << 20, "{most} bytes at most, {of_objects} + {of_first} each");
+
+    give(1);
+    let of_next = (Taken::here().now - first.now) / COUNT as isize;
+    assert_eq!(promises.given(), 2 * COUNT);
+    assert!(of_next <= 100, "{of_next} bytes for a promise to another client");
+    println!(
+        "{of_objects} bytes for an object, {of_first} for its first promise, {of_next} for the next; {most} at most"
+    );
+
+    drop((all, directory, promises));
+    assert_eq!(objects.in_use(), 0);
+}
+
+/// As ext4 and XFS have them: an inode number and a generation.
+fn identity(n: usize) -> Identity {
+    let mut handle = [0; 12];
+    handle[..8].copy_from_slice(&(n as u64).to_le_bytes());
+    Identity::of_handle(1, 1, &handle)
+}
+
+const COUNT: usize = 1_000_000;
+const CLIENTS: u64 = 100;
+
+/// Bytes that this thread has taken and not given back: other tests run beside.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    now: isize,
+    /// The most that it ever was.
+    most: isize,
+}
+
+impl Taken {
+    fn here() -> Self {
+        TAKEN.get()
+    }
+
+    fn add(bytes: isize) {
+        let Self { now, most } = TAKEN.get();
+        let now = now + bytes;
+        TAKEN.set(Self { now, most: most.max(now) });
+    }
+}
+
+thread_local! {
+    static TAKEN: Cell<Taken> = const { Cell::new(Taken { now: 0, most: 0 }) };
+}
+
+/// The system's, counting.
+struct Counting;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+impl Counting {
+    /// With a word before each piece, in steps of 16 bytes, 32 at least.
+    fn piece(size: usize) -> isize {
+        (size + size_of::<usize>()).next_multiple_of(16).max(32) as isize
+    }
+}
+
+// SAFETY: all is handed on to the system's allocator as it came. Counting neither allocates nor unwinds: its cell needs no
+// setting up and no destructor.
+#[expect(unsafe_code, reason = "there is no other way to count")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        Taken::add(Self::piece(layout.size()));
+        // SAFETY: as the caller says.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        Taken::add(Self::piece(layout.size()));
+        // SAFETY: as the caller says.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        Taken::add(-Self::piece(layout.size()));
+        // SAFETY: as the caller says.
+        unsafe { System.dealloc(at, layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        Taken::add(Self::piece(size) - Self::piece(layout.size()));
+        // SAFETY: as the caller says.
+        unsafe { System.realloc(at, layout, size) }
+    }
+}

@@ -1,0 +1,276 @@
+//! What clients that cache are told, one change at a time: who hears, of what, and who does not.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use identity::{Acl, Rights};
+use lane::backend::sim::{Config, Fs, World};
+use lane::time;
+use vfs::{
+    Breaker, Broken, Cache, CacheOptions, Client, Heard, Holder, How, Identity, Notice, Over, Promised,
+    Teller, Telling, Volume, VolumeOptions, VolumeSpec, What,
+};
+
+use super::access::operator;
+use super::changes::{buf, read, write};
+use super::{Process, directory, name, nobody, on_lanes, path, root};
+
+const NEW: How = How { exclusive: true, mode: 0o644 };
+
+#[test]
+fn a_thousand_writes_in_a_row_by_one_client_take_one_permit() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let service = Service::on(&volume, &Rc::default());
+        let [own, other] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
+        let caller = nobody().sparing(own.holder());
+        let root = root(&volume).await;
+        root.create(&caller, name("page"), NEW).await.unwrap();
+        let look = promised(&volume, &own, "page").await;
+        let before = look.confirm().unwrap().version;
+        let writers = [(); 2].map(|()| root.open_writer(&caller, name("page")));
+        let [first, second] = writers;
+        let writers = [first.await.unwrap(), second.await.unwrap()];
+        let write = async |times: usize| {
+            for n in 0..times {
+                writers[n % 2].write_at(&caller, 0, buf("text").await).await.0.unwrap();
+            }
+        };
+        service.contents_asked.set(0);
+        write(1000).await;
+        assert_eq!(service.contents_asked.get(), 1, "nobody else was asked or told for all but the first");
+        let now = writers[0].file().object().unwrap().version();
+        assert_eq!(u64::from(now), u64::from(before) + 1000, "and each has its version");
+        // Who looks in between takes the permit back.
+        promised(&volume, &other, "page").await;
+        write(1000).await;
+        assert_eq!(service.contents_asked.get(), 2);
+        let page = writers[0].file().object().unwrap().identity().clone();
+        assert_eq!(service.told.take(), [(2, Said::Object(page))], "who writes keeps his promise");
+        assert!(look.confirm().is_none(), "but what he read before is no reply any more");
+    });
+}
+
+#[test]
+fn what_moves_or_opens_a_directory_is_told_as_its_whole_volume_and_to_everybody() {
+    let (told, step): (Told, Rc<Cell<u32>>) = (Rc::default(), Rc::default());
+    on_lanes(1, Config::clean(), 2, move |lane, _, volume| {
+        let (told, step) = (Rc::clone(&told), Rc::clone(&step));
+        async move {
+            let _service = Service::on(&volume, &told);
+            if lane == 0 { change(&volume, &told, &step).await } else { rely(&volume, &step).await }
+        }
+    });
+}
+
+/// The clients' lane.
+async fn rely(volume: &Volume, step: &Cell<u32>) {
+    let [mover, other] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
+    until(|| step.get() == 1).await;
+    let beneath = promised(volume, &mover, "a/page").await;
+    let beside = promised(volume, &other, "beside").await;
+    step.set(2);
+    until(|| step.get() == 3).await;
+    assert!(beneath.confirm().is_some() && beside.confirm().is_none());
+    promised(volume, &other, "elsewhere").await;
+    step.set(4);
+    until(|| step.get() == 5).await;
+    assert!(beneath.confirm().is_none(), "no look of before the move is told to anybody");
+    let beneath = promised(volume, &mover, "b/page").await;
+    step.set(6);
+    until(|| step.get() == 7).await;
+    assert!(beneath.confirm().is_none());
+}
+
+/// The lane where changes are made, by the first of the clients.
+async fn change(volume: &Volume, told: &Told, step: &Cell<u32>) {
+    let top = root(volume).await;
+    let a = top.make_directory(&nobody(), name("a"), 0o755).await.unwrap();
+    a.create(&nobody(), name("page"), NEW).await.unwrap();
+    let beside = top.create(&nobody(), name("beside"), NEW).await.unwrap();
+    let beside = beside.writer.file().object().unwrap().identity().clone();
+    let caller = operator().sparing(Holder(1));
+    step.set(1);
+    until(|| step.get() == 2).await;
+    top.rename(&caller, name("beside"), &top, name("elsewhere"), Over::Nothing).await.unwrap();
+    assert_eq!(told.take(), [(2, Said::Object(beside))], "of a file those hear who rely on it");
+    step.set(3);
+    until(|| step.get() == 4).await;
+    top.rename(&caller, name("a"), &top, name("b"), Over::Nothing).await.unwrap();
+    assert_eq!(sorted(told), [(1, Said::Volume), (2, Said::Volume)], "who moved it is not spared");
+    step.set(5);
+    until(|| step.get() == 6).await;
+    let b = directory(volume, "b").await;
+    b.set_access_list(&caller, Some(&Acl::new())).await.unwrap();
+    assert_eq!(sorted(told), [(1, Said::Volume)], "the other has asked for nothing since");
+    b.set_access_list(&caller, None).await.unwrap();
+    assert_eq!(sorted(told), [], "nor has he");
+    step.set(7);
+}
+
+#[test]
+fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells() {
+    watched(|volume, fs| async move {
+        fs.write("/srv/page", "first").unwrap();
+        let service = Service::on(&volume, &Rc::default());
+        let [one, two] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
+        let look = promised(&volume, &one, "page").await;
+        let before = look.confirm().unwrap().version;
+        let page = look.resolved().object().unwrap().identity().clone();
+        promised(&volume, &two, "").await;
+        fs.write("/srv/page", "second").unwrap();
+        until(|| !service.told.borrow().is_empty()).await;
+        assert_eq!(service.told.take(), [(1, Said::Object(page))], "nobody had to look");
+        assert!(look.confirm().is_none());
+        assert_eq!(volume.counters().changes_behind.get(), 1);
+        let look = promised(&volume, &one, "page").await;
+        assert!(look.confirm().unwrap().version > before);
+        let (file, _) = look.resolved().clone().into_file().unwrap();
+        assert_eq!(read(&file).await, "second");
+        // What the server itself changes is none of these.
+        let root = root(&volume).await;
+        let caller = nobody().sparing(one.holder());
+        let writer = root.open_writer(&caller, name("page")).await.unwrap();
+        write(&writer, 0, "third!").await.unwrap();
+        time::sleep(Duration::from_secs(1)).await;
+        assert_eq!(volume.counters().changes_behind.get(), 1);
+        service.told.take();
+        // A new name: of that hears who relies on the directory.
+        fs.write("/srv/new", "").unwrap();
+        until(|| !service.told.borrow().is_empty()).await;
+        let top = root.object().unwrap().identity().clone();
+        assert_eq!(service.told.take(), [(2, Said::Object(top))]);
+        assert_eq!(volume.counters().changes_behind.get(), 2);
+    });
+}
+
+#[test]
+fn without_notification_it_is_told_before_somebody_else_is_answered() {
+    let seen: Told = Rc::default();
+    let told = Rc::clone(&seen);
+    on_lanes(1, Config::clean(), 1, move |_, process, volume| {
+        let told = Rc::clone(&told);
+        async move {
+            let fs = process.host.fs();
+            fs.write("/srv/page", "first").unwrap();
+            let service = Service::on(&volume, &told);
+            let [one, two] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
+            let page = promised(&volume, &one, "page").await.resolved().object().unwrap().identity().clone();
+            fs.write("/srv/page", "second").unwrap();
+            time::sleep(Duration::from_secs(1)).await;
+            assert_eq!(service.told.take(), [], "nothing says so");
+            let look = promised(&volume, &two, "page").await;
+            assert_eq!(service.told.take(), [(1, Said::Object(page))]);
+            assert_eq!(volume.counters().changes_behind.get(), 1);
+            let (file, _) = look.resolved().clone().into_file().unwrap();
+            assert_eq!(read(&file).await, "second");
+        }
+    });
+    assert!(seen.take().is_empty());
+}
+
+#[test]
+fn of_more_changes_than_are_looked_at_one_by_one_clients_hear_that_all_is_void() {
+    watched(|volume, fs| async move {
+        fs.write("/srv/page", "first").unwrap();
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        let look = promised(&volume, &client, "page").await;
+        for n in 0..400 {
+            fs.write(&format!("/srv/new{n}"), "").unwrap();
+        }
+        until(|| !service.told.borrow().is_empty()).await;
+        assert_eq!(service.told.take(), [(1, Said::All)]);
+        assert!(look.confirm().is_none());
+        assert!(volume.counters().doubted_all.get() > 0);
+    });
+}
+
+/// Who was told what, in turn.
+type Told = Rc<RefCell<Vec<(u64, Said)>>>;
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Said {
+    Object(Identity),
+    Volume,
+    All,
+}
+
+/// A service whose clients hear at once.
+struct Service {
+    told: Told,
+    /// Permits taken for content: each begins with a question to every lane.
+    contents_asked: Cell<usize>,
+}
+
+impl Service {
+    fn on(volume: &Volume, told: &Told) -> Rc<Self> {
+        let service = Rc::new(Self { told: Rc::clone(told), contents_asked: Cell::new(0) });
+        volume.cache().add_teller(&(Rc::clone(&service) as Rc<dyn Teller>));
+        volume.cache().add_breaker(&(Rc::clone(&service) as Rc<dyn Breaker>));
+        service
+    }
+}
+
+impl Teller for Service {
+    fn knows(&self, _: Holder) -> bool {
+        true
+    }
+
+    fn tell(&self, client: &Arc<Client>, notices: Vec<Notice>) -> Heard {
+        let said = notices.iter().map(|notice| match notice {
+            Notice::Object(object) => Said::Object(object.identity().clone()),
+            Notice::Volume(_) => Said::Volume,
+            Notice::All => Said::All,
+        });
+        self.told.borrow_mut().extend(said.map(|said| (client.holder().0, said)));
+        Box::pin(async { true })
+    }
+}
+
+impl Breaker for Service {
+    fn tell(&self, broken: &Broken) -> Option<Telling> {
+        if broken.what == What::Content {
+            self.contents_asked.set(self.contents_asked.get() + 1);
+        }
+        None
+    }
+}
+
+/// Has a client promised what has this name; the reply is on its way.
+async fn promised(volume: &Volume, client: &Arc<Client>, at: &str) -> Promised {
+    let caller = nobody().sparing(client.holder());
+    let until = time::now() + Duration::from_secs(3600);
+    let promised = volume.promised(&caller, client, path(at), Rights::LOOKUP, until).await.unwrap();
+    assert!(promised.confirm().is_some());
+    promised
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let began = time::now();
+    while !is_so() {
+        assert!(time::now() - began < Duration::from_secs(60), "it never comes");
+        time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// In the order of clients, whichever was told first.
+fn sorted(told: &Told) -> Vec<(u64, Said)> {
+    let mut told = told.take();
+    told.sort();
+    told
+}
+
+/// Runs a test on a lane whose cache watches, as in production.
+fn watched<F: Future<Output = ()> + 'static>(test: impl FnOnce(Volume, Fs) -> F + 'static) {
+    let world = World::new(1, Config::clean());
+    let process = Process::new(&world, 1);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+        let cache = Cache::sharing(CacheOptions::default(), &process.objects);
+        let volume = Volume::open(&cache, &spec.writable_by(process.writable.clone())).unwrap();
+        test(volume, process.host.fs()).await;
+    });
+}
