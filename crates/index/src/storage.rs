@@ -37,6 +37,11 @@ impl FileStorage {
     pub fn in_directory(state: &Path) -> Self {
         Self { path: state.join(FILE_NAME) }
     }
+
+    /// Whether there is one, or one that cannot be reached: opening makes it, or says what is wrong.
+    pub fn exists(&self) -> bool {
+        !matches!(self.path.try_exists(), Ok(false))
+    }
 }
 
 impl Storage for FileStorage {

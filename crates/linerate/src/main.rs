@@ -16,6 +16,7 @@ mod rxdebug;
 mod serve;
 mod stat;
 mod user;
+mod volume;
 
 /// A file server that fills the link.
 ///
@@ -43,6 +44,8 @@ enum Command {
     Group(group::Args),
     /// Say who may do what in a directory
     Acl(acl::Args),
+    /// Give volumes their numbers, show them, forget them
+    Volume(volume::Args),
     /// Measure a server
     Bench(bench::Args),
     /// Ask an Rx server for its version, packets, connections and peers
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::User(args) => user::run(&args),
         Command::Group(args) => group::run(&args),
         Command::Acl(args) => acl::run(&args),
+        Command::Volume(args) => volume::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Rxdebug(args) => rxdebug::run(&args),
         Command::Completions { shell } => {

@@ -171,7 +171,7 @@ impl Part {
 }
 
 /// One GET, answered and closed: a client library would be larger than all of this file.
-fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
+pub(crate) fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
     let mut stream = TcpStream::connect_timeout(&server, TIMEOUT).with_context(|| {
         format!("no server answers at {server} (is it running, and is this the admin address it printed?)")
     })?;

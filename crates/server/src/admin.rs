@@ -2,8 +2,8 @@
 //! Served by a housekeeping thread, never by a lane.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use axum::Router;
@@ -17,6 +17,7 @@ use crate::health::Health;
 use crate::metrics::Blocks;
 use crate::silo::Look;
 use crate::stats::Snapshot;
+use crate::volumes::VolumeShown;
 
 /// What the admin address tells of.
 #[derive(Clone)]
@@ -29,6 +30,8 @@ pub(crate) struct Subject {
     pub(crate) health: Arc<Health>,
     /// Where the lanes' memory lies is found out for those who ask for figures.
     pub(crate) memory: Look,
+    /// What the index knew of volumes when the control thread last looked.
+    pub(crate) volumes: Arc<Mutex<Vec<VolumeShown>>>,
 }
 
 /// Tells of lanes that another program than the server runs, such as a benchmark's, on a thread of its own that
@@ -51,6 +54,7 @@ pub fn tell_of(
         draining,
         health: Arc::default(),
         memory: Look::default(),
+        volumes: Arc::default(),
     };
     let housekeeping = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
@@ -101,7 +105,8 @@ async fn health(State(subject): State<Subject>) -> impl IntoResponse {
 
 async fn stats(State(subject): State<Subject>) -> Json<Snapshot> {
     subject.memory.ask();
-    Json(Snapshot::take(&subject.blocks, &subject.lanes, subject.started))
+    let volumes = subject.volumes.lock().expect("nothing panics while it holds them").clone();
+    Json(Snapshot { volumes, ..Snapshot::take(&subject.blocks, &subject.lanes, subject.started) })
 }
 
 async fn index() -> Html<&'static str> {

@@ -21,7 +21,7 @@ pub use service::volumes::VolumeSection;
 use service::{Bound, Service, Settings, Transport, Wanted};
 
 pub use self::identity::{IdentitySection, default_accounts};
-pub use self::server::{NodesWithoutNic, ServerSection};
+pub use self::server::{NodesWithoutNic, ServerSection, default_state_dir};
 use crate::listeners::Change;
 
 /// What the program can serve, in the order of their lines in messages.

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use index::{Committer, FileStorage, Health, Index, Options, Stop};
+use index::{Committer, Error, FileStorage, Health, Index, Options, Stop, VolumeId, VolumeRecord};
 
 lane::counter_block! {
     /// The index of numbers and versions.
@@ -35,8 +35,7 @@ impl IndexFile {
         let problem = |error: &dyn std::fmt::Display| format!("the index in {}: {error}", state.display());
         std::fs::create_dir_all(state).map_err(|error| problem(&error))?;
         let options = Options { boot: index::boot(), ..Options::default() };
-        let index =
-            Index::open(FileStorage::in_directory(state), options).map_err(|error| problem(&error))?;
+        let index = open(state, options).map_err(|error| problem(&error))?;
         let committer = Committer::start(&index, COMMIT_PERIOD).map_err(|error| problem(&error))?;
         Ok(Self { index: Arc::new(index), _committer: committer, counters: Arc::default() })
     }
@@ -51,13 +50,12 @@ impl IndexFile {
 
     /// What the administrator should know of how it was found.
     pub(crate) fn news(&self) -> Option<String> {
-        match self.index.last_stop() {
-            Stop::Damaged(aside, why) => Some(format!(
-                "the index was damaged ({why}) and is begun anew: files have new numbers and versions. The old one is kept as {}",
-                aside.display()
-            )),
-            _ => None,
-        }
+        damage(&self.index)
+    }
+
+    /// All volumes that it knows, by number.
+    pub(crate) fn volumes(&self) -> Vec<(VolumeId, VolumeRecord)> {
+        self.index.volumes()
     }
 
     /// Brings the counters up to date; what keeps it from committing, if something does.
@@ -101,5 +99,48 @@ impl std::fmt::Debug for IndexFile {
     }
 }
 
+/// Opens it; waits for a command that has it for a moment, such as `linerate volume list`.
+fn open(state: &Path, options: Options) -> Result<Index, Error> {
+    let until = Instant::now() + IN_USE_MAX;
+    loop {
+        match Index::open(FileStorage::in_directory(state), options) {
+            Err(Error::InUse) if Instant::now() < until => std::thread::sleep(ASK_AGAIN),
+            opened => return opened,
+        }
+    }
+}
+
+/// What is to be told where the index had to be begun anew.
+pub(crate) fn damage(index: &Index) -> Option<String> {
+    match index.last_stop() {
+        Stop::Damaged(aside, why) => Some(format!(
+            "the index was damaged ({why}) and is begun anew: files have new numbers and versions. The old one is kept as {}",
+            aside.display()
+        )),
+        _ => None,
+    }
+}
+
+/// Longer than a command holds the index.
+const IN_USE_MAX: Duration = Duration::from_secs(2);
+/// Between two attempts to open it.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// How late what was told is safe; a crash before costs clients a fetch of what was changed.
 const COMMIT_PERIOD: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_a_command_has_for_a_moment_is_waited_for_and_a_servers_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = IndexFile::open(dir.path()).unwrap();
+        let refused = IndexFile::open(dir.path()).unwrap_err();
+        assert!(refused.contains("in use by another process"), "{refused}");
+        let path = dir.path().to_owned();
+        let waits = std::thread::spawn(move || IndexFile::open(&path).map(|_| ()));
+        drop(held);
+        assert_eq!(waits.join().unwrap(), Ok(()));
+    }
+}

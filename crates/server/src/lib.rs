@@ -6,6 +6,7 @@ pub mod logs;
 pub mod metrics;
 pub mod process;
 pub mod stats;
+pub mod volumes;
 
 mod admin;
 mod control;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use index::{VolumeId, VolumeRecord};
 use rustix::thread::CapabilitySet;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
@@ -12,6 +13,7 @@ use vfs::{Closed, Objects, ObjectsOptions, SharedVolume};
 
 use crate::config::{Config, ConfigError};
 use crate::index_file::IndexFile;
+use crate::volumes::VolumeShown;
 
 /// Changes that were under way in volumes that are written to no longer.
 pub(crate) struct Closing {
@@ -88,6 +90,18 @@ impl ProcessObjects {
         let of_volumes =
             volumes.iter().filter_map(|volume| Some(format!("volume {}: {}", volume.name(), volume.news()?)));
         self.index.iter().filter_map(IndexFile::news).chain(of_volumes).collect()
+    }
+
+    /// What the index knows of volumes, those that `table` does not serve too.
+    pub(crate) fn shown(&self, table: &VolumeTable) -> Vec<VolumeShown> {
+        let mut open = self.volumes();
+        open.retain(|volume| table.writes_to(volume));
+        let shown = |(id, record): &(VolumeId, VolumeRecord)| {
+            let served = open.iter().find(|volume| volume.name().as_str() == record.name);
+            let trouble = served.and_then(|volume| volume.trouble().map(str::to_owned));
+            VolumeShown { served: served.is_some(), trouble, ..VolumeShown::of(*id, record) }
+        };
+        self.index.iter().flat_map(IndexFile::volumes).map(|volume| shown(&volume)).collect()
     }
 
     /// Ends in order, when every lane has ended: what was written is safe, and the next server is told so.

@@ -216,9 +216,9 @@ impl Server {
         who_serves_what(&self.serving.layout, self.serving.config.server.nodes_without_nic)
     }
 
-    /// Who may change what, a line for each volume that somebody may change.
+    /// Who may change what, a line for each volume that somebody may change, or what keeps it from that.
     pub fn who_may_write(&self) -> Vec<String> {
-        writers::told(&self.serving.config.volumes)
+        writers::told(&self.serving.config.volumes, &self.serving.write_troubles)
     }
 
     /// What the administrator should know.
@@ -327,7 +327,15 @@ impl Serving {
         let reload_counters = Arc::new(ReloadCounters::default());
         blocks.add_of_process("server", Arc::clone(&reload_counters) as _);
         let (draining, health) = (Arc::default(), Arc::default());
-        let subject = Subject { blocks, lanes, started: SystemTime::now(), draining, health, memory: asker };
+        let subject = Subject {
+            blocks,
+            lanes,
+            started: SystemTime::now(),
+            draining,
+            health,
+            memory: asker,
+            volumes: Arc::default(),
+        };
         let mut serving = Self {
             runtime,
             layout,

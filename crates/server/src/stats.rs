@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::metrics::Blocks;
 use crate::process::{ThreadUsage, Usage};
+use crate::volumes::VolumeShown;
 
 /// Everything counted so far. Rates are the difference of two snapshots.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -24,6 +25,9 @@ pub struct Snapshot {
     pub resident_bytes: u64,
     /// The lanes by id.
     pub lanes: Vec<LaneSnapshot>,
+    /// What the index knows of volumes, if the server has one open.
+    #[serde(default)]
+    pub volumes: Vec<VolumeShown>,
 }
 
 /// One lane's part.
@@ -56,6 +60,7 @@ impl Snapshot {
             context_switches: usage.context_switches,
             resident_bytes: usage.resident_bytes,
             lanes: lanes.iter().map(LaneSnapshot::without_counters).collect(),
+            volumes: Vec::new(),
         };
         for sample in blocks.samples() {
             let of_sample =

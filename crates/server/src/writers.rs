@@ -8,9 +8,13 @@ use service::volumes::VolumeSection;
 
 use crate::config::Config;
 
-/// A line for each volume that somebody may write to.
-pub(crate) fn told(volumes: &[VolumeSection]) -> Vec<String> {
+/// A line for each volume that somebody may write to. `troubles` keep those of these names from being written to all the same.
+pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)]) -> Vec<String> {
     let of = |volume: &VolumeSection| {
+        let path = volume.path.display();
+        if let Some((_, trouble)) = troubles.iter().find(|(name, _)| name == volume.name.as_str()) {
+            return Some(format!("{path} is read-only, though it should not be: {trouble}"));
+        }
         let who = match &volume.writable {
             Writable::Nobody => return None,
             Writable::AsListed => "whom access lists let".to_owned(),
@@ -19,7 +23,7 @@ pub(crate) fn told(volumes: &[VolumeSection]) -> Vec<String> {
             }
             some => format!("{}, and whom access lists let", some.to_string().replace(',', ", ")),
         };
-        Some(format!("{} may be written to by {who}", volume.path.display()))
+        Some(format!("{path} may be written to by {who}"))
     };
     volumes.iter().filter_map(of).collect()
 }
@@ -83,7 +87,7 @@ mod tests {
 
     #[test]
     fn who_may_write_is_told_for_each_volume_that_somebody_may_write_to() {
-        let of = |writable: &str| told(&[volume(Path::new("/srv"), writable)]).pop();
+        let of = |writable: &str| told(&[volume(Path::new("/srv"), writable)], &[]).pop();
         assert_eq!(of("nobody"), None);
         assert_eq!(of("listed").unwrap(), "/srv may be written to by whom access lists let");
         assert!(of("anyone").unwrap().contains("everybody who reaches the address"));
@@ -91,6 +95,11 @@ mod tests {
         assert_eq!(
             of("alice,staff").unwrap(),
             "/srv may be written to by alice, staff, and whom access lists let"
+        );
+        let troubles = ["pub", "other"].map(|name| (name.to_owned(), format!("no room in {name}")));
+        assert_eq!(
+            told(&[volume(Path::new("/srv"), "listed")], &troubles),
+            ["/srv is read-only, though it should not be: no room in pub"]
         );
     }
 

@@ -43,7 +43,7 @@ pub use index::{Number, Version, VolumeId};
 pub use lane::fs::{FileKind, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
-pub use object::{Closed, Identity, Object, Objects, ObjectsOptions, SharedVolume};
+pub use object::{Closed, Identity, MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume};
 pub use promise::{
     Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, Teller, What,
 };

@@ -128,6 +128,7 @@ mod tests {
             }
         };
         Snapshot {
+            volumes: Vec::new(),
             time_ms: 0,
             uptime_seconds: 0.0,
             cpu_seconds: 0.0,

@@ -96,7 +96,7 @@ impl Default for ServerSection {
 /// As the XDG Base Directory Specification says; for root as the FHS says, unless the former is asked for. A service
 /// manager that keeps a directory for the server names it in STATE_DIRECTORY (systemd.exec(5)). None where nothing says
 /// where: not the working directory, which may be anybody's.
-pub(crate) fn default_state_dir() -> Option<PathBuf> {
+pub fn default_state_dir() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/var/lib"));
     absolute("STATE_DIRECTORY").or_else(|| {

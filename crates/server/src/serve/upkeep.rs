@@ -145,6 +145,8 @@ impl Serving {
             Some(trouble) => health.note("index", trouble),
             None => health.clear("index"),
         }
+        let volumes = self.objects.shown(&self.volumes);
+        *self.subject.volumes.lock().expect("nothing panics while it holds them") = volumes;
     }
 
     fn place_anew(&mut self) {

@@ -27,7 +27,7 @@ impl Bearer {
     pub(super) fn read(&self, root: &Dir) -> Result<Option<Vec<u8>>, String> {
         let generation = |bytes: &Vec<u8>| Mark::parse(bytes).map(|mark| mark.generation);
         let mut latest: Option<Vec<u8>> = None;
-        for name in [USER, TRUSTED] {
+        for name in MARK_ATTRIBUTES {
             match root.xattr_at_start(&name.into(), MARK_LEN) {
                 Ok(found) => {
                     let is_later =
@@ -96,5 +96,8 @@ impl Drop for Marking {
     }
 }
 
+/// The attributes of a volume's root that may hold its mark: the second where the process may write such
+/// (CAP_SYS_ADMIN), else the first. Where both are there the later mark counts.
+pub const MARK_ATTRIBUTES: [&CStr; 2] = [USER, TRUSTED];
 const TRUSTED: &CStr = c"trusted.linerate.volume";
 const USER: &CStr = c"user.linerate.volume";

@@ -11,6 +11,7 @@ pub use self::gate::Closed;
 pub(crate) use self::gate::Pass;
 pub(crate) use self::identify::{identity_at, identity_of};
 pub use self::identity::Identity;
+pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};
 pub use self::volume::SharedVolume;

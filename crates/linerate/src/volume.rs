@@ -1,0 +1,231 @@
+//! `linerate volume`: what is kept of volumes beside their trees. Which are served, the configuration says.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use server::volumes::{VolumeName, VolumeShown, Volumes, VolumesError};
+
+use crate::output::{say, table};
+use crate::stat;
+
+/// Commands of `linerate volume`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Give a tree its number before it is first served, and print what the configuration needs
+    ///
+    /// The directory is made where there is none. A server does the same by itself when it first serves a volume that is
+    /// writable.
+    Create(Create),
+    /// Show the volumes
+    List(Look),
+    /// Show all that is known of a volume
+    Status(Status),
+    /// Forget a volume: its number, and the numbers and versions of its files; the files stay
+    ///
+    /// Clients fetch anew what they had of it, and it has another number when it is served again.
+    Remove(Remove),
+}
+
+#[derive(Debug, clap::Args)]
+struct Create {
+    /// What it is called
+    name: VolumeName,
+    /// Its directory
+    path: PathBuf,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, clap::Args)]
+struct Look {
+    /// JSON for scripts
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, clap::Args)]
+struct Status {
+    /// Which volume
+    name: String,
+    #[command(flatten)]
+    look: Look,
+}
+
+#[derive(Debug, clap::Args)]
+struct Remove {
+    /// Which volume
+    name: String,
+    /// Do it: without this, only say what would be done
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+/// Where the index is.
+#[derive(Debug, clap::Args)]
+struct Where {
+    /// The state directory of the server; without it, that of the server run as you
+    ///
+    /// As server.state_dir of the configuration. For root /var/lib/linerate, for others linerate in $XDG_STATE_HOME or
+    /// ~/.local/state.
+    #[arg(long, value_name = "DIR", env = "LINERATE_STATE")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+struct Server {
+    /// Admin address of the server, which is asked while it runs
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8090")]
+    server: SocketAddr,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Create(create) => self::create(create)?,
+        Command::List(look) => list(look)?,
+        Command::Status(Status { name, look }) => status(name, look)?,
+        Command::Remove(remove) => return self::remove(remove),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn create(args: &Create) -> anyhow::Result<()> {
+    let state = args.place.state()?;
+    let volumes = tell_news(Volumes::open_or_make(&state)?);
+    let made = volumes.create(&args.name, &args.path);
+    volumes.close()?;
+    let made = made?;
+    say!("{} is volume {}. To serve it, put this into the configuration:\n", made.name, made.id);
+    if server::config::default_state_dir().as_ref() != Some(&state) {
+        say!("[server]\nstate_dir = {}\n", quoted(&state.canonicalize()?)?);
+    }
+    say!("[[volume]]\nname = \"{}\"\npath = {}\nwritable = \"listed\"", made.name, quoted(&made.path)?);
+    Ok(())
+}
+
+/// As JSON and TOML alike have it.
+fn quoted(path: &Path) -> anyhow::Result<String> {
+    Ok(serde_json::to_string(&path.to_string_lossy())?)
+}
+
+fn list(args: &Look) -> anyhow::Result<()> {
+    let volumes = args.look()?;
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&volumes)?);
+        return Ok(());
+    }
+    if volumes.is_empty() {
+        say!("no volumes: the index in {} knows none", args.place.state()?.display());
+        return Ok(());
+    }
+    let mut table = table(["volume", "number", "served", "path", "trouble"], &[1]);
+    for volume in volumes {
+        let served = served(&volume);
+        let (id, path) = (volume.id.to_string(), volume.path.display().to_string());
+        table.add_row([volume.name, id, served, path, volume.trouble.unwrap_or_default()]);
+    }
+    say!("{}", table.trim_fmt());
+    Ok(())
+}
+
+fn status(name: &str, args: &Look) -> anyhow::Result<()> {
+    let volume = known(args.look()?, name)?;
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&volume)?);
+        return Ok(());
+    }
+    let served = served(&volume);
+    let mut table = table(["volume", &volume.name], &[]);
+    table.add_row(["number", &volume.id.to_string()]);
+    table.add_row(["path", &volume.path.display().to_string()]);
+    table.add_row(["served", &served]);
+    table.add_row(["generation", &volume.generation.to_string()]);
+    table.add_row(["trouble", volume.trouble.as_deref().unwrap_or("none")]);
+    say!("{}", table.trim_fmt());
+    Ok(())
+}
+
+fn served(volume: &VolumeShown) -> String {
+    if volume.served { "yes" } else { "no" }.to_owned()
+}
+
+fn known(volumes: Vec<VolumeShown>, name: &str) -> anyhow::Result<VolumeShown> {
+    let volume = volumes.into_iter().find(|volume| volume.name == name);
+    volume.with_context(|| format!("there is no volume {name}: linerate volume list shows them"))
+}
+
+fn remove(args: &Remove) -> anyhow::Result<ExitCode> {
+    let state = args.place.state()?;
+    let Some(volumes) = Volumes::open(&state)?.map(tell_news) else {
+        bail!("there is no index in {}, and so no volume {}", state.display(), args.name);
+    };
+    if !args.yes {
+        let known = known(volumes.list(), &args.name);
+        volumes.close()?;
+        let VolumeShown { name, id, path, .. } = known?;
+        say!(
+            "volume {name} (number {id}) would be forgotten, and the numbers and versions of its files; what lies in {} \
+             stays. Give --yes to do it",
+            path.display()
+        );
+        return Ok(ExitCode::FAILURE);
+    }
+    let removed = known(volumes.list(), &args.name).and_then(|_| Ok(volumes.remove(&args.name)?));
+    volumes.close()?;
+    let removed = removed?;
+    say!("volume {} is forgotten; what lies in {} is as it was", removed.name, removed.path.display());
+    if let Some(trouble) = removed.trouble {
+        say!("nothing was done to the directory: {trouble}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A damaged index is told of by whoever finds it: the next finds a new one.
+fn tell_news(volumes: Volumes) -> Volumes {
+    if let Some(news) = volumes.news() {
+        server::logs::complain(&format!("linerate: {news}\n"));
+    }
+    volumes
+}
+
+impl Look {
+    /// What the index says, or while a server holds it that server.
+    fn look(&self) -> anyhow::Result<Vec<VolumeShown>> {
+        match Volumes::open(&self.place.state()?) {
+            Ok(None) => Ok(Vec::new()),
+            Ok(Some(volumes)) => {
+                let volumes = tell_news(volumes);
+                let all = volumes.list();
+                volumes.close()?;
+                Ok(all)
+            }
+            Err(VolumesError::InUse) => {
+                let asked = stat::fetch(self.server.server);
+                let asked = asked
+                    .context("a server holds the index, and is asked: --server gives its admin address")?;
+                Ok(asked.volumes)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Where {
+    fn state(&self) -> anyhow::Result<PathBuf> {
+        let state = self.state.clone().or_else(server::config::default_state_dir);
+        state.context("nothing says where the index is: there is no HOME; give --state DIR")
+    }
+}

@@ -1,0 +1,125 @@
+//! `linerate volume`: a volume from its making to its end, with a server between, and a server that has no place for its index.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use rustix::process::Signal;
+use serde_json::Value;
+use support::{Launch, Server, linerate, output, raw, tool};
+
+mod support;
+
+const ANY_PORT: &str = "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n\
+                        [https]\nlisten = 'off'\n[admin]\nlisten = '127.0.0.1:0'\n";
+
+fn volume(dir: &Path, args: &[&str]) -> Command {
+    let mut command = linerate([&["volume"], args].concat());
+    command.env("LINERATE_STATE", dir.join("state")).current_dir(dir);
+    command
+}
+
+fn said(dir: &Path, args: &[&str]) -> String {
+    String::from_utf8(output(&mut volume(dir, args))).unwrap()
+}
+
+fn json(dir: &Path, args: &[&str]) -> Value {
+    serde_json::from_str(&said(dir, args)).unwrap()
+}
+
+/// What it says on standard error as it fails.
+fn refused(dir: &Path, args: &[&str]) -> String {
+    let Output { status, stderr, .. } = volume(dir, args).output().unwrap();
+    assert_eq!(status.code(), Some(1), "{args:?}");
+    String::from_utf8(stderr).unwrap()
+}
+
+fn upload(server: &Server, path: &str) -> String {
+    let mut curl = tool("curl", "curl");
+    curl.args(["-sS", "-o", "/dev/null", "-w", "%{http_code}", "-T", "Cargo.toml"]).arg(server.url(path));
+    String::from_utf8(output(&mut curl)).unwrap()
+}
+
+#[test]
+fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
+    // A directory whose file system keeps attributes, which that of temporary files may not.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    assert!(said(dir, &["list"]).starts_with("no volumes: "));
+    assert!(!dir.join("state").exists(), "a look makes nothing");
+    assert_eq!(json(dir, &["list", "--json"]), serde_json::json!([]));
+    assert!(refused(dir, &["remove", "home", "--yes"]).contains("there is no index in "));
+
+    let made = said(dir, &["create", "home", "tree"]);
+    assert!(made.starts_with("home is volume 536870913. "), "{made}");
+    let (_, lines) = made.split_once(":\n\n").unwrap();
+    assert!(refused(dir, &["create", "home", "other"]).contains("there is a volume home"));
+    assert!(refused(dir, &["create", "twice", "tree"]).contains("is volume home already"));
+    assert!(refused(dir, &["status", "none"]).contains("there is no volume none"));
+    let idle = json(dir, &["status", "home", "--json"]);
+    let of = |name: &str| &idle[name];
+    assert_eq!((of("id"), of("served"), of("trouble")), (&536_870_913.into(), &false.into(), &Value::Null));
+    assert_eq!(*of("path"), dir.join("tree").to_str().unwrap());
+
+    // What it proposes is a configuration, and the index it names is the one that was written.
+    let (server, rest) = lines.split_once("\n\n").unwrap();
+    assert_eq!(server, format!("[server]\nstate_dir = {:?}", dir.join("state")));
+    let rest = rest.replace("\"listed\"", "\"anyone\"");
+    std::fs::write(dir.join("linerate.toml"), format!("{ANY_PORT}{rest}")).unwrap();
+    let mut server = Launch::config(&dir.join("linerate.toml")).start();
+    assert_eq!(upload(&server, "/a.toml"), "201");
+    let admin = server.admin.to_string();
+    let live = json(dir, &["status", "home", "--json", "--server", &admin]);
+    assert_eq!((&live["id"], &live["served"]), (of("id"), &true.into()));
+    assert!(live["generation"].as_u64() > of("generation").as_u64(), "{live}");
+    let table = said(dir, &["list", "--server", &admin]);
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines.len() == 2 && lines[0].find("served") == lines[1].find("yes"), "{table}");
+    for wanted in ["number      536870913", "served      yes", "trouble     none"] {
+        let status = said(dir, &["status", "home", "--server", &admin]);
+        assert!(status.contains(wanted), "{status}");
+    }
+    let stopped = testkit::free_address().to_string();
+    assert!(refused(dir, &["list", "--server", &stopped]).contains("a server holds the index, and is asked"));
+    assert!(refused(dir, &["remove", "home", "--yes"]).contains("a server holds the index: stop it first"));
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    drop(server);
+
+    let after = json(dir, &["status", "home", "--json"]);
+    assert_eq!((&after["generation"], &after["served"]), (&live["generation"], &false.into()));
+    let asked = volume(dir, &["remove", "home"]).output().unwrap();
+    assert_eq!(asked.status.code(), Some(1));
+    let asked = String::from_utf8(asked.stdout).unwrap();
+    assert!(asked.contains("would be forgotten") && asked.contains("--yes"), "{asked}");
+    assert_eq!(json(dir, &["list", "--json"]).as_array().unwrap().len(), 1);
+    assert!(said(dir, &["remove", "home", "--yes"]).starts_with("volume home is forgotten; "));
+    assert_eq!(json(dir, &["list", "--json"]), serde_json::json!([]));
+    assert_eq!(std::fs::read("Cargo.toml").unwrap(), std::fs::read(dir.join("tree/a.toml")).unwrap());
+    let again = said(dir, &["create", "home", "tree"]);
+    assert!(again.starts_with("home is volume 536870916. "), "no number is given twice: {again}");
+}
+
+#[test]
+fn without_a_place_for_the_index_a_server_reads_only_and_says_so_everywhere() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (tree, state) = (dir.path().join("tree"), dir.path().join("state"));
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join("a.txt"), "a").unwrap();
+    std::fs::write(&state, "no directory").unwrap();
+    std::fs::write(
+        dir.path().join("linerate.toml"),
+        format!("{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'tree'\nwritable = 'anyone'\n"),
+    )
+    .unwrap();
+    let server = Launch::config(&dir.path().join("linerate.toml")).start();
+    let why = format!("nothing can be written to it: the index in {}: ", state.display());
+    server.says(&why);
+    let told = format!("tree is read-only, though it should not be: {why}");
+    assert!(server.stdout().contains(&told), "{}", server.stdout());
+    let health = raw::get(server.admin, "/health");
+    let health = String::from_utf8(health.body).unwrap();
+    assert!(health.starts_with(&format!("ok\nvolume pub, writing: {why}")), "{health}");
+    assert_eq!(upload(&server, "/b.txt"), "405");
+    assert_eq!(raw::get(server.http[0], "/a.txt").body, b"a");
+    assert!(!tree.join("b.txt").exists());
+}

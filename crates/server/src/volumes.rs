@@ -1,0 +1,257 @@
+//! What the index knows of volumes, for the command line: read while no server holds it, and as a server shows it.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use index::{FileStorage, Index, MARK_LEN, Mark, Options, Tree, VolumeId, VolumeRecord};
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+pub use vfs::VolumeName;
+
+use crate::index_file;
+
+/// A volume as the index knows it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct VolumeShown {
+    /// What it is called.
+    pub name: String,
+    /// Its number, for ever.
+    pub id: u32,
+    /// Where it lay when it was last opened.
+    pub path: PathBuf,
+    /// When it was made, in seconds since 1970.
+    pub created: i64,
+    /// Rises each time it is opened.
+    pub generation: u32,
+    /// A server serves it, writable.
+    pub served: bool,
+    /// What keeps it from being written to, or is the matter with its mark.
+    pub trouble: Option<String>,
+}
+
+/// The index, held by a tool.
+pub struct Volumes {
+    index: Index,
+}
+
+/// Why a tool could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum VolumesError {
+    /// A server has it open, or another command for a moment.
+    #[error("a server holds the index: stop it first")]
+    InUse,
+    /// The index.
+    #[error(transparent)]
+    Index(index::Error),
+    /// The directory is a volume already.
+    #[error("{} is volume {known} already: linerate volume status {known}", path.display())]
+    IsVolume {
+        /// Which directory.
+        path: PathBuf,
+        /// What it is called.
+        known: String,
+    },
+    /// The volume's directory.
+    #[error("{}: {problem}", path.display())]
+    Root {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl From<index::Error> for VolumesError {
+    fn from(error: index::Error) -> Self {
+        match error {
+            index::Error::InUse => Self::InUse,
+            error => Self::Index(error),
+        }
+    }
+}
+
+impl Volumes {
+    /// Opens the index in the state directory `state`; `None` where there is none.
+    ///
+    /// # Errors
+    /// [`VolumesError::InUse`] while a server holds it.
+    pub fn open(state: &Path) -> Result<Option<Self>, VolumesError> {
+        if !FileStorage::in_directory(state).exists() {
+            return Ok(None);
+        }
+        Self::open_or_make(state).map(Some)
+    }
+
+    /// Opens the index in the state directory `state`, or makes both.
+    ///
+    /// # Errors
+    /// [`VolumesError::InUse`] while a server holds it.
+    pub fn open_or_make(state: &Path) -> Result<Self, VolumesError> {
+        std::fs::create_dir_all(state).map_err(|error| at(state, error))?;
+        let options = Options { boot: index::boot(), ..Options::default() };
+        Ok(Self { index: Index::open(FileStorage::in_directory(state), options)? })
+    }
+
+    /// What is to be told where the index had to be begun anew.
+    pub fn news(&self) -> Option<String> {
+        index_file::damage(&self.index)
+    }
+
+    /// All volumes, by number, each looked at where it lay.
+    pub fn list(&self) -> Vec<VolumeShown> {
+        let volumes = self.index.volumes();
+        volumes.into_iter().map(|(id, record)| looked_at(id, &record)).collect()
+    }
+
+    /// Gives the tree at `path` a number, and its root the mark; makes the directory where there is none. A tree that bears the
+    /// mark of a volume that this index does not know keeps its number.
+    ///
+    /// # Errors
+    /// The name is taken, the directory is a volume already or can bear no mark, or what the index says.
+    pub fn create(&self, name: &VolumeName, path: &Path) -> Result<VolumeShown, VolumesError> {
+        let name = name.as_str();
+        if let Some((id, _)) = self.index.volume(name) {
+            return Err(index::Error::VolumeExists(format!("{name} (number {id})")).into());
+        }
+        std::fs::create_dir_all(path).map_err(|error| at(path, error))?;
+        let path = &path.canonicalize().map_err(|error| at(path, error))?;
+        let text = path.to_str().ok_or_else(|| at(path, "a configuration takes paths of UTF-8 only"))?;
+        let root = File::open(path).map_err(|error| at(path, error))?;
+        let mark = read_mark(&root).map_err(|error| at(path, error))?;
+        if let Some(known) = mark.as_deref().and_then(|mark| self.bearer_of(mark)) {
+            return Err(VolumesError::IsVolume { path: path.clone(), known });
+        }
+        let uuid_if_new = new_uuid().map_err(|error| at(path, error))?;
+        let tree = Tree { name, path: text, mark: mark.as_deref(), uuid_if_new };
+        let opened = self.index.open_volume(tree, SystemTime::now())?;
+        if let Err(error) = write_mark(&root, &opened.mark.encode()) {
+            self.index.remove_volume(name)?;
+            return Err(at(path, format!("its directory cannot bear the volume's mark: {error}")));
+        }
+        self.index.marked(opened.volume, &opened.mark);
+        self.index.close_volume(opened.volume);
+        let (id, record) = self.index.volume(name).ok_or_else(|| index::Error::NoVolume(name.to_owned()))?;
+        Ok(looked_at(id, &record))
+    }
+
+    /// Forgets a volume: its record and, where the root still bears it, its mark. Its files stay as they are.
+    ///
+    /// # Errors
+    /// [`index::Error::NoVolume`]; the directory.
+    pub fn remove(&self, name: &str) -> Result<VolumeShown, VolumesError> {
+        let (id, record) = self.index.volume(name).ok_or_else(|| index::Error::NoVolume(name.to_owned()))?;
+        let shown = looked_at(id, &record);
+        // A mark without a record is a volume that another server may know; a record without a mark would be a tree that was
+        // exchanged.
+        self.index.remove_volume(name)?;
+        if shown.trouble.is_none() {
+            let path = &shown.path;
+            let removed = File::open(path).and_then(|root| remove_mark(&root));
+            removed.map_err(|error| at(path, format!("the volume is forgotten, its mark stays: {error}")))?;
+        }
+        Ok(shown)
+    }
+
+    /// The name of the volume that this index knows by the mark.
+    fn bearer_of(&self, mark: &[u8]) -> Option<String> {
+        let mark = Mark::parse(mark)?;
+        let volumes = self.index.volumes();
+        let known = volumes.into_iter().find(|(id, record)| (*id, record.uuid) == (mark.volume, mark.uuid));
+        known.map(|(_, record)| record.name)
+    }
+
+    /// Ends the use of the index; how the last server stopped stays as it was.
+    ///
+    /// # Errors
+    /// When the index could not be written.
+    pub fn close(self) -> Result<(), VolumesError> {
+        Ok(self.index.put_back()?)
+    }
+}
+
+impl VolumeShown {
+    /// A record, without a look at the tree.
+    pub(crate) fn of(id: VolumeId, record: &VolumeRecord) -> Self {
+        Self {
+            name: record.name.clone(),
+            id: id.0,
+            path: record.path.clone().into(),
+            created: record.created,
+            generation: record.generation,
+            served: false,
+            trouble: None,
+        }
+    }
+}
+
+/// Whether the tree at its path bears its mark.
+fn looked_at(id: VolumeId, record: &VolumeRecord) -> VolumeShown {
+    let shown = VolumeShown::of(id, record);
+    let mark = File::open(&shown.path).and_then(|root| read_mark(&root));
+    let trouble = match mark.map(|mark| mark.map(|bytes| Mark::parse(&bytes))) {
+        Err(error) => Some(error.to_string()),
+        Ok(None) => Some("its directory bears no mark".to_owned()),
+        Ok(Some(None)) => Some("the mark on its directory cannot be understood".to_owned()),
+        Ok(Some(Some(mark))) if (mark.volume, mark.uuid) != (id, record.uuid) => {
+            Some("its directory bears the mark of another volume".to_owned())
+        }
+        Ok(Some(Some(_))) => None,
+    };
+    VolumeShown { trouble, ..shown }
+}
+
+/// The later of the marks that a directory may bear, by who wrote it.
+fn read_mark(root: &File) -> std::io::Result<Option<Vec<u8>>> {
+    let generation = |bytes: &Vec<u8>| Mark::parse(bytes).map(|mark| mark.generation);
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    for name in vfs::MARK_ATTRIBUTES {
+        let mut bytes = vec![0; MARK_LEN];
+        match rustix::fs::fgetxattr(root, name, &mut bytes[..]) {
+            Ok(len) => {
+                bytes.truncate(len);
+                found.push(bytes);
+            }
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            Err(Errno::RANGE) => found.push(Vec::new()),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found.into_iter().max_by_key(generation))
+}
+
+/// In the attribute that takes a privilege, where the process has that.
+fn write_mark(root: &File, mark: &[u8]) -> std::io::Result<()> {
+    let [user, trusted] = vfs::MARK_ATTRIBUTES;
+    let set = |name: &CStr| rustix::fs::fsetxattr(root, name, mark, XattrFlags::empty());
+    match set(trusted) {
+        Err(Errno::PERM | Errno::OPNOTSUPP) => set(user)?,
+        other => other?,
+    }
+    root.sync_all()
+}
+
+fn remove_mark(root: &File) -> std::io::Result<()> {
+    let [user, trusted] = vfs::MARK_ATTRIBUTES;
+    for name in [user, trusted] {
+        match rustix::fs::fremovexattr(root, name) {
+            Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+            // Whoever may not have it does not see it either.
+            Err(Errno::PERM) if name == trusted => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    root.sync_all()
+}
+
+fn new_uuid() -> std::io::Result<[u8; 16]> {
+    let mut uuid = [0; 16];
+    std::io::Read::read_exact(&mut File::open("/dev/urandom")?, &mut uuid)?;
+    Ok(uuid)
+}
+
+fn at(path: &Path, problem: impl ToString) -> VolumesError {
+    VolumesError::Root { path: path.to_owned(), problem: problem.to_string() }
+}
