@@ -85,8 +85,10 @@ pub(crate) fn linerate(
     let (http, https) = (free_address()?, free_address()?);
     let config = work.join("linerate.toml");
     let text = format!(
-        "[[volume]]\nname = 'files'\npath = '{}'\nwritable = '{}'\n[http]\nlisten = ['{http}']\n[https]\nlisten = ['{https}']\n\
+        "[server]\nstate_dir = '{}'\n[[volume]]\nname = 'files'\npath = '{}'\nwritable = '{}'\n\
+         [http]\nlisten = ['{http}']\n[https]\nlisten = ['{https}']\n\
          [[https.certificate]]\ncert = '{}'\nkey = '{}'\n[admin]\nlisten = '127.0.0.1:0'\n",
+        work.join("state").display(),
         tree.display(),
         if uploads == Uploads::Taken { "anyone" } else { "nobody" },
         cert.display(),
