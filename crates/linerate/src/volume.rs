@@ -122,13 +122,13 @@ fn quoted(path: &Path) -> anyhow::Result<String> {
 }
 
 fn list(args: &Look) -> anyhow::Result<()> {
-    let volumes = args.look()?;
+    let (asked, volumes) = args.look()?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&volumes)?);
         return Ok(());
     }
     if volumes.is_empty() {
-        say!("no volumes: the index in {} knows none", args.place.state()?.display());
+        say!("no volumes: {asked} knows none");
         return Ok(());
     }
     let mut table = table(["volume", "number", "served", "path", "trouble"], &[1]);
@@ -142,7 +142,7 @@ fn list(args: &Look) -> anyhow::Result<()> {
 }
 
 fn status(name: &str, args: &Look) -> anyhow::Result<()> {
-    let volume = known(args.look()?, name)?;
+    let volume = known(args.look()?.1, name)?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&volume)?);
         return Ok(());
@@ -202,21 +202,23 @@ fn tell_news(volumes: Volumes) -> Volumes {
 }
 
 impl Look {
-    /// What the index says, or while a server holds it that server.
-    fn look(&self) -> anyhow::Result<Vec<VolumeShown>> {
-        match Volumes::open(&self.place.state()?) {
-            Ok(None) => Ok(Vec::new()),
+    /// Who was asked, and what that says: the index, or while a server holds it that server.
+    fn look(&self) -> anyhow::Result<(String, Vec<VolumeShown>)> {
+        let state = self.place.state()?;
+        let index = format!("the index in {}", state.display());
+        match Volumes::open(&state) {
+            Ok(None) => Ok((index, Vec::new())),
             Ok(Some(volumes)) => {
                 let volumes = tell_news(volumes);
                 let all = volumes.list();
                 volumes.close()?;
-                Ok(all)
+                Ok((index, all))
             }
             Err(VolumesError::InUse) => {
                 let asked = stat::fetch(self.server.server);
                 let asked = asked
                     .context("a server holds the index, and is asked: --server gives its admin address")?;
-                Ok(asked.volumes)
+                Ok((format!("the server at {}", self.server.server), asked.volumes))
             }
             Err(error) => Err(error.into()),
         }

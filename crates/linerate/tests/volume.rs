@@ -100,6 +100,30 @@ fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
 }
 
 #[test]
+fn a_start_says_how_the_last_server_ended_when_that_was_not_in_order() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    std::fs::create_dir(dir.path().join("tree")).unwrap();
+    let text = format!("{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'tree'\nwritable = 'anyone'\n");
+    std::fs::write(dir.path().join("linerate.toml"), text).unwrap();
+    let start = || Launch::config(&dir.path().join("linerate.toml")).start();
+    let words = "the last server did not stop in order";
+    let mut first = start();
+    assert!(!first.stderr().contains(words), "{}", first.stderr());
+    first.signal(Signal::KILL);
+    first.wait();
+    // A look between changes nothing about it.
+    let look = said(dir.path(), &["list"]);
+    assert!(look.contains("pub"), "{look}");
+    let mut second = start();
+    second.says(words);
+    second.signal(Signal::TERM);
+    assert!(second.wait().success());
+    said(dir.path(), &["list"]);
+    let third = start();
+    assert!(!third.stderr().contains(words), "{}", third.stderr());
+}
+
+#[test]
 fn without_a_place_for_the_index_a_server_reads_only_and_says_so_everywhere() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let (tree, state) = (dir.path().join("tree"), dir.path().join("state"));

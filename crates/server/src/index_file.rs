@@ -50,7 +50,17 @@ impl IndexFile {
 
     /// What the administrator should know of how it was found.
     pub(crate) fn news(&self) -> Option<String> {
-        damage(&self.index)
+        match self.index.last_stop() {
+            Stop::Crash => Some(
+                "the last server did not stop in order: files that changed shortly before have new versions"
+                    .to_owned(),
+            ),
+            Stop::PowerLoss => Some(
+                "the machine went down with the last server: every file has a new version, and clients fetch anew what they had"
+                    .to_owned(),
+            ),
+            _ => damage(&self.index),
+        }
     }
 
     /// All volumes that it knows, by number.
