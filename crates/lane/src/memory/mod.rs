@@ -1,12 +1,14 @@
 //! The memory of a lane: mappings that first touch places, the policy it goes by, and, for who watches placement,
 //! on which node pages lie.
 
+mod counting;
 mod file_pages;
 mod lane_memory;
 mod mapping;
 mod pages;
 mod policy;
 
+pub use counting::{Counting, Taken};
 pub use file_pages::Unsampled;
 pub use lane_memory::{LaneMemory, Sample, Samples};
 pub(crate) use mapping::Mapping;

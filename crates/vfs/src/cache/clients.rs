@@ -115,14 +115,19 @@ impl Joined {
         for one in &leaving {
             let answer = answers.ask();
             let (client, notice, matters_until) = (Arc::clone(&one.client), one.what.notice(), one.until);
-            let Some(arriving) = one.arriving.clone() else {
+            if one.arriving.is_empty() {
                 self.post(&client, notice, matters_until, answer);
                 continue;
-            };
+            }
             // The reply that carries the promise comes first: a client that hears of its end before it has it would keep it.
-            let joined = Rc::clone(self);
+            let (joined, arriving) = (Rc::clone(self), one.arriving.clone());
             lane::spawn(async move {
-                let _ = time::timeout(joined.objects.options().promises.overtake_max, arriving.over()).await;
+                let all = async {
+                    for one in &arriving {
+                        one.over().await;
+                    }
+                };
+                let _ = time::timeout(joined.objects.options().promises.overtake_max, all).await;
                 joined.post(&client, notice, matters_until, answer);
             })
             .detach();

@@ -2,8 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Poll, Waker};
+
+use super::Promises;
 
 /// How many are on their way, and who waits until none is.
 #[derive(Default)]
@@ -15,12 +17,18 @@ pub(crate) struct Arrivals {
 /// A reply that carries a promise and is on its way. Dropped when the client has it: until then, but for
 /// [`PromiseOptions::overtake_max`](crate::PromiseOptions::overtake_max), the client is not told that the promise is broken.
 #[must_use = "dropped, the reply counts as received"]
-pub struct OnItsWay(Rc<Arrivals>);
+pub struct OnItsWay {
+    arrivals: Rc<Arrivals>,
+    promises: Weak<Promises>,
+    /// Of the promise.
+    number: u32,
+}
 
 impl Arrivals {
-    pub(crate) fn one_more(self: &Rc<Self>) -> OnItsWay {
+    /// One more, with the promise of this number.
+    pub(super) fn one_more(self: &Rc<Self>, promises: &Rc<Promises>, number: u32) -> OnItsWay {
         self.count.set(self.count.get() + 1);
-        OnItsWay(Rc::clone(self))
+        OnItsWay { arrivals: Rc::clone(self), promises: Rc::downgrade(promises), number }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -42,9 +50,13 @@ impl Arrivals {
 
 impl Drop for OnItsWay {
     fn drop(&mut self) {
-        self.0.count.set(self.0.count.get() - 1);
-        if self.0.is_over() {
-            self.0.waiting.take().into_iter().for_each(Waker::wake);
+        self.arrivals.count.set(self.arrivals.count.get() - 1);
+        if !self.arrivals.is_over() {
+            return;
         }
+        if let Some(promises) = self.promises.upgrade() {
+            promises.have_arrived(self.number, &self.arrivals);
+        }
+        self.arrivals.waiting.take().into_iter().for_each(Waker::wake);
     }
 }

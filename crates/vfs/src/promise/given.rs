@@ -267,6 +267,25 @@ impl Given {
         self.arrivals.get(&number).filter(|arrivals| !arrivals.is_over())
     }
 
+    /// By client: replies on their way with a promise of an object that `is_of` says.
+    pub(super) fn arriving_by_client(&self, is_of: impl Fn(u32) -> bool) -> HashMap<u32, Vec<Rc<Arrivals>>> {
+        let mut all = HashMap::<u32, Vec<_>>::new();
+        for (&number, arrivals) in &self.arrivals {
+            if let Some(promise) = self.all.get(number).filter(|promise| is_of(promise.held)) {
+                all.entry(promise.client).or_default().push(Rc::clone(arrivals));
+            }
+        }
+        all
+    }
+
+    /// They are over.
+    pub(super) fn forget_arrivals(&mut self, number: u32, arrivals: &Rc<Arrivals>) {
+        // The number may be another promise's by now.
+        if self.arrivals.get(&number).is_some_and(|known| Rc::ptr_eq(known, arrivals)) {
+            self.arrivals.remove(&number);
+        }
+    }
+
     fn here(&mut self, client: &Arc<Client>) -> u32 {
         if let Some(&here) = self.by_holder.get(&client.holder()) {
             return here;

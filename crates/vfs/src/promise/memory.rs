@@ -1,10 +1,9 @@
 //! What objects and promises cost in memory, as an allocator of glibc's kind takes it: counted, not reckoned.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use lane::memory::{Counting, Taken};
 use lane::mesh::Member;
 
 use super::{Client, Holder, Promises};
@@ -36,7 +35,9 @@ fn a_million_objects_with_promises_fit_in_512_mib_and_a_promise_takes_at_most_10
         let mut leaving = Vec::new();
         for (object, n) in all.iter().zip(0..) {
             let client = &clients[(n + nth) % clients.len()];
-            promises.give(client, object, until, now, 2 * COUNT, &mut leaving).unwrap();
+            let ticket = promises.give(client, object, until, now, 2 * COUNT, &mut leaving).unwrap();
+            // The reply leaves nothing behind.
+            drop(promises.on_its_way(ticket));
         }
         assert!(leaving.is_empty());
     };
@@ -71,68 +72,5 @@ fn identity(n: usize) -> Identity {
 const COUNT: usize = 1_000_000;
 const CLIENTS: u64 = 100;
 
-/// Bytes that this thread has taken and not given back: other tests run beside.
-#[derive(Clone, Copy, Debug, Default)]
-struct Taken {
-    now: isize,
-    /// The most that it ever was.
-    most: isize,
-}
-
-impl Taken {
-    fn here() -> Self {
-        TAKEN.get()
-    }
-
-    fn add(bytes: isize) {
-        let Self { now, most } = TAKEN.get();
-        let now = now + bytes;
-        TAKEN.set(Self { now, most: most.max(now) });
-    }
-}
-
-thread_local! {
-    static TAKEN: Cell<Taken> = const { Cell::new(Taken { now: 0, most: 0 }) };
-}
-
-/// The system's, counting.
-struct Counting;
-
 #[global_allocator]
 static COUNTING: Counting = Counting;
-
-impl Counting {
-    /// With a word before each piece, in steps of 16 bytes, 32 at least.
-    fn piece(size: usize) -> isize {
-        (size + size_of::<usize>()).next_multiple_of(16).max(32) as isize
-    }
-}
-
-// SAFETY: all is handed on to the system's allocator as it came. Counting neither allocates nor unwinds: its cell needs no
-// setting up and no destructor.
-#[expect(unsafe_code, reason = "there is no other way to count")]
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        Taken::add(Self::piece(layout.size()));
-        // SAFETY: as the caller says.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        Taken::add(Self::piece(layout.size()));
-        // SAFETY: as the caller says.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        Taken::add(-Self::piece(layout.size()));
-        // SAFETY: as the caller says.
-        unsafe { System.dealloc(at, layout) }
-    }
-
-    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        Taken::add(Self::piece(size) - Self::piece(layout.size()));
-        // SAFETY: as the caller says.
-        unsafe { System.realloc(at, layout, size) }
-    }
-}

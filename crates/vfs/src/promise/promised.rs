@@ -153,7 +153,7 @@ impl Promised {
     /// client that takes replies and breaks on different ways would else keep a promise that is over.
     pub fn on_its_way(&self) -> Option<OnItsWay> {
         let joined = self.volume.joined_promises().ok()?;
-        Some(joined.promises.arrivals(self.ticket).one_more())
+        Some(joined.promises.on_its_way(self.ticket))
     }
 
     /// Whether somebody else has changed it behind the server's back.

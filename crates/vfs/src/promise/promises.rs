@@ -12,7 +12,7 @@ use lane::mesh::Member;
 
 use super::given::{Given, Standing, State};
 use super::store::{NONE, Store};
-use super::{Arrivals, Broken, Client, Ended, Notice};
+use super::{Arrivals, Broken, Client, Ended, Notice, OnItsWay};
 use crate::attributes::Attributes;
 use crate::object::{Object, SharedVolume};
 
@@ -69,7 +69,7 @@ pub(crate) struct Leaving {
     pub(crate) until: Instant,
     pub(crate) what: Left,
     /// Replies on their way that say the contrary.
-    pub(crate) arriving: Option<Rc<Arrivals>>,
+    pub(crate) arriving: Vec<Rc<Arrivals>>,
 }
 
 /// What a client has to be told of.
@@ -185,8 +185,13 @@ impl Promises {
     }
 
     /// A reply with the promise is on its way.
-    pub(crate) fn arrivals(&self, ticket: Ticket) -> Rc<Arrivals> {
-        Rc::clone(self.books.borrow_mut().given.arrivals(ticket.number))
+    pub(crate) fn on_its_way(self: &Rc<Self>, ticket: Ticket) -> OnItsWay {
+        self.books.borrow_mut().given.arrivals(ticket.number).one_more(self, ticket.number)
+    }
+
+    /// None is any more.
+    pub(super) fn have_arrived(&self, number: u32, arrivals: &Rc<Arrivals>) {
+        self.books.borrow_mut().given.forget_arrivals(number, arrivals);
     }
 
     /// Whether the object was changed by somebody else since the last look on this lane. If not, this is the last from now on.
@@ -370,7 +375,7 @@ impl Books {
             return None;
         }
         let until = promises.moment(promise.until);
-        let arriving = self.given.arriving(number).cloned();
+        let arriving = self.given.arriving(number).cloned().into_iter().collect();
         self.given.get_mut(number, serial).expect("looked at above").state = State::Leaving;
         let object = Arc::clone(&self.held[held].object);
         let (client, what) = (Arc::clone(self.given.client(client)), Left::Object { number, serial, object });
@@ -396,7 +401,7 @@ impl Books {
                 Standing::Over => {}
                 Standing::VoidForClient => {
                     let (client, until) = (Arc::clone(client), promises.moment(promise.until));
-                    leaving.push(Leaving { client, until, what: Left::All, arriving: None });
+                    leaving.push(Leaving { client, until, what: Left::All, arriving: Vec::new() });
                 }
             }
         }
@@ -424,11 +429,13 @@ impl Books {
             .given
             .clients()
             .filter(|&(client, _)| self.given.of_client(client).any(|one| is_of_it(&one)));
-        let clients: Vec<_> = concerned.map(|(_, here)| Arc::clone(&here.client)).collect();
+        let clients: Vec<_> = concerned.map(|(client, here)| (client, Arc::clone(&here.client))).collect();
+        let mut arriving = self.given.arriving_by_client(|held| self.held[held].volume == number);
         self.given.void_volume(number, clients.len());
-        for client in clients {
+        for (here, client) in clients {
             let (until, what) = (promises.moment(u32::MAX - 1), Left::Volume(Arc::clone(volume)));
-            leaving.push(Leaving { client, until, what, arriving: None });
+            let arriving = arriving.remove(&here).unwrap_or_default();
+            leaving.push(Leaving { client, until, what, arriving });
         }
     }
 

@@ -110,6 +110,38 @@ async fn change(volume: &Volume, told: &Told, step: &Cell<u32>) {
 }
 
 #[test]
+fn a_reply_on_its_way_comes_before_the_word_that_its_promise_is_over() {
+    on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        let top = root(&volume).await;
+        let a = top.make_directory(&nobody(), name("a"), 0o755).await.unwrap();
+        let made = a.create(&nobody(), name("page"), NEW).await.unwrap();
+        let page = made.writer.file().object().unwrap().identity().clone();
+        let arrive = async |at: &str| {
+            let replies = [(); 2].map(|()| promised(&volume, &client, at));
+            let [first, second] = replies;
+            let replies = [first.await.on_its_way(), second.await.on_its_way()];
+            let told = Rc::clone(&service.told);
+            lane::spawn(async move {
+                for reply in replies {
+                    time::sleep(Duration::from_millis(100)).await;
+                    assert!(told.borrow().is_empty(), "he would keep what he gets now");
+                    drop(reply);
+                }
+            })
+            .detach();
+        };
+        arrive("a/page").await;
+        write(&made.writer, 0, "text").await.unwrap();
+        assert_eq!(service.told.take(), [(1, Said::Object(page))]);
+        arrive("a/page").await;
+        top.rename(&nobody(), name("a"), &top, name("b"), Over::Nothing).await.unwrap();
+        assert_eq!(service.told.take(), [(1, Said::Volume)]);
+    });
+}
+
+#[test]
 fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells() {
     watched(|volume, fs| async move {
         fs.write("/srv/page", "first").unwrap();
