@@ -229,6 +229,7 @@ async fn upload(
     let body = match Http1Body::new(wire, inbox, &head, site.limits.upload_bytes_max) {
         Ok(body) => body,
         Err(refusal) => {
+            wire.leave_body();
             return exchange.reply(wire, refuse(service, refusal, &head.fields), false).await;
         }
     };
@@ -244,7 +245,10 @@ async fn upload(
         }
         Some(BodyEnd::Left(rest)) if rest.is_shorter_than(site.limits.body_discard_bytes_max) => rest,
         // What comes meanwhile is thrown away while the connection ends.
-        _ => return exchange.reply(wire, reply, false).await,
+        _ => {
+            wire.leave_body();
+            return exchange.reply(wire, reply, false).await;
+        }
     };
     let next = exchange.reply(wire, reply, true).await?;
     if next == Next::Request {

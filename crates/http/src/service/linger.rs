@@ -8,10 +8,22 @@ use lane::net::TcpStream;
 use lane::time::now;
 use service::alarm::Alarm;
 
+/// What a client may have under way that was told that nothing follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnderWay {
+    /// Requests, which it should not have sent.
+    Requests,
+    /// The rest of a body, with all that the two sockets hold of it.
+    Body,
+}
+
 /// Waits a little for the end of a client that was told that nothing follows, and throws away what it sends meanwhile.
-pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm) {
+pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm, under_way: UnderWay) {
     let deadline = now() + LINGER_MAX;
-    let mut left = LINGER_BYTES_MAX;
+    let mut left = match under_way {
+        UnderWay::Requests => REQUEST_BYTES_MAX,
+        UnderWay::Body => BODY_BYTES_MAX,
+    };
     while let Ok(Ok(bytes)) = alarm.race(deadline, stream.recv()).await {
         if bytes.is_empty() || bytes.len() > left {
             return;
@@ -24,4 +36,5 @@ pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm) {
 
 /// How long, and for how many bytes, a closed connection waits for the client to read the answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
-const LINGER_BYTES_MAX: usize = 16 << 20;
+const REQUEST_BYTES_MAX: usize = 1 << 20;
+const BODY_BYTES_MAX: usize = 16 << 20;

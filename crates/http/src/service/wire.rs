@@ -21,7 +21,7 @@ use service::pacer::Ticket;
 
 use super::abort::Abort;
 use super::inbox::Inbox;
-use super::linger::linger;
+use super::linger::{UnderWay, linger};
 use super::outbox::Outbox;
 use super::transfer::{LOOKS, Transfer, Watch};
 use crate::limits::Limits;
@@ -41,6 +41,7 @@ pub(super) struct Wire {
     tls: Option<Box<TlsSession>>,
     /// close_notify has come: what was received before it is all there is.
     ended: bool,
+    under_way: UnderWay,
     outbox: Outbox,
     /// For the buffer in the outbox.
     held: Option<Charge>,
@@ -70,6 +71,7 @@ impl Wire {
             stream,
             tls: None,
             ended: false,
+            under_way: UnderWay::Requests,
             outbox: Outbox::default(),
             held: None,
             account,
@@ -274,6 +276,11 @@ impl Wire {
         self.push_buffer(buf, more).await
     }
 
+    /// The client is sending a body that will not be read to its end.
+    pub(super) fn leave_body(&mut self) {
+        self.under_way = UnderWay::Body;
+    }
+
     /// Ends the connection so that the peer gets all that was sent: says so, and waits a little for its end.
     pub(super) async fn close(mut self, inbox: &mut Inbox) {
         if self.flush(false).await.is_err() {
@@ -294,7 +301,7 @@ impl Wire {
             return;
         }
         inbox.consume(inbox.unread().len());
-        linger(&self.stream, &mut self.alarm).await;
+        linger(&self.stream, &mut self.alarm, self.under_way).await;
     }
 
     /// Ends the connection so that the peer knows that what it has is not the whole.

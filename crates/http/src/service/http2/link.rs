@@ -15,7 +15,7 @@ use tls::{TlsEvent, TlsSession};
 use super::outgoing::Outgoing;
 use super::progress::Progress;
 use crate::service::inbox::Inbox;
-use crate::service::linger::linger;
+use crate::service::linger::{UnderWay, linger};
 
 /// Reads plaintext and writes sealed records.
 pub(super) struct Link {
@@ -167,7 +167,8 @@ impl Link {
     /// Waits a little for the end of a client that was told that nothing follows.
     pub(super) async fn linger(self, alarm: &mut Alarm) {
         if !self.ended {
-            linger(&self.stream, alarm).await;
+            // Its windows bound what it sends.
+            linger(&self.stream, alarm, UnderWay::Body).await;
         }
     }
 }
