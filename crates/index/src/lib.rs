@@ -17,9 +17,11 @@
 //! index.marked(opened.volume, &opened.mark);
 //! let seen = Seen { changed: Timestamp { secs: 1, nanos: 0 }, size: 5 };
 //! let file = index.load(opened.volume, b"handle", Kind::File, seen, SystemTime::now())?;
+//! // … before the file changes:
+//! index.reserve();
 //! let mut object = file.object;
 //! object.version = object.version.next();
-//! index.record(opened.volume, b"handle", object, SystemTime::now())?;
+//! index.record(opened.volume, b"handle", object, seen.is_settled(SystemTime::now()))?;
 //! index.close()
 //! # }
 //! # run().unwrap();
