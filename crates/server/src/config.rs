@@ -260,7 +260,7 @@ mod tests {
         for (text, words, line) in [
             (
                 format!("[http]\nlisten_on = []\n{VOLUME}"),
-                "unknown field `listen_on`, expected `listen` or `redirect_to_https`",
+                "unknown field `listen_on`, expected one of `listen`, `redirect_to_https`, `upload_max`, `uploads_synced`",
                 2,
             ),
             (format!("[server]\nlane = 2\n{VOLUME}"), "unknown field `lane`, expected one of `lanes`", 2),

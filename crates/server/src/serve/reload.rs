@@ -353,10 +353,11 @@ mod tests {
 
     #[test]
     fn whoever_still_has_a_volume_open_changes_nothing_once_a_reload_has_made_it_read_only() {
-        let [dir, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [dir, other, state] = [(); 3].map(|()| tempfile::tempdir().unwrap());
         let with = |dir: &Path, writable: Writable| {
             let mut config = config(dir, &[SocketAddr::from(([127, 0, 0, 1], 0))]);
             config.volumes[0].writable = writable;
+            config.server.state_dir = Some(state.path().to_owned());
             config
         };
         let mut server = Server::start(with(dir.path(), Writable::Nobody)).unwrap();

@@ -1,6 +1,6 @@
 //! What lanes share of a writable volume: one for each, process-wide, whichever of them has it open.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -79,7 +79,7 @@ impl SharedVolume {
     pub(crate) fn of_nothing(objects: &Objects, name: &str) -> Arc<Self> {
         let spec = VolumeSpec::new(name.parse().unwrap(), "/nowhere", crate::spec::VolumeOptions::default());
         let index = objects.stand_in();
-        let opened = enter(&index, &spec, None, SystemTime::UNIX_EPOCH).unwrap();
+        let opened = enter(&index, name, &spec, None, SystemTime::UNIX_EPOCH).unwrap();
         Arc::new(Self {
             id: opened.volume,
             name: spec.name,
@@ -100,14 +100,17 @@ impl SharedVolume {
     fn open(objects: &Objects, spec: &VolumeSpec, dir: &Dir, root: FileId) -> Result<Self, Error> {
         let bearer = Bearer::new(objects.options().trusted_attributes);
         let now = lane::time::wall_clock();
-        let entered =
-            objects.index().and_then(|index| Ok((enter(index, spec, Some((&bearer, dir)), now)?, index)));
+        let entered = objects.index().and_then(|index| {
+            Ok((enter(index, spec.name.as_str(), spec, Some((&bearer, dir)), now)?, index))
+        });
         let (opened, index, trouble) = match entered {
             Ok((opened, index)) => (opened, Arc::clone(index), None),
             // Its access lists count all the same: it is opened as it would be, but for changes.
             Err(why) => {
                 let index = objects.stand_in();
-                (enter(&index, spec, None, now).map_err(|_| Error::ReadOnly)?, index, Some(why.into()))
+                // By this name the stand-in knows no other tree, whatever was there under the volume's own.
+                let name = name_in_stand_in(&spec.name, root);
+                (enter(&index, &name, spec, None, now).map_err(|_| Error::ReadOnly)?, index, Some(why.into()))
             }
         };
         let news = match (&opened, &trouble) {
@@ -196,6 +199,10 @@ impl SharedVolume {
 impl Drop for SharedVolume {
     fn drop(&mut self) {
         self.index.close_volume(self.id);
+        if self.trouble.is_some() {
+            // Nothing was written in it: no number is missed.
+            let _ = self.index.remove_volume(&name_in_stand_in(&self.name, self.root));
+        }
     }
 }
 
@@ -208,13 +215,14 @@ impl std::fmt::Debug for SharedVolume {
 /// Tells the index of the tree, and has its root bear the mark of this opening where there is one to bear it. Blocks.
 fn enter(
     index: &Index,
+    name: &str,
     spec: &VolumeSpec,
     root: Option<(&Bearer, &Dir)>,
     now: SystemTime,
 ) -> Result<OpenedVolume, String> {
     let mark = root.map(|(bearer, dir)| bearer.read(dir)).transpose()?.flatten();
     let path = spec.path.to_string_lossy();
-    let tree = Tree { name: spec.name.as_str(), path: &path, mark: mark.as_deref(), uuid_if_new: new_uuid() };
+    let tree = Tree { name, path: &path, mark: mark.as_deref(), uuid_if_new: new_uuid() };
     let opened = index.open_volume(tree, now).map_err(|error| error.to_string())?;
     if let Some((bearer, dir)) = root
         && let Err(why) = bearer.write(dir, &opened.mark)
@@ -224,6 +232,13 @@ fn enter(
     }
     index.marked(opened.volume, &opened.mark);
     Ok(opened)
+}
+
+/// The name of a volume in the index that stands in for one that does not take it; as short as names there must be.
+fn name_in_stand_in(name: &VolumeName, root: FileId) -> String {
+    let mut hasher = DefaultHasher::new();
+    name.as_str().hash(&mut hasher);
+    format!("{:x} {}:{}", hasher.finish(), root.dev, root.ino)
 }
 
 /// Random, as the keys are that hash maps are given.
