@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let topology = Topology::of_this_machine()?;
     let wishes = Wishes { lanes: LaneCount::Total(args.lanes), ..Wishes::default() };
     let layout = Layout::new(&topology, &wishes)?;
-    let options = ObjectsOptions { privileged: true, ..Default::default() };
+    let options = ObjectsOptions { privileged: true, trusted_attributes: true, ..Default::default() };
     // The mark on the root keeps versions apart from those of the process before.
     let objects = Objects::in_memory(options);
     let (lanes, args) = (layout.lane_count(), args.clone());
