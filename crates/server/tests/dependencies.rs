@@ -62,6 +62,9 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("identity"), [""; 0]);
     assert_eq!(uses("grants"), [""; 0]);
     assert!(!uses("http").iter().any(|other| other.starts_with("rx")), "{:?}", uses("http"));
+    for other in ["http", "tls", "server"] {
+        assert!(!uses("afs").contains(&other), "{:?}", uses("afs"));
+    }
     for rx in ["rx", "rx-lane"] {
         assert!(!uses(rx).contains(&"http"), "{rx} uses {:?}", uses(rx));
     }
