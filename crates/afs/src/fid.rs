@@ -1,35 +1,16 @@
 //! Files as AFS names them: a volume's number, and the number of a file in it.
 
+use afs_wire::Fid;
 use vfs::{Number, VolumeId};
 
-use crate::wire::Fid;
-
-impl Fid {
-    /// A volume's own directory.
-    pub fn root(volume: VolumeId) -> Self {
-        Self::of(volume, Number::ROOT)
-    }
-
-    /// A file of a volume.
-    pub fn of(volume: VolumeId, number: Number) -> Self {
-        Self { volume: volume.0, vnode: number.vnode, uniquifier: number.uniquifier }
-    }
-
-    /// The file's number in its volume.
-    pub fn number(self) -> Number {
-        Number { vnode: self.vnode, uniquifier: self.uniquifier }
-    }
-
-    /// Whether it is that of a directory: clients tell them by their odd vnodes.
-    pub fn is_directory(self) -> bool {
-        self.vnode % 2 == 1
-    }
+/// A file of a volume.
+pub fn of(volume: VolumeId, number: Number) -> Fid {
+    Fid { volume: volume.0, vnode: number.vnode, uniquifier: number.uniquifier }
 }
 
-impl std::fmt::Display for Fid {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}.{}", self.volume, self.number())
-    }
+/// The file's number in its volume.
+pub fn number(fid: Fid) -> Number {
+    Number { vnode: fid.vnode, uniquifier: fid.uniquifier }
 }
 
 #[cfg(test)]
@@ -38,10 +19,9 @@ mod tests {
 
     #[test]
     fn a_file_is_told_by_volume_vnode_and_uniquifier() {
-        let fid = Fid::of(VolumeId(536_870_912), Number { vnode: 6, uniquifier: 2 });
-        assert_eq!(fid.to_string(), "536870912.6.2");
-        assert_eq!(fid.number(), Number { vnode: 6, uniquifier: 2 });
-        assert!(!fid.is_directory());
-        assert!(Fid::root(VolumeId(1)).is_directory());
+        let root = of(VolumeId(536_870_912), Number::ROOT);
+        assert_eq!(root.to_string(), "536870912.1.1");
+        assert_eq!(number(root), Number::ROOT);
+        assert!(root.is_directory());
     }
 }

@@ -1,4 +1,4 @@
-//! Turns the interface files into the types and stubs of `wire`.
+//! Turns the interface files into the crate's types and stubs.
 
 fn main() {
     let interfaces = ["xg/fileserver.xg"];

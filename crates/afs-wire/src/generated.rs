@@ -1,0 +1,3 @@
+//! What `rxgen` makes of the interface files.
+
+include!(concat!(env!("OUT_DIR"), "/wire.rs"));
