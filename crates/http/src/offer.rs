@@ -1,13 +1,14 @@
 //! What HTTP serves, in a form that travels between threads: certificates loaded, volumes by name. Each lane makes its
 //! own [`Site`] of it.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use identity::Accounts;
+use identity::{Accounts, Writable};
 use service::socket::reachable;
-use service::volumes::LaneVolumes;
+use service::volumes::{LaneVolumes, VolumeSection};
 use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Role as Numbered};
 use tls::{Alpn, CertificateFiles, KtlsPolicy, ServerTls, TlsConfig, Versions};
 
@@ -34,6 +35,14 @@ pub(crate) struct HttpSite {
     /// Port that redirects name, where the configuration says so.
     public_port: Option<u16>,
     sockets: Vec<Bound>,
+    uploads: Option<Uploads>,
+}
+
+/// Where a file may be uploaded to.
+struct Uploads {
+    mount: String,
+    /// Whether it takes a name to say.
+    of_users: bool,
 }
 
 /// Nowhere to keep the certificate that the server makes for itself.
@@ -66,6 +75,7 @@ impl HttpSite {
             is_trusted: !https.certificates.is_empty(),
             public_port: https.public_port,
             sockets: Vec::new(),
+            uploads: Uploads::first(settings, ground.volumes),
         })
     }
 
@@ -95,8 +105,28 @@ impl HttpSite {
         self.ktls
     }
 
-    fn addresses(&self, which: impl Fn(Numbered) -> bool) -> impl Iterator<Item = std::net::SocketAddr> {
+    /// A command that uploads a file. A name and password go over TLS, where there is TLS.
+    fn upload(&self, plain: Option<&SocketAddr>, sealed: Option<&SocketAddr>) -> Option<String> {
+        let Uploads { mount, of_users } = self.uploads.as_ref()?;
+        let insecure = if self.is_trusted || sealed.is_none() { "" } else { "--insecure " };
+        let user = if *of_users { "--user NAME " } else { "" };
+        let base = sealed.map(|address| format!("https://{address}"));
+        let base = base.or_else(|| plain.map(|address| format!("http://{address}")))?;
+        // Where the URL ends in a slash, curl adds the file's name.
+        Some(format!("curl {insecure}{user}--upload-file FILE {base}{}/", mount.trim_end_matches('/')))
+    }
+
+    fn addresses(&self, which: impl Fn(Numbered) -> bool) -> impl Iterator<Item = SocketAddr> {
         self.sockets.iter().filter(move |bound| which(bound.role)).map(|bound| bound.address)
+    }
+}
+
+impl Uploads {
+    /// The first mount that somebody may write to.
+    fn first(settings: &HttpSettings, volumes: &[VolumeSection]) -> Option<Self> {
+        let mut of_volumes = settings.mounts.iter().zip(volumes);
+        let (mount, volume) = of_volumes.find(|(_, volume)| volume.writable != Writable::Nobody)?;
+        Some(Self { mount: mount.keys.mount.clone(), of_users: volume.writable != Writable::anyone() })
     }
 }
 
@@ -124,14 +154,16 @@ impl service::Site for HttpSite {
         let sealed: Vec<_> = self.addresses(|role| role == TLS).flat_map(reachable).collect();
         let insecure = if self.is_trusted { "" } else { "--insecure " };
         let urls = plain.iter().map(|address| format!("http://{address}/"));
-        let tries = plain.first().map(|address| format!("curl http://{address}/"));
+        let mut tries: Vec<_> =
+            plain.first().map(|address| format!("curl http://{address}/")).into_iter().collect();
+        if let Some(address) = sealed.first() {
+            tries.push(format!("curl {insecure}https://{address}/"));
+        }
+        tries.extend(self.upload(plain.first(), sealed.first()));
         Greeting {
             serves: self.mounts.iter().map(place).collect(),
             urls: urls.chain(sealed.iter().map(|address| format!("https://{address}/"))).collect(),
-            tries: tries
-                .into_iter()
-                .chain(sealed.first().map(|address| format!("curl {insecure}https://{address}/")))
-                .collect(),
+            tries,
         }
     }
 

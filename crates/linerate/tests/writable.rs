@@ -70,11 +70,14 @@ fn a_start_says_who_may_write_where() {
     let said = server.stdout();
     let wanted = format!("{} may be written to by everybody who reaches the address", root.display());
     assert!(said.contains(&wanted) && !said.contains("read-only"), "{said}");
+    assert!(said.contains("\n  curl --insecure --upload-file FILE https://127.0.0.1:"), "{said}");
     assert_eq!(raw::get(server.http[0], "/closed/a.txt").status, 401);
     assert_eq!(raw::get(server.http[0], "/open/a.txt").body, b"pub/open");
 
     let server = serve("alice,bob").start();
-    assert!(server.stdout().contains("may be written to by alice, bob, and whom"), "{}", server.stdout());
+    let said = server.stdout();
+    assert!(said.contains("may be written to by alice, bob, and whom"), "{said}");
+    assert!(said.contains("\n  curl --insecure --user NAME --upload-file FILE https://127.0.0.1:"), "{said}");
     server.says("there is no user or group bob");
     assert!(!server.stderr().contains("user or group alice"), "{}", server.stderr());
 

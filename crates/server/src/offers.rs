@@ -28,8 +28,8 @@ impl Offers {
         let state_dir = config.server.state_dir();
         let (mut sites, mut warnings) = (Vec::new(), Vec::new());
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
-            let ground =
-                Ground { state_dir: state_dir.as_deref(), connections_per_lane, accounts: &accounts };
+            let (state_dir, accounts, volumes) = (state_dir.as_deref(), &accounts, &config.volumes[..]);
+            let ground = Ground { state_dir, connections_per_lane, accounts, volumes };
             let loaded = wish.settings.as_ref().map(|settings| settings.load(&ground));
             let site = loaded.transpose().map_err(ServerError::Service)?;
             warnings.extend(site.iter().flat_map(|site| site.warnings()));

@@ -90,6 +90,8 @@ pub struct Ground<'a> {
     pub connections_per_lane: usize,
     /// Who the users are, as of now: each reload loads them anew.
     pub accounts: &'a Arc<Accounts>,
+    /// The volumes, with what the command line says of them; in the order that [`Service::read`] had them.
+    pub volumes: &'a [VolumeSection],
 }
 
 /// What a service is to serve on every lane, until the next site replaces it.
