@@ -1,5 +1,5 @@
-//! What lanes share of writable volumes: made once in a process, when the first volume is writable. A server that only
-//! reads has none.
+//! What lanes share of volumes: made once in a process, when the first volume is writable or served to clients that cache. A
+//! server that only reads has none.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl ProcessObjects {
         state: Option<PathBuf>,
         why: Use,
     ) -> Result<VolumeTable, ConfigError> {
-        if self.objects.is_none() && table.is_writable() {
+        if self.objects.is_none() && table.has_objects() {
             let options = options(lanes)?;
             self.objects = Some(match why {
                 Use::Try => Objects::without_index(options, "this is a trial".to_owned()),

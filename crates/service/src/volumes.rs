@@ -50,7 +50,7 @@ pub struct VolumeTable {
     /// The last number given, by any table that this one comes from or that came from the same: one that was prepared
     /// and never served must not share numbers with the one that is.
     openings: Arc<AtomicU64>,
-    /// What lanes share of writable volumes, once there was one.
+    /// What lanes share of volumes, once there was one that has objects.
     objects: Option<Objects>,
 }
 
@@ -194,7 +194,7 @@ impl VolumeTable {
         self.with(entries.collect())
     }
 
-    /// The same volumes; the lanes that open writable ones share these objects. One process has one.
+    /// The same volumes; the lanes that open those with objects share these. One process has one.
     #[must_use]
     pub fn sharing(self, objects: &Objects) -> Self {
         Self { objects: Some(objects.clone()), ..self }
@@ -207,9 +207,9 @@ impl VolumeTable {
         self.entries.iter().any(|entry| entry.spec.is_writable() && is_it(&entry))
     }
 
-    /// Whether somebody may change one of them.
-    pub fn is_writable(&self) -> bool {
-        self.entries.iter().any(|entry| entry.spec.is_writable())
+    /// Whether lanes share the files of one of them: somebody may change them, or clients that cache are served.
+    pub fn has_objects(&self) -> bool {
+        self.entries.iter().any(|entry| entry.spec.has_objects())
     }
 
     /// The volumes.

@@ -54,7 +54,7 @@ impl Directory {
         self.node.path.as_path()
     }
 
-    /// What lanes share of it; `None` on a volume that nothing is written to.
+    /// What lanes share of it; `None` on a volume without objects.
     pub fn object(&self) -> Option<&Arc<Object>> {
         self.node.object.as_ref()
     }

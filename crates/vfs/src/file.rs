@@ -35,7 +35,7 @@ impl OpenFile {
         Self { file, id, place, object, counters }
     }
 
-    /// What lanes share of it; `None` on a volume that nothing is written to.
+    /// What lanes share of it; `None` on a volume without objects.
     pub fn object(&self) -> Option<&Arc<Object>> {
         self.object.as_ref()
     }

@@ -1,4 +1,4 @@
-//! Look-ups on writable volumes: by whom, and with what right. What is found rests on promises of every directory on its
+//! Look-ups on volumes with objects: by whom, and with what right. What is found rests on promises of every directory on its
 //! way, so a symbolic link is followed here, name by name, to the real place of what it leads to: there its rights are.
 
 use std::collections::VecDeque;
@@ -30,13 +30,13 @@ impl Volume {
         path: RelPath<'_>,
         need: Rights,
     ) -> Result<Resolved, Error> {
-        if !self.is_writable() {
+        if !self.has_objects() {
             return self.lookup_plain(path).await;
         }
         Ok(self.look_as(caller, path, need).await?.0)
     }
 
-    /// As [`Volume::lookup_as`], on a writable volume, with the directory that the caller's rights rest on.
+    /// As [`Volume::lookup_as`], on a volume with objects, with the directory that the caller's rights rest on.
     pub(crate) async fn look_as(
         &self,
         caller: &Caller,

@@ -6,7 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, Owner, VolumePolicy};
+use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl, Owner, VolumePolicy, Writable};
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 
 use crate::error::Error;
@@ -27,7 +27,7 @@ pub(crate) struct Root {
     unnamed: Cell<Option<bool>>,
     /// Directories that are read to find a name.
     searches: Cell<usize>,
-    /// What lanes share of a writable volume.
+    /// What lanes share of a volume with objects.
     shared: Option<Shared>,
 }
 
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Root {
-    /// Opens the directory `spec` names, which nothing is written to.
+    /// Opens the directory `spec` names, of which lanes share nothing.
     pub(crate) fn open(spec: &VolumeSpec) -> io::Result<Self> {
         let dir = Rc::new(Dir::open_root(&spec.path)?);
         let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
@@ -51,7 +51,7 @@ impl Root {
         Ok(Self { dir, places, by_handle, unnamed, searches, shared: None })
     }
 
-    /// Opens the directory `spec` names, which is written to.
+    /// Opens the directory `spec` names, whose files lanes share.
     pub(crate) fn open_shared(spec: &VolumeSpec, objects: &Objects) -> Result<Self, Error> {
         let root = Self::open(spec)?;
         let stat = root.dir.stat()?;
@@ -99,7 +99,7 @@ impl Root {
         self.by_handle.set(false);
     }
 
-    /// What lanes share of it; `None` where nothing is written.
+    /// What lanes share of it; `None` for a volume without objects.
     pub(crate) fn shared(&self) -> Option<&Arc<SharedVolume>> {
         self.shared.as_ref().map(|shared| &shared.volume)
     }
@@ -153,7 +153,7 @@ impl Root {
 
     /// Whether clients may change what lies beneath.
     pub(crate) fn is_writable(&self) -> bool {
-        self.shared.is_some()
+        self.policy().is_some_and(|policy| policy.writable != Writable::Nobody)
     }
 
     /// Opens `path`, a file or directory, for reading.

@@ -17,6 +17,8 @@ pub struct VolumeSpec {
     pub options: VolumeOptions,
     /// Who may change it. But for [`Writable::Nobody`] it takes a cache that [shares](crate::Cache::sharing).
     pub writable: Writable,
+    /// Lanes share its files even where nobody may change them: see [`VolumeSpec::with_objects`].
+    pub with_objects: bool,
 }
 
 /// The name of a volume: 1 to 80 bytes of printable ASCII without slashes, backslashes, quotes, blanks or a
@@ -43,7 +45,13 @@ pub struct VolumeNameError {
 impl VolumeSpec {
     /// A volume of this name at `path`, which nobody may change.
     pub fn new(name: VolumeName, path: impl AsRef<Path>, options: VolumeOptions) -> Self {
-        Self { name, path: path.as_ref().to_owned(), options, writable: Writable::Nobody }
+        Self {
+            name,
+            path: path.as_ref().to_owned(),
+            options,
+            writable: Writable::Nobody,
+            with_objects: false,
+        }
     }
 
     /// The same, changed by whom `writable` names.
@@ -52,9 +60,21 @@ impl VolumeSpec {
         Self { writable, ..self }
     }
 
+    /// The same, its files having numbers and versions, and promises for clients that cache, even where nobody may change them: for
+    /// who serves it to such clients. Access lists count then too. It takes a cache that [shares](crate::Cache::sharing).
+    #[must_use]
+    pub fn with_objects(self) -> Self {
+        Self { with_objects: true, ..self }
+    }
+
     /// Whether anybody may change it.
     pub fn is_writable(&self) -> bool {
         self.writable != Writable::Nobody
+    }
+
+    /// Whether lanes share its files: anybody may change them, or clients that cache are served.
+    pub fn has_objects(&self) -> bool {
+        self.with_objects || self.is_writable()
     }
 }
 

@@ -45,7 +45,7 @@ struct Inner {
     id: OpeningId,
     path: Rc<Path>,
     root: Root,
-    /// Who asks where nobody is named, for a writable volume.
+    /// Who asks where nobody is named, for a volume with objects.
     anonymous: Option<Caller>,
     cache: Cache,
 }
@@ -56,20 +56,20 @@ impl Volume {
     /// The directory stays the one opened here if its name later names another.
     ///
     /// # Errors
-    /// As the file system has them; [`Error::ReadOnly`] for a writable volume in a cache that does not
-    /// [share](Cache::sharing).
+    /// As the file system has them; [`Error::ReadOnly`] for a volume [with objects](VolumeSpec::has_objects) in a cache that
+    /// does not [share](Cache::sharing).
     pub fn open(cache: &Cache, spec: &VolumeSpec) -> Result<Self, Error> {
-        let root = match (spec.is_writable(), cache.joined()) {
+        let root = match (spec.has_objects(), cache.joined()) {
             (true, None) => return Err(Error::ReadOnly),
             (true, Some(joined)) => Root::open_shared(spec, &joined.objects)?,
             (false, _) => Root::open(spec)?,
         };
-        let anonymous = spec.is_writable().then(Caller::anonymous);
+        let anonymous = spec.has_objects().then(Caller::anonymous);
         let id = cache.new_opening();
         let (name, options, cache) = (spec.name.clone(), spec.options, cache.clone());
         let path = spec.path.as_path().into();
         let volume = Self { inner: Rc::new(Inner { name, options, id, path, root, anonymous, cache }) };
-        if volume.is_writable() {
+        if volume.has_objects() {
             volume.cache().note_volume(WeakVolume(Rc::downgrade(&volume.inner)));
         }
         Ok(volume)
@@ -151,7 +151,12 @@ impl Volume {
         self.inner.root.is_writable()
     }
 
-    /// What it shares with other lanes; `None` for a volume that nothing is written to.
+    /// Whether lanes share its files: it is writable, or was opened [so](VolumeSpec::with_objects).
+    pub fn has_objects(&self) -> bool {
+        self.inner.root.shared().is_some()
+    }
+
+    /// What it shares with other lanes; `None` for a volume without objects.
     pub fn shared(&self) -> Option<&Arc<SharedVolume>> {
         self.inner.root.shared()
     }
@@ -261,9 +266,9 @@ impl Volume {
         }
     }
 
-    /// On a writable volume no link is followed here: `lookup_as` goes to their far ends itself.
+    /// On a volume with objects no link is followed here: `lookup_as` goes to their far ends itself.
     async fn open_name(&self, path: RelPath<'_>) -> Result<File, Error> {
-        match self.is_writable() {
+        match self.has_objects() {
             true => self.inner.root.open_real(path).await,
             false => self.inner.root.open_beneath(path).await,
         }
@@ -318,7 +323,7 @@ impl Resolved {
         }
     }
 
-    /// What lanes share of it; `None` on a volume that nothing is written to.
+    /// What lanes share of it; `None` on a volume without objects.
     pub fn object(&self) -> Option<&Arc<Object>> {
         match self {
             Self::File(file, _) => file.object(),

@@ -106,7 +106,7 @@ pub(crate) enum Found {
 }
 
 impl Cache {
-    /// An empty cache for the current lane, for volumes that nothing is written to.
+    /// An empty cache for the current lane, for volumes without objects.
     pub fn new(options: CacheOptions) -> Self {
         let counters = Arc::new(VfsCounters::default());
         let listings_estimate = options.listing_entries_max / LISTING_ENTRIES_TYPICAL;

@@ -202,7 +202,7 @@ impl Watches {
         let mut upper = None;
         for path in key.path.prefixes() {
             let key = key.with_path(path).to_key();
-            let watched = match (self.relied_on(&key), root.is_writable()) {
+            let watched = match (self.relied_on(&key), root.shared().is_some()) {
                 (Some(known), _) => known,
                 (None, true) => self.begin_promised(root, key, upper).await?,
                 (None, false) => self.begin(root, key, upper).await.ok_or(None)?,

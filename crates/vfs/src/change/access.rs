@@ -22,7 +22,7 @@ impl Directory {
     /// [`Error::Denied`], [`Error::ReadOnly`], [`Error::Stale`].
     pub async fn access_list(&self, caller: &Caller) -> Result<Nearest, Error> {
         self.attempts(async || {
-            let here = self.here().await?;
+            let here = self.here_to_read().await?;
             here.require(caller, Rights::LOOKUP)?;
             Ok(here.nearest())
         })

@@ -22,7 +22,7 @@ impl Volume {
         let joined = self.cache().joined().ok_or(Error::ReadOnly)?;
         let mut settling = Settling::default();
         let way = loop {
-            let (permits, ()) = self.permits(&[object], async || Ok(((), Vec::new()))).await?;
+            let permits = self.permits_behind(object).await?;
             if !joined.promises.is_foreign(object, object.version(), &what.attributes_now()?) {
                 return Ok(());
             }

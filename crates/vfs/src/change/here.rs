@@ -31,13 +31,20 @@ pub(super) enum Unmade {
 }
 
 impl Directory {
-    /// Its object; a directory of a volume that nothing is written to has none.
+    /// Its object; a directory of a volume without objects has none.
     pub(super) fn changed(&self) -> Result<&Arc<Object>, Error> {
         self.object().ok_or(Error::ReadOnly)
     }
 
-    /// Finds where the directory is now. From here on the lane relies on it, so that it may keep what it makes there.
+    /// Finds where the directory is now, to change something in it. From here on the lane relies on it, so that it may keep what it
+    /// makes there.
     pub(super) async fn here(&self) -> Result<Here, Unmade> {
+        self.volume().writable()?;
+        self.here_to_read().await
+    }
+
+    /// As [`Directory::here`], to change nothing.
+    pub(super) async fn here_to_read(&self) -> Result<Here, Unmade> {
         let (volume, object) = (self.volume(), self.changed()?);
         let path = volume.path_of(object).ok_or(Error::Stale)?;
         let vantage = volume.cache().vantage(volume.root(), volume.key(path.as_path())).await;

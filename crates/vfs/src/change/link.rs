@@ -39,7 +39,11 @@ impl Directory {
     /// [`Error::NotFound`]; [`Error::NotServable`] for what is no link; else as [`Directory::create`].
     pub async fn read_link(&self, caller: &Caller, name: Name<'_>) -> Result<Vec<u8>, Error> {
         self.attempts(async || {
-            let here = self.here_for(caller, name, Rights::LOOKUP).await?;
+            if name.is_reserved() {
+                return Err(Error::Reserved.into());
+            }
+            let here = self.here_to_read().await?;
+            here.require(caller, Rights::LOOKUP)?;
             let said = here.directory().dir().read_link_at(&c_name(name)).await;
             Ok(said.map_err(|error| match error.raw_os_error() {
                 Some(libc::EINVAL) => Error::NotServable,

@@ -48,15 +48,27 @@ impl Volume {
         Ok(self.shared().ok_or(Error::ReadOnly)?.objects().options().waiting_max)
     }
 
-    /// Waits until the index takes what comes of a change.
+    /// Whether clients may change anything.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`] where nothing can be written; [`Error::Busy`] when the index cannot be.
+    /// [`Error::ReadOnly`].
+    pub(super) fn writable(&self) -> Result<(), Error> {
+        let is_in_order = self.shared().is_some_and(|shared| shared.trouble().is_none());
+        if is_in_order && self.is_writable() { Ok(()) } else { Err(Error::ReadOnly) }
+    }
+
+    /// As [`Volume::writable`], and waits until the index takes what comes of a change.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] when the index cannot be written.
     pub(super) async fn changeable(&self) -> Result<(), Error> {
+        self.writable()?;
+        self.uncrowded().await
+    }
+
+    /// Waits until the index takes what comes of a change.
+    async fn uncrowded(&self) -> Result<(), Error> {
         let shared = self.shared().ok_or(Error::ReadOnly)?;
-        if shared.trouble().is_some() {
-            return Err(Error::ReadOnly);
-        }
         let mut attempt = 0;
         while shared.is_crowded() {
             if attempt == CROWDED_MAX {
@@ -79,14 +91,34 @@ impl Volume {
         names: impl AsyncFn() -> Result<(T, Vec<Arc<Object>>), Error>,
     ) -> Result<(Permits, T), Error> {
         self.changeable().await?;
-        let (pass, waiting_max) = (self.pass()?, self.waiting_max()?);
+        let pass = self.pass()?;
+        let (permits, found) = self.permits_outside(first, names).await?;
+        Ok((permits.inside(pass), found))
+    }
+
+    /// As [`Volume::permits`] for what was changed behind the server's back: no gate keeps that out, and it is so on a volume that no
+    /// client may change too.
+    ///
+    /// # Errors
+    /// As there, but for [`Error::Closed`].
+    pub(super) async fn permits_behind(&self, object: &Arc<Object>) -> Result<Permits, Error> {
+        self.uncrowded().await?;
+        Ok(self.permits_outside(&[object], async || Ok(((), Vec::new()))).await?.0)
+    }
+
+    async fn permits_outside<T>(
+        &self,
+        first: &[&Arc<Object>],
+        names: impl AsyncFn() -> Result<(T, Vec<Arc<Object>>), Error>,
+    ) -> Result<(Permits, T), Error> {
+        let waiting_max = self.waiting_max()?;
         let first = || first.iter().map(|&object| Arc::clone(object));
         let mut wanted: Vec<_> = first().collect();
         for _ in 0..ATTEMPTS_MAX {
             let mut permits = Permits::take(wanted, waiting_max).await?;
             let (found, concerned) = names().await?;
             if permits.try_add(&concerned) {
-                return Ok((permits.inside(pass), found));
+                return Ok((permits, found));
             }
             self.counters().changes_anew.increment();
             drop(permits);

@@ -75,7 +75,7 @@ impl Volume {
     /// with each attempt.
     ///
     /// # Errors
-    /// [`OpenError`]; on a volume that nothing is written to [`Error::ReadOnly`].
+    /// [`OpenError`]; on a volume without objects [`Error::ReadOnly`].
     pub async fn open_shared(
         &self,
         caller: &Caller,

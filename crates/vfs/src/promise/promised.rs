@@ -45,7 +45,7 @@ impl Volume {
     /// until a change that is under way is over.
     ///
     /// # Errors
-    /// As [`Volume::lookup_as`]; [`Error::ReadOnly`] on a volume that nothing is written to: nothing there has to be promised;
+    /// As [`Volume::lookup_as`]; [`Error::ReadOnly`] on a volume [without objects](crate::VolumeSpec::with_objects);
     /// [`Error::Busy`] when it changes again and again, or there is no room for a promise.
     pub async fn promised(
         &self,
@@ -126,7 +126,7 @@ impl Volume {
     }
 
     fn joined_promises(&self) -> Result<&Rc<Joined>, Error> {
-        self.cache().joined_rc().filter(|_| self.is_writable()).ok_or(Error::ReadOnly)
+        self.cache().joined_rc().filter(|_| self.has_objects()).ok_or(Error::ReadOnly)
     }
 }
 

@@ -2,7 +2,7 @@
 //! and each shows to the next look on every lane.
 
 use identity::Writable;
-use lane::backend::sim::{Config, Host, Remains, World};
+use lane::backend::sim::{Config, Fs, Host, Remains, World};
 use vfs::{
     Cache, CacheOptions, Caller, Directory, Error, Name, Objects, ObjectsOptions, RelPath, Resolved, Volume,
     VolumeOptions, VolumeSpec,
@@ -20,6 +20,7 @@ mod kinds;
 mod lanes;
 mod leases;
 mod order;
+mod read_only;
 mod reopen;
 mod rest;
 mod stage;
@@ -66,7 +67,8 @@ impl Process {
         let cache = CacheOptions { ttl: day, listing_ttl: day, watches_max: 0, ..Default::default() };
         let options = VolumeOptions { serve_hidden: true, ..Default::default() };
         let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
-        Volume::open(&Cache::sharing(cache, &self.objects), &spec.writable_by(self.writable.clone())).unwrap()
+        let spec = spec.with_objects().writable_by(self.writable.clone());
+        Volume::open(&Cache::sharing(cache, &self.objects), &spec).unwrap()
     }
 }
 
@@ -99,6 +101,22 @@ where
     assert_eq!(world.end(), Remains::default());
     assert_eq!(process.objects.in_use(), 0, "an object outlived its users");
     results
+}
+
+/// Runs a test on a lane whose cache watches, as in production, on a volume that these may change.
+fn watched<F: Future<Output = ()> + 'static>(
+    writable: Writable,
+    test: impl FnOnce(Volume, Fs) -> F + 'static,
+) {
+    let world = World::new(1, Config::clean());
+    let process = Process::new(&world, 1);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+        let cache = Cache::sharing(CacheOptions::default(), &process.objects);
+        let volume = Volume::open(&cache, &spec.with_objects().writable_by(writable)).unwrap();
+        test(volume, process.host.fs()).await;
+    });
 }
 
 fn name(text: &str) -> Name<'_> {

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use lane::backend::sim::{Config, Fs, World};
+use identity::Writable;
 use lane::time;
-use vfs::{Cache, CacheOptions, Directory, How, Volume, VolumeOptions, VolumeSpec};
+use vfs::{CacheOptions, Directory, How};
 
-use super::{Process, inode, name, nobody, root};
+use super::{inode, name, nobody, root, watched};
 
 #[test]
 fn a_directory_is_relied_on_after_its_last_name_has_gone() {
-    watched(|volume, _| async move {
+    watched(Writable::anyone(), |volume, _| async move {
         let root = root(&volume).await;
         come_and_go(&root, 1).await;
         assert_eq!(volume.counters().watches.get(), 1);
@@ -21,7 +21,7 @@ fn a_directory_is_relied_on_after_its_last_name_has_gone() {
 
 #[test]
 fn a_watch_rests_while_the_server_itself_changes_much_and_no_change_of_others_is_missed_for_long() {
-    watched(|volume, fs| async move {
+    watched(Writable::anyone(), |volume, fs| async move {
         let root = root(&volume).await;
         fs.write("/srv/page", "first").unwrap();
         let first = inode(&volume, "page").await.unwrap();
@@ -44,19 +44,6 @@ fn a_watch_rests_while_the_server_itself_changes_much_and_no_change_of_others_is
         fs.replace("/srv/page", "third").unwrap();
         time::sleep(Duration::from_millis(1)).await;
         assert_ne!(inode(&volume, "page").await, Some(second));
-    });
-}
-
-/// Runs a test on a lane whose cache watches, as in production.
-fn watched<F: Future<Output = ()> + 'static>(test: impl FnOnce(Volume, Fs) -> F + 'static) {
-    let world = World::new(1, Config::clean());
-    let process = Process::new(&world, 1);
-    let host = process.host.clone();
-    world.block_on(&host, async move {
-        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
-        let cache = Cache::sharing(CacheOptions::default(), &process.objects);
-        let volume = Volume::open(&cache, &spec.writable_by(process.writable.clone())).unwrap();
-        test(volume, process.host.fs()).await;
     });
 }
 

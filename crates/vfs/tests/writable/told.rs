@@ -5,17 +5,17 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use identity::{Acl, Rights};
-use lane::backend::sim::{Config, Fs, World};
+use identity::{Acl, Rights, Writable};
+use lane::backend::sim::Config;
 use lane::time;
 use vfs::{
-    Breaker, Broken, Cache, CacheOptions, Client, Heard, Holder, How, Identity, Notice, Over, Promised,
-    Teller, Telling, Volume, VolumeOptions, VolumeSpec, What,
+    Breaker, Broken, Client, Heard, Holder, How, Identity, Notice, Over, Promised, Teller, Telling, Volume,
+    What,
 };
 
 use super::access::operator;
 use super::changes::{buf, read, write};
-use super::{Process, directory, name, nobody, on_lanes, path, root};
+use super::{directory, name, nobody, on_lanes, path, root, watched};
 
 const NEW: How = How { exclusive: true, mode: 0o644 };
 
@@ -143,7 +143,7 @@ fn a_reply_on_its_way_comes_before_the_word_that_its_promise_is_over() {
 
 #[test]
 fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells() {
-    watched(|volume, fs| async move {
+    watched(Writable::anyone(), |volume, fs| async move {
         fs.write("/srv/page", "first").unwrap();
         let service = Service::on(&volume, &Rc::default());
         let [one, two] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
@@ -204,7 +204,7 @@ fn without_notification_it_is_told_before_somebody_else_is_answered() {
 
 #[test]
 fn of_more_changes_than_are_looked_at_one_by_one_clients_hear_that_all_is_void() {
-    watched(|volume, fs| async move {
+    watched(Writable::anyone(), |volume, fs| async move {
         fs.write("/srv/page", "first").unwrap();
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
@@ -220,24 +220,24 @@ fn of_more_changes_than_are_looked_at_one_by_one_clients_hear_that_all_is_void()
 }
 
 /// Who was told what, in turn.
-type Told = Rc<RefCell<Vec<(u64, Said)>>>;
+pub(super) type Told = Rc<RefCell<Vec<(u64, Said)>>>;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Said {
+pub(super) enum Said {
     Object(Identity),
     Volume,
     All,
 }
 
 /// A service whose clients hear at once.
-struct Service {
-    told: Told,
+pub(super) struct Service {
+    pub(super) told: Told,
     /// Permits taken for content: each begins with a question to every lane.
     contents_asked: Cell<usize>,
 }
 
 impl Service {
-    fn on(volume: &Volume, told: &Told) -> Rc<Self> {
+    pub(super) fn on(volume: &Volume, told: &Told) -> Rc<Self> {
         let service = Rc::new(Self { told: Rc::clone(told), contents_asked: Cell::new(0) });
         volume.cache().add_teller(&(Rc::clone(&service) as Rc<dyn Teller>));
         volume.cache().add_breaker(&(Rc::clone(&service) as Rc<dyn Breaker>));
@@ -271,7 +271,7 @@ impl Breaker for Service {
 }
 
 /// Has a client promised what has this name; the reply is on its way.
-async fn promised(volume: &Volume, client: &Arc<Client>, at: &str) -> Promised {
+pub(super) async fn promised(volume: &Volume, client: &Arc<Client>, at: &str) -> Promised {
     let caller = nobody().sparing(client.holder());
     let until = time::now() + Duration::from_secs(3600);
     let promised = volume.promised(&caller, client, path(at), Rights::LOOKUP, until).await.unwrap();
@@ -279,7 +279,7 @@ async fn promised(volume: &Volume, client: &Arc<Client>, at: &str) -> Promised {
     promised
 }
 
-async fn until(is_so: impl Fn() -> bool) {
+pub(super) async fn until(is_so: impl Fn() -> bool) {
     let began = time::now();
     while !is_so() {
         assert!(time::now() - began < Duration::from_secs(60), "it never comes");
@@ -292,17 +292,4 @@ fn sorted(told: &Told) -> Vec<(u64, Said)> {
     let mut told = told.take();
     told.sort();
     told
-}
-
-/// Runs a test on a lane whose cache watches, as in production.
-fn watched<F: Future<Output = ()> + 'static>(test: impl FnOnce(Volume, Fs) -> F + 'static) {
-    let world = World::new(1, Config::clean());
-    let process = Process::new(&world, 1);
-    let host = process.host.clone();
-    world.block_on(&host, async move {
-        let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
-        let cache = Cache::sharing(CacheOptions::default(), &process.objects);
-        let volume = Volume::open(&cache, &spec.writable_by(process.writable.clone())).unwrap();
-        test(volume, process.host.fs()).await;
-    });
 }
