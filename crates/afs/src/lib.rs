@@ -1,7 +1,9 @@
 //! AFS for stock clients: the file server (RXAFS) over the trees that `vfs` serves.
 //!
 //! - [`code`]: what a call is aborted with for each error of `vfs`;
-//! - [`fid`]: files as AFS names them.
+//! - [`fid`]: files as AFS names them;
+//! - [`attached`]: the volumes that a lane serves, by number and by name.
 
+pub mod attached;
 pub mod code;
 pub mod fid;

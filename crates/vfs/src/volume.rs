@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::Rights;
-use lane::fs::{File, FileKind, Stat};
+use lane::fs::{File, FileKind, Stat, SystemStat};
 
 use crate::attributes::Attributes;
 use crate::cache::{Cache, Found, KeyRef, Node, OpeningId, Vantage};
@@ -178,6 +178,14 @@ impl Volume {
 
     pub(crate) fn root(&self) -> &Root {
         &self.inner.root
+    }
+
+    /// How full the file system of its directory is.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Overloaded`] when the silo's helpers are.
+    pub async fn room(&self) -> Result<SystemStat, Error> {
+        Ok(self.inner.root.dir().as_file().stat_system().await?)
     }
 
     /// The cache of its lane.

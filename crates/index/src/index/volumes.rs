@@ -17,6 +17,11 @@ impl Index {
         self.shared().state().named(name).map(|(volume, record)| (volume, record.clone()))
     }
 
+    /// What is known of a volume.
+    pub fn volume_of(&self, volume: VolumeId) -> Option<VolumeRecord> {
+        self.shared().state().volumes.get(&volume).cloned()
+    }
+
     /// Opens the volume of this tree; makes it where neither index nor mark knows of it. Its generation is committed when
     /// this returns. Waits for the disk.
     ///

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
-use index::{Index, OpenedVolume, Tree, Version, VolumeId};
+use index::{Index, OpenedVolume, Tree, Version, VolumeId, VolumeRecord};
 use lane::fs::{Dir, Stat};
 
 use super::gate::Gate;
@@ -144,6 +144,11 @@ impl SharedVolume {
     /// Its number, which it keeps for ever.
     pub fn id(&self) -> VolumeId {
         self.id
+    }
+
+    /// What its index has of it now: when it was made, what it held when that was last counted.
+    pub fn record(&self) -> Option<VolumeRecord> {
+        self.index.volume_of(self.id)
     }
 
     /// Whether nobody has begun to look through it for what a crash left.

@@ -1,0 +1,344 @@
+//! The volumes that AFS serves, as one lane has them: by number and by name.
+//!
+//! Three numbers in a row belong to a volume: the tree itself, its read-only copy and its backup. There are no copies here:
+//! `NAME.readonly` and `NAME.backup`, and their numbers, lead to the same tree, of which nothing can be changed by
+//! that way.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::str::FromStr;
+
+use service::volumes::LaneVolumes;
+use vfs::{Volume, VolumeName};
+
+/// Which of a volume's three numbers something is about, and so whether it can be changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// The tree.
+    #[default]
+    ReadWrite,
+    /// The tree as its read-only copy: nothing of it can be changed.
+    ReadOnly,
+    /// The same as its backup.
+    Backup,
+}
+
+/// A volume that the configuration attaches to AFS. Plain data that every lane makes its own of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attachment {
+    /// Which volume.
+    pub volume: VolumeName,
+    /// Its name for AFS.
+    pub name: AfsName,
+    /// Clients are told of it as [`Kind::ReadWrite`], or of its read-only copy alone.
+    pub kind: Kind,
+}
+
+/// The name of a volume for AFS: 1 to 22 bytes of those that [`VolumeName`] has. Stock tools keep 31, with `.readonly`
+/// behind the name. What ends as the name of a copy is none, and neither is a number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AfsName(String);
+
+/// Why a text is no volume's name for AFS.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name:?} is no name that AFS's tools know a volume by: 1 to 22 of A-Z a-z 0-9 . _ - $, no number, without .readonly or \
+     .backup behind it"
+)]
+pub struct AfsNameError {
+    name: String,
+}
+
+/// What a lane serves by AFS. Replaced whole at a reload; calls in progress keep what they began with.
+#[derive(Debug, Default)]
+pub struct Attached {
+    served: Vec<Rc<Served>>,
+    by_number: HashMap<u32, (usize, Kind)>,
+    by_name: HashMap<Rc<str>, usize>,
+}
+
+/// A volume of the lane.
+#[derive(Debug)]
+pub struct Served {
+    /// Its name for AFS.
+    pub name: Rc<str>,
+    /// The tree.
+    pub volume: Volume,
+    /// As clients are told of it.
+    pub kind: Kind,
+    /// The number of the tree; the copies' follow.
+    pub first: u32,
+    /// The file system it lies on, counted from 0: what AFS calls a partition.
+    pub partition: u8,
+}
+
+/// A volume as a client asked for it.
+#[derive(Clone, Debug)]
+pub struct AttachedVolume {
+    /// The tree.
+    pub volume: Volume,
+    /// Only [`Kind::ReadWrite`] can be changed.
+    pub kind: Kind,
+    /// The number that it was asked for by, or that its name has.
+    pub id: u32,
+    /// What all lanes' clients are told of it.
+    pub served: Rc<Served>,
+}
+
+impl Kind {
+    /// All, by their numbers' order.
+    pub const ALL: [Self; 3] = [Self::ReadWrite, Self::ReadOnly, Self::Backup];
+
+    /// Behind the volume's first number, and how AFS's interfaces number kinds.
+    pub fn index(self) -> u32 {
+        match self {
+            Self::ReadWrite => 0,
+            Self::ReadOnly => 1,
+            Self::Backup => 2,
+        }
+    }
+
+    /// Behind the volume's name.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::ReadWrite => "",
+            Self::ReadOnly => ".readonly",
+            Self::Backup => ".backup",
+        }
+    }
+
+    /// A name without its suffix, and what that said.
+    pub fn of_name(name: &str) -> (&str, Self) {
+        let ends = [Self::ReadOnly, Self::Backup].into_iter();
+        let mut found = ends.filter_map(|kind| Some((name.strip_suffix(kind.suffix())?, kind)));
+        found.next().filter(|(stem, _)| !stem.is_empty()).unwrap_or((name, Self::ReadWrite))
+    }
+}
+
+impl Attached {
+    /// The volumes of these attachments, in their order.
+    ///
+    /// # Errors
+    /// A volume that the lane has not open, or that has no number.
+    pub fn new(attachments: &[Attachment], volumes: &LaneVolumes) -> Result<Self, String> {
+        let found = attachments.iter().map(|attachment| {
+            let volume = volumes.get(&attachment.volume).cloned();
+            let volume = volume.ok_or_else(|| format!("the volume {} is not open", attachment.volume))?;
+            Ok((attachment.clone(), volume))
+        });
+        Self::of(found.collect::<Result<Vec<_>, String>>()?)
+    }
+
+    /// These volumes, in this order.
+    ///
+    /// # Errors
+    /// A volume that has no number.
+    pub fn of(volumes: impl IntoIterator<Item = (Attachment, Volume)>) -> Result<Self, String> {
+        let mut attached = Self::default();
+        let mut systems = Vec::new();
+        for (attachment, volume) in volumes {
+            let shared =
+                volume.shared().ok_or_else(|| format!("the volume {} has no number", volume.name()))?;
+            let (first, system) = (shared.id().0, shared.root().dev);
+            let partition = systems.iter().position(|known| *known == system).unwrap_or_else(|| {
+                systems.push(system);
+                systems.len() - 1
+            });
+            // Tools know no more partitions: the rest is shown as one.
+            let partition = u8::try_from(partition.min(PARTITIONS_MAX - 1)).expect("there are fewer");
+            let (name, kind) = (Rc::<str>::from(attachment.name.as_str()), attachment.kind);
+            attached.insert(Served { name, volume, kind, first, partition });
+        }
+        Ok(attached)
+    }
+
+    fn insert(&mut self, served: Served) {
+        let place = self.served.len();
+        for kind in
+            Kind::ALL.into_iter().filter(|kind| served.kind != Kind::ReadOnly || *kind != Kind::ReadWrite)
+        {
+            self.by_number.insert(served.first + kind.index(), (place, kind));
+        }
+        self.by_name.insert(Rc::clone(&served.name), place);
+        self.served.push(Rc::new(served));
+    }
+
+    /// The volume of this number.
+    pub fn by_id(&self, id: u32) -> Option<AttachedVolume> {
+        let (place, kind) = *self.by_number.get(&id)?;
+        Some(AttachedVolume::new(&self.served[place], kind))
+    }
+
+    /// The volume of this name: its own, with the suffix of a copy, or its number in digits. `root.afs` and `root.cell`, by
+    /// which clients begin, are the first volume where none is called so.
+    pub fn by_name(&self, name: &[u8]) -> Option<AttachedVolume> {
+        let name = std::str::from_utf8(name).ok()?;
+        if let Some(id) = number_of(name) {
+            return self.by_id(id);
+        }
+        let (stem, kind) = Kind::of_name(name);
+        let first = || (!self.served.is_empty() && ROOTS.contains(&stem)).then_some(0);
+        let served = &self.served[self.by_name.get(stem).copied().or_else(first)?];
+        // Of what is told of as a copy alone the name without a suffix is that copy's.
+        let kind = if kind == Kind::ReadWrite { served.kind } else { kind };
+        Some(AttachedVolume::new(served, kind))
+    }
+
+    /// All volumes, in the order of the configuration.
+    pub fn all(&self) -> &[Rc<Served>] {
+        &self.served
+    }
+
+    /// The file systems that they lie on, each told by the first volume there, by their numbers from 0 on.
+    pub fn partitions(&self) -> Vec<&Rc<Served>> {
+        let mut found: Vec<&Rc<Served>> = Vec::new();
+        for served in &self.served {
+            if usize::from(served.partition) == found.len() {
+                found.push(served);
+            }
+        }
+        found
+    }
+}
+
+impl Served {
+    /// The number of the kind that clients are told of.
+    pub fn id(&self) -> u32 {
+        self.first + self.kind.index()
+    }
+}
+
+impl AttachedVolume {
+    fn new(served: &Rc<Served>, kind: Kind) -> Self {
+        let (volume, id) = (served.volume.clone(), served.first + kind.index());
+        Self { volume, kind, id, served: Rc::clone(served) }
+    }
+}
+
+impl AfsName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for AfsName {
+    type Err = AfsNameError;
+
+    fn from_str(name: &str) -> Result<Self, AfsNameError> {
+        let is_plain = Kind::of_name(name).1 == Kind::ReadWrite && number_of(name).is_none();
+        if name.len() <= NAME_MAX && is_plain && name.parse::<VolumeName>().is_ok() {
+            return Ok(Self(name.to_owned()));
+        }
+        Err(AfsNameError { name: name.to_owned() })
+    }
+}
+
+impl std::fmt::Display for AfsName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Of a name that is a number; leading zeros are taken as tools write them.
+fn number_of(name: &str) -> Option<u32> {
+    let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| name.parse().unwrap_or(u32::MAX))
+}
+
+/// By which clients begin: without and with a root of their own.
+const ROOTS: [&str; 2] = ["root.afs", "root.cell"];
+/// Bytes of the longest name.
+const NAME_MAX: usize = 22;
+/// `/vicepa` to `/vicepiu`.
+const PARTITIONS_MAX: usize = 255;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use identity::Writable;
+    use lane::backend::sim::{Config, World};
+    use vfs::{Cache, CacheOptions, Objects, ObjectsOptions, VolumeOptions, VolumeSpec};
+
+    use super::*;
+
+    /// Volumes of a simulated lane, attached as these kinds.
+    pub(crate) fn attached(volumes: &[(&str, Kind)]) -> Attached {
+        let cache = Cache::sharing(CacheOptions::default(), &Objects::in_memory(ObjectsOptions::default()));
+        let open = |&(name, kind): &(&str, Kind)| {
+            let volume: VolumeName = name.parse().unwrap();
+            let spec = VolumeSpec::new(volume.clone(), format!("/{name}"), VolumeOptions::default());
+            let opened = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
+            (Attachment { volume, name: name.parse().unwrap(), kind }, opened)
+        };
+        Attached::of(volumes.iter().map(open)).unwrap()
+    }
+
+    /// Runs `test` on a simulated lane that has these volumes' directories.
+    pub(crate) fn with(volumes: &[(&'static str, Kind)], test: impl AsyncFnOnce(Attached) + 'static) {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        volumes.iter().for_each(|(name, _)| host.fs().create_dir_all(&format!("/{name}")).unwrap());
+        let volumes = volumes.to_vec();
+        world.block_on(&host, async move { test(attached(&volumes)).await });
+    }
+
+    #[test]
+    fn copies_lead_to_the_same_tree_by_name_and_by_number() {
+        with(&[("files", Kind::ReadWrite), ("public", Kind::ReadWrite)], async |attached| {
+            let files = attached.by_name(b"files").unwrap();
+            assert_eq!((files.kind, attached.all()[0].id()), (Kind::ReadWrite, files.id));
+            for kind in Kind::ALL {
+                let name = format!("files{}", kind.suffix());
+                let copy = attached.by_name(name.as_bytes()).unwrap();
+                assert_eq!((copy.kind, copy.id), (kind, files.id + kind.index()));
+                assert!(copy.volume.is_same(&files.volume));
+                for found in [attached.by_id(copy.id), attached.by_name(copy.id.to_string().as_bytes())] {
+                    let found = found.unwrap();
+                    assert_eq!((found.kind, found.id), (kind, copy.id));
+                }
+            }
+            let public = attached.by_name(b"public").unwrap();
+            assert!(!public.volume.is_same(&files.volume) && public.id >= files.id + 3);
+            for name in ["file", "files.", "files.readonly.readonly", ".readonly", "", "1", "99999999999"] {
+                assert!(attached.by_name(name.as_bytes()).is_none(), "{name:?}");
+            }
+            assert!(attached.by_name(b"files\xff").is_none() && attached.by_id(0).is_none());
+        });
+    }
+
+    #[test]
+    fn of_a_volume_that_is_told_of_as_read_only_there_is_nothing_to_change() {
+        with(&[("files", Kind::ReadOnly)], async |attached| {
+            let served = &attached.all()[0];
+            assert_eq!(served.id(), served.first + 1);
+            assert!(attached.by_id(served.first).is_none());
+            assert_eq!(attached.by_name(b"files").unwrap().kind, Kind::ReadOnly);
+            assert_eq!(attached.by_name(b"files.backup").unwrap().kind, Kind::Backup);
+        });
+    }
+
+    #[test]
+    fn clients_begin_at_the_first_volume_unless_one_is_called_so() {
+        let first = ("files", Kind::ReadWrite);
+        with(&[first, ("music", Kind::ReadWrite)], async |attached| {
+            for name in ["root.cell", "root.afs", "root.cell.readonly"] {
+                assert_eq!(&*attached.by_name(name.as_bytes()).unwrap().served.name, "files");
+            }
+        });
+        with(&[first, ("root.cell", Kind::ReadWrite)], async |attached| {
+            assert_eq!(&*attached.by_name(b"root.cell").unwrap().served.name, "root.cell");
+            assert_eq!(&*attached.by_name(b"root.afs").unwrap().served.name, "files");
+        });
+        with(&[], async |attached| assert!(attached.by_name(b"root.cell").is_none()));
+    }
+
+    #[test]
+    fn names_fit_stock_tools() {
+        for name in ["root.cell", "a", "v-1_2$", &"v".repeat(22)] {
+            assert_eq!(name.parse::<AfsName>().unwrap().as_str(), name);
+        }
+        for name in ["", ".a", "a b", "a.readonly", "a.backup", "536870912", &"v".repeat(23)] {
+            assert!(name.parse::<AfsName>().is_err(), "{name}");
+        }
+    }
+}
