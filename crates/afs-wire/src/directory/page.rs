@@ -1,0 +1,193 @@
+//! One page: its header, its slots, and what the first one has besides.
+
+use super::hash::BUCKETS;
+use super::{PAGE_SIZE, Target};
+
+/// Bytes of a slot.
+pub(super) const SLOT: usize = 32;
+/// Slots of a page.
+pub(super) const SLOTS: usize = PAGE_SIZE / SLOT;
+/// Slots of the first page that hold its header, the map and the hash table; of the others one holds the header.
+pub(super) const FIRST_RESERVED: usize = 13;
+/// Pages of which the map tells the free slots.
+pub(super) const MAPPED: usize = 128;
+/// What the map says of a page that there is not.
+pub(super) const NO_PAGE: u8 = SLOTS as u8;
+/// What each page's header says.
+pub(super) const MAGIC: u16 = 1234;
+/// First byte of an entry.
+pub(super) const ENTRY: u8 = 1;
+
+const PAGES_AT: usize = 0;
+const MAGIC_AT: usize = 2;
+const FREE_AT: usize = 4;
+const BITMAP_AT: usize = 5;
+const MAP_AT: usize = SLOT;
+const HASH_TABLE_AT: usize = MAP_AT + MAPPED;
+
+const NEXT_AT: usize = 2;
+const VNODE_AT: usize = 4;
+const UNIQUIFIER_AT: usize = 8;
+const NAME_AT: usize = 12;
+
+/// A page's bytes.
+#[derive(Clone)]
+pub(super) struct Page([u8; PAGE_SIZE]);
+
+impl Page {
+    /// The first one, without entries.
+    pub(super) fn first() -> Self {
+        let mut page = Self::with_reserved(FIRST_RESERVED);
+        page.set_u16(PAGES_AT, 1);
+        page.0[MAP_AT] = (SLOTS - FIRST_RESERVED) as u8;
+        page.0[MAP_AT + 1..MAP_AT + MAPPED].fill(NO_PAGE);
+        page
+    }
+
+    /// Any other, without entries.
+    pub(super) fn further() -> Self {
+        Self::with_reserved(1)
+    }
+
+    fn with_reserved(reserved: usize) -> Self {
+        let mut page = Self([0; PAGE_SIZE]);
+        page.set_u16(MAGIC_AT, MAGIC);
+        page.0[FREE_AT] = (SLOTS - reserved) as u8;
+        page.set_bitmap(row(0, reserved));
+        page
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; PAGE_SIZE]) -> Self {
+        Self(*bytes)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; PAGE_SIZE] {
+        &self.0
+    }
+
+    pub(super) fn has_magic(&self) -> bool {
+        self.u16(MAGIC_AT) == MAGIC
+    }
+
+    /// A bit for each slot in use, the first slot's lowest.
+    pub(super) fn bitmap(&self) -> u64 {
+        u64::from_le_bytes(*self.0[BITMAP_AT..].first_chunk().expect("the page goes on"))
+    }
+
+    fn set_bitmap(&mut self, bitmap: u64) {
+        self.0[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&bitmap.to_le_bytes());
+    }
+
+    /// The first of so many free slots in a row.
+    pub(super) fn room_for(&self, count: usize) -> Option<usize> {
+        let free = !self.bitmap();
+        // What is left has a bit for each slot that begins such a row.
+        let starts = (1..count).fold(free, |starts, at| starts & (free >> at));
+        (starts != 0).then(|| starts.trailing_zeros() as usize)
+    }
+
+    /// Writes an entry into free slots.
+    pub(super) fn put(&mut self, slot: usize, count: usize, next: u16, target: Target, name: &[u8]) {
+        let at = slot * SLOT;
+        self.0[at..at + count * SLOT].fill(0);
+        self.0[at] = ENTRY;
+        self.set_u16(at + NEXT_AT, next);
+        self.set_u32(at + VNODE_AT, target.vnode);
+        self.set_u32(at + UNIQUIFIER_AT, target.uniquifier);
+        self.0[at + NAME_AT..at + NAME_AT + name.len()].copy_from_slice(name);
+        self.set_bitmap(self.bitmap() | row(slot, count));
+    }
+
+    /// Leaves nothing of an entry.
+    pub(super) fn clear(&mut self, slot: usize, count: usize) {
+        self.0[slot * SLOT..(slot + count) * SLOT].fill(0);
+        self.set_bitmap(self.bitmap() & !row(slot, count));
+    }
+
+    pub(super) fn flag(&self, slot: usize) -> u8 {
+        self.0[slot * SLOT]
+    }
+
+    /// The name of an entry that begins in a slot; `None` if no zero ends it within the page and what names may have.
+    pub(super) fn name(&self, slot: usize) -> Option<&[u8]> {
+        let rest = &self.0[slot * SLOT + NAME_AT..];
+        let rest = &rest[..rest.len().min(crate::NAME_MAX as usize + 1)];
+        rest.iter().position(|byte| *byte == 0).map(|len| &rest[..len])
+    }
+
+    pub(super) fn target(&self, slot: usize) -> Target {
+        let at = slot * SLOT;
+        Target { vnode: self.u32(at + VNODE_AT), uniquifier: self.u32(at + UNIQUIFIER_AT) }
+    }
+
+    pub(super) fn next(&self, slot: usize) -> u16 {
+        self.u16(slot * SLOT + NEXT_AT)
+    }
+
+    pub(super) fn set_next(&mut self, slot: usize, next: u16) {
+        self.set_u16(slot * SLOT + NEXT_AT, next);
+    }
+
+    /// First page: how many there are; 0 from servers of long ago, who leave it to the map.
+    pub(super) fn pages(&self) -> usize {
+        usize::from(self.u16(PAGES_AT))
+    }
+
+    /// First page: what its map says of a page.
+    pub(super) fn mapped(&self, page: usize) -> u8 {
+        self.0[MAP_AT + page]
+    }
+
+    /// First page: another page is there.
+    pub(super) fn note_page(&mut self, page: usize) {
+        self.set_u16(PAGES_AT, page as u16 + 1);
+        if page < MAPPED {
+            self.0[MAP_AT + page] = NO_PAGE - 1;
+        }
+    }
+
+    /// First page: so many slots of a page are in use.
+    pub(super) fn note_used(&mut self, page: usize, count: usize) {
+        if page < MAPPED {
+            self.0[MAP_AT + page] -= count as u8;
+        }
+    }
+
+    /// First page: so many slots of a page are free again.
+    pub(super) fn note_freed(&mut self, page: usize, count: usize) {
+        if page < MAPPED {
+            self.0[MAP_AT + page] += count as u8;
+        }
+    }
+
+    /// First page: the first slot of a chain, 0 for none.
+    pub(super) fn head(&self, bucket: usize) -> u16 {
+        debug_assert!(bucket < BUCKETS);
+        self.u16(HASH_TABLE_AT + 2 * bucket)
+    }
+
+    pub(super) fn set_head(&mut self, bucket: usize, slot: u16) {
+        self.set_u16(HASH_TABLE_AT + 2 * bucket, slot);
+    }
+
+    fn u16(&self, at: usize) -> u16 {
+        u16::from_be_bytes(*self.0[at..].first_chunk().expect("within the page"))
+    }
+
+    fn set_u16(&mut self, at: usize, value: u16) {
+        self.0[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32::from_be_bytes(*self.0[at..].first_chunk().expect("within the page"))
+    }
+
+    fn set_u32(&mut self, at: usize, value: u32) {
+        self.0[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// Bits of so many slots in a row.
+pub(super) fn row(slot: usize, count: usize) -> u64 {
+    (u64::MAX >> (SLOTS - count)) << slot
+}
