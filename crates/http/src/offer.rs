@@ -168,7 +168,7 @@ impl service::Site for HttpSite {
     }
 
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
-        let LaneStart { volumes, commons, log, seed } = lane;
+        let LaneStart { volumes, commons, log, seed, audit: _ } = lane;
         let counters = Arc::<HttpCounters>::default();
         Ok(Service::new(self.open(volumes)?, counters, Arc::default(), log, self.ktls, commons, seed))
     }

@@ -17,6 +17,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use service::config::Keys;
 pub use service::config::{ConfigError, Document, parse_listen};
+use service::log::Format;
 pub use service::volumes::VolumeSection;
 use service::{Bound, Service, Settings, Transport, Wanted};
 
@@ -77,10 +78,14 @@ struct Limits {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSection {
-    /// A file, or `-` for standard output; absent: no access log.
+    /// A file, FIFO or socket, or `-` for standard output; absent: no access log.
     pub access: Option<PathBuf>,
     /// Format of its lines.
     pub format: LogFormat,
+    /// As `access`, of the audit log.
+    pub audit: Option<PathBuf>,
+    /// Format of the audit log's lines.
+    pub audit_format: AuditFormat,
 }
 
 /// Formats of the access log.
@@ -92,6 +97,35 @@ pub enum LogFormat {
     Combined,
     /// One JSON object a line.
     Json,
+}
+
+/// Formats of the audit log.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum AuditFormat {
+    /// One JSON object a line.
+    #[default]
+    Json,
+    /// As OpenAFS's servers write them.
+    OpenAfs,
+}
+
+impl From<LogFormat> for Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Combined => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+impl From<AuditFormat> for Format {
+    fn from(format: AuditFormat) -> Self {
+        match format {
+            AuditFormat::OpenAfs => Self::Text,
+            AuditFormat::Json => Self::Json,
+        }
+    }
 }
 
 /// `[admin]`
@@ -139,7 +173,8 @@ impl Config {
         let volumes = VolumeSection::all(document)?;
         server.state_dir.iter_mut().for_each(|path| document.resolve(path));
         identity.accounts.iter_mut().for_each(|path| document.resolve(path));
-        log.access.iter_mut().filter(|path| *path != Path::new("-")).for_each(|path| document.resolve(path));
+        let logs = log.access.iter_mut().chain(&mut log.audit);
+        logs.filter(|path| *path != Path::new("-")).for_each(|path| document.resolve(path));
         let wish = |service: &Arc<dyn Service>| {
             let settings = service.read(document, &volumes)?;
             Ok(Wish { service: Arc::clone(service), settings })

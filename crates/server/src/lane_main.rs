@@ -8,7 +8,6 @@ use std::time::Duration;
 use lane::layout::LaneSpec;
 use lane::{Ended, time};
 use service::Site;
-use service::log::LaneLog;
 use service::pacer::RateShare;
 use service::volumes::VolumeTable;
 
@@ -17,6 +16,7 @@ use crate::egress::Mark;
 use crate::lane_services::LaneServices;
 use crate::listeners::LaneListener;
 use crate::listening::Listening;
+use crate::logs::LaneLogs;
 use crate::metrics::Blocks;
 use crate::round::{Order, Preparation};
 use crate::silo::{Door, Loads, Placement, SiloCounters, ways};
@@ -34,7 +34,7 @@ pub(crate) struct Boot {
     pub(crate) control: Orders,
     pub(crate) news: Teller,
     pub(crate) blocks: Blocks,
-    pub(crate) log: Option<LaneLog>,
+    pub(crate) logs: LaneLogs,
     pub(crate) share: Arc<RateShare>,
     pub(crate) mark: Mark,
     pub(crate) seed: u64,

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use lane::Ended;
 use service::commons::Commons;
-use service::log::LaneLog;
 use service::volumes::{LaneVolumes, VolumeTable};
 use service::{LaneService, LaneStart, Site, Switch};
 use vfs::{Cache, CacheOptions};
 
 use crate::lane_main::{Boot, Sites};
+use crate::logs::LaneLogs;
 use crate::metrics::Blocks;
 
 /// Every service that was ever wanted on the lane. One that no longer is has no sockets, and comes to its end with its
@@ -22,7 +22,7 @@ pub(crate) struct LaneServices {
     volumes: RefCell<LaneVolumes>,
     commons: Commons,
     blocks: Blocks,
-    log: Option<LaneLog>,
+    logs: LaneLogs,
     mark: Cell<u32>,
     seed: u64,
 }
@@ -38,7 +38,7 @@ impl LaneServices {
             volumes: RefCell::new(LaneVolumes::new(cache)),
             commons: Commons::new(Arc::clone(&boot.share)),
             blocks: boot.blocks.clone(),
-            log: boot.log.take(),
+            logs: std::mem::take(&mut boot.logs),
             mark: Cell::new(0),
             seed: boot.seed,
         });
@@ -85,8 +85,9 @@ impl LaneServices {
         site: &dyn Site,
         volumes: &LaneVolumes,
     ) -> Result<Switch, String> {
-        let (commons, log) = (self.commons.clone(), self.log.clone());
-        let service = site.start(LaneStart { volumes, commons, log, seed: self.seed })?;
+        let commons = self.commons.clone();
+        let LaneLogs { access: log, audit } = self.logs.clone();
+        let service = site.start(LaneStart { volumes, commons, log, audit, seed: self.seed })?;
         let me = Rc::clone(self);
         Ok(Box::new(move || {
             let lane = lane::current();

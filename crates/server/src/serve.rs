@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -21,7 +20,7 @@ use crate::control::{self, LaneControl, NewsDesk};
 use crate::egress::{self, Egress, EgressError};
 use crate::lane_main::{Boot, Control, News, lane_main};
 use crate::listeners::{ListenError, Listeners};
-use crate::logs::{self, AccessLog};
+use crate::logs::{self, RequestLogs};
 use crate::metrics::Blocks;
 use crate::objects::{ProcessObjects, Use};
 use crate::offers::Offers;
@@ -70,7 +69,7 @@ struct Serving {
     news: NewsDesk,
     /// Looks when asked until the server ends; none on one node.
     _memory: Option<MemoryWatch>,
-    log: Option<AccessLog>,
+    logs: RequestLogs,
     admin: Option<std::net::TcpListener>,
     subject: Subject,
     /// As the lanes have them open.
@@ -131,7 +130,7 @@ pub enum ServerError {
     /// A lane ended by itself: a defect, told on standard error.
     #[error("a lane has ended by itself; the server stops rather than serve a part of its clients")]
     LaneEnded,
-    /// The access log, the admin address or the signals.
+    /// A log, the admin address or the signals.
     #[error("{what}: {source}")]
     Io {
         /// What was attempted.
@@ -158,15 +157,13 @@ enum Purpose {
 }
 
 /// Checks a configuration; gives what the administrator should know though it is good. The self-signed certificate
-/// is made if there is none; the access log is not.
+/// is made if there is none; logs are not.
 ///
 /// # Errors
 /// [`ServerError`].
 pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError> {
     config.check()?;
-    if let Some(path) = config.log.access.as_deref().filter(|path| *path != Path::new("-")) {
-        logs::check(path).map_err(io("the access log"))?;
-    }
+    logs::check(&config.log).map_err(io("the logs"))?;
     if what == CheckFor::Start {
         process::allow_every_descriptor();
         let Serving { runtime, warnings, controls, .. } = Serving::start(config.clone(), Purpose::Check)?;
@@ -234,7 +231,7 @@ impl Server {
         let Self { housekeeping, mut signals, mut serving } = self;
         let ended = housekeeping.block_on(serving.keep_house(&mut signals, load));
         // Log lines of the last requests are written before the process ends.
-        drop(serving.log.take());
+        drop(std::mem::take(&mut serving.logs));
         ended?;
         let counters: Vec<_> = serving.runtime.lanes().map(|lane| Arc::clone(&lane.counters)).collect();
         let joined = serving.runtime.join();
@@ -275,9 +272,9 @@ impl Serving {
         let sites = offers.into_sites();
         let blocks = Blocks::default();
         logs::add_to(&blocks);
-        let log = match purpose {
-            Purpose::Serve => AccessLog::start(&config.log, &blocks).map_err(io("the access log"))?,
-            Purpose::Check => None,
+        let logs = match purpose {
+            Purpose::Serve => RequestLogs::start(&config.log, &blocks).map_err(io("the logs"))?,
+            Purpose::Check => RequestLogs::default(),
         };
         let admin = config.admin.listen.map(admin::bind).transpose();
         let admin = admin.map_err(io(format!("the admin address {:?}", config.admin.listen)))?;
@@ -298,7 +295,7 @@ impl Serving {
                 control,
                 news,
                 blocks: blocks.clone(),
-                log: log.as_ref().map(AccessLog::lane),
+                logs: logs.lane(),
                 share: pacing.share(lane),
                 mark: egress.of_lane(lane),
                 seed: seed(lane),
@@ -355,7 +352,7 @@ impl Serving {
             egress,
             news,
             _memory: memory,
-            log,
+            logs,
             admin,
             subject,
             volumes,
@@ -408,9 +405,7 @@ impl Serving {
 
     /// Opens log files anew, after a rotation moved them.
     fn reopen_logs(&self) {
-        if let Some(log) = &self.log {
-            log.reopen();
-        }
+        self.logs.reopen();
     }
 
     async fn drain(&mut self, signals: &mut Signals) -> Result<(), ServerError> {

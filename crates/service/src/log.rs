@@ -1,4 +1,4 @@
-//! Access log: lanes append compact records to a batch, a thread off the lanes turns them into lines.
+//! Access and audit log: lanes append compact records to a batch, a thread off the lanes turns them into lines.
 //!
 //! A lane copies a few hundred bytes per request and hands over a batch at a time through a bounded queue; empty ones
 //! come back. When the thread cannot keep up, batches are dropped and counted; a lane never waits for a log. What a
@@ -13,10 +13,10 @@ use crossbeam_queue::ArrayQueue;
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// `host - - [time] "request" status bytes "referer" "user agent"`, as Apache and nginx write it, as far as the
-    /// service has such things to tell.
+    /// As the field's tools read it: `host - - [time] "request" status bytes "referer" "user agent"` of Apache and nginx for
+    /// HTTP, the lines of OpenAFS's audit log for AFS.
     #[default]
-    Combined,
+    Text,
     /// One JSON object a line, with the duration in microseconds.
     Json,
 }
@@ -184,7 +184,7 @@ mod tests {
 
     fn lines(reader: &LogReader) -> usize {
         let mut out = Vec::new();
-        while reader.read(Format::Combined, &mut out) {}
+        while reader.read(Format::Text, &mut out) {}
         out.iter().filter(|byte| **byte == b'\n').count()
     }
 

@@ -131,6 +131,8 @@ pub struct LaneStart<'a> {
     pub commons: Commons,
     /// The lane's end of the access log, if there is one.
     pub log: Option<LaneLog>,
+    /// The lane's end of the audit log, if there is one.
+    pub audit: Option<LaneLog>,
     /// Different for each lane and run; it guards no secret.
     pub seed: u64,
 }

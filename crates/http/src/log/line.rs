@@ -11,7 +11,7 @@ use crate::date::{Civil, MONTHS};
 /// (combined) or valid JSON in UTF-8.
 pub fn put_line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
     match format {
-        Format::Combined => combined(record, out),
+        Format::Text => combined(record, out),
         Format::Json => json(record, out),
     }
 }
@@ -134,14 +134,14 @@ mod tests {
     #[test]
     fn combined_line_is_what_log_tools_expect() {
         assert_eq!(
-            line(Format::Combined, &record()),
+            line(Format::Text, &record()),
             "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b=c HTTP/1.1\" 200 2326 \"-\" \"curl/8\"\n"
         );
     }
 
     #[test]
     fn users_stand_where_log_tools_look_for_them() {
-        let combined = line(Format::Combined, &Record { user: b"a b", ..record() });
+        let combined = line(Format::Text, &Record { user: b"a b", ..record() });
         assert!(combined.starts_with("192.0.2.1 - a\\x20b [06/Nov"), "{combined}");
         let json = line(Format::Json, &Record { user: b"alice", ..record() });
         assert!(json.contains(",\"user\":\"alice\",\"host\":"), "{json}");
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn hostile_bytes_cannot_forge_a_line() {
         let hostile = Record { target: b"/\"\n127.0.0.1 - -", user_agent: b"\x1b[2J\\\"\xff\r", ..record() };
-        let combined = line(Format::Combined, &hostile);
+        let combined = line(Format::Text, &hostile);
         assert_eq!(combined.matches('\n').count(), 1);
         assert!(combined.contains("/\\x22\\x0A127.0.0.1"), "{combined}");
         assert!(combined.contains("\"\\x1B[2J\\x5C\\x22\\xFF\\x0D\""), "{combined}");

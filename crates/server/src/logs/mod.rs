@@ -1,12 +1,12 @@
-//! What the server writes for people: the access log, and its own messages (the diagnostics).
+//! What the server writes for people: the access log, the audit log, and its own messages (the diagnostics).
 //!
 //! No lane, no signal and no end of the process ever waits for a log. Whoever says something puts it into a bounded
 //! queue; a thread for each log takes it out and waits for the file, pipe or terminal. What finds the queue full is
 //! lost and counted, and a line says how many there were. The end waits a second for what is queued.
 
-mod access;
 mod diagnostics;
 mod limit;
+mod requests;
 mod sink;
 
 use std::io;
@@ -15,10 +15,46 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-pub(crate) use self::access::AccessLog;
+use service::log::LaneLog;
+
 pub(crate) use self::diagnostics::add_to;
 pub use self::diagnostics::{Diagnostics, finish};
+use self::requests::{Kind, RequestLog};
 use self::sink::Sink;
+use crate::config::LogSection;
+use crate::metrics::Blocks;
+
+/// The logs of requests that the configuration wants. Dropping them writes what is queued.
+#[derive(Debug, Default)]
+pub(crate) struct RequestLogs {
+    access: Option<RequestLog>,
+    audit: Option<RequestLog>,
+}
+
+/// A lane's ends of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneLogs {
+    pub(crate) access: Option<LaneLog>,
+    pub(crate) audit: Option<LaneLog>,
+}
+
+impl RequestLogs {
+    pub(crate) fn start(section: &LogSection, blocks: &Blocks) -> io::Result<Self> {
+        let start = |kind| RequestLog::start(kind, section, blocks);
+        Ok(Self { access: start(Kind::Access)?, audit: start(Kind::Audit)? })
+    }
+
+    /// A lane's ends.
+    pub(crate) fn lane(&self) -> LaneLogs {
+        let [access, audit] = [&self.access, &self.audit].map(|log| log.as_ref().map(RequestLog::lane));
+        LaneLogs { access, audit }
+    }
+
+    /// Opens the files anew, after a log rotation moved them.
+    pub(crate) fn reopen(&self) {
+        [&self.access, &self.audit].into_iter().flatten().for_each(RequestLog::reopen);
+    }
+}
 
 /// Writes what a person should read on standard output, or gives up after a second: whoever started the
 /// server may not read.
@@ -31,13 +67,15 @@ pub fn complain(text: &str) {
     write_within(Sink::standard(io::stderr().as_fd()), text);
 }
 
-/// Whether the access log could be opened at `path`, as the start of a server would. A file that is not there yet
-/// is not made.
+/// Whether the logs of requests could be opened, as the start of a server would. Files that are not there yet are not
+/// made.
 ///
 /// # Errors
-/// The system's, with the path in its text.
-pub(crate) fn check(path: &Path) -> io::Result<()> {
-    sink::check(path)
+/// The system's, with the log and the path in its text.
+pub(crate) fn check(section: &LogSection) -> io::Result<()> {
+    let paths = Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.wanted(section)?.0)));
+    let mut files = paths.filter(|(_, path)| *path != Path::new("-"));
+    files.try_for_each(|(kind, path)| sink::check(path).map_err(|error| kind.told(&error)))
 }
 
 fn write_within(sink: io::Result<Sink>, text: &str) {

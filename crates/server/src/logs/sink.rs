@@ -1,5 +1,5 @@
 //! Where a log's lines go, written by a thread that is never kept longer than a moment: files, FIFOs that may have
-//! no reader, and the pipe, terminal or socket that the process was started with.
+//! no reader, sockets that may have no listener, and the pipe, terminal or socket that the process was started with.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 
 use super::STEP;
 
@@ -18,7 +19,7 @@ use super::STEP;
 pub(super) struct Sink {
     /// What can be opened anew; a standard stream cannot.
     path: Option<PathBuf>,
-    /// None: a FIFO that nobody reads.
+    /// None: a FIFO or a socket that nobody reads.
     file: Option<File>,
     /// A regular file takes all at once; others may have room for one page only.
     regular: bool,
@@ -30,7 +31,7 @@ pub(super) struct Sink {
 /// Why lines cannot be written now.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// A FIFO without a reader: what was not read yet waits for the next one.
+    /// A FIFO without a reader, or a socket: what was not read yet waits for the next one.
     NoReader,
     /// A pipe, terminal or socket that takes nothing more.
     Stalled,
@@ -41,7 +42,7 @@ pub(super) enum Trouble {
 }
 
 impl Sink {
-    /// Opens a file, or a FIFO even while nobody reads it.
+    /// Opens a file, or connects to a socket in the file system, or opens a FIFO; the latter two even while nobody reads.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = match open(path, true) {
             Err(error) if is_without_reader(&error) => None,
@@ -131,7 +132,9 @@ impl Sink {
                 std::thread::sleep(STEP);
                 Err(Trouble::Stalled)
             }
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) =>
+            {
                 self.back_to_line();
                 match self.path {
                     Some(_) => {
@@ -161,7 +164,7 @@ impl Sink {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoReader => f.write_str("the FIFO has no reader"),
+            Self::NoReader => f.write_str("the FIFO or socket has no reader"),
             Self::Stalled => f.write_str("its reader takes nothing"),
             Self::Gone => f.write_str("its reader has left"),
             Self::Io(error) => error.fmt(f),
@@ -183,19 +186,38 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Never waits for a FIFO's reader. A terminal does not become the process's own.
+/// Never waits for a FIFO's reader or a socket's listener. A terminal does not become the process's own.
 fn open(path: &Path, create: bool) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    OpenOptions::new().create(create).append(true).custom_flags(flags.bits().cast_signed()).open(path)
+    let opened =
+        OpenOptions::new().create(create).append(true).custom_flags(flags.bits().cast_signed()).open(path);
+    match opened {
+        Err(error) if is_without_reader(&error) && is_socket(path) => connect(path),
+        other => other,
+    }
+}
+
+/// A stream to whoever listens at a socket in the file system.
+fn connect(path: &Path) -> io::Result<File> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(File::from(socket))
+}
+
+fn is_socket(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
 }
 
 fn told(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("cannot open the access log {}: {error}", path.display()))
+    io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()))
 }
 
-/// open(2): a FIFO that nobody has open for reading. A socket in the file system answers so too.
+/// open(2): a FIFO that nobody has open for reading, or a socket. connect(2): a socket that nobody listens at, or whose
+/// listener is behind.
 fn is_without_reader(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(Errno::NXIO.raw_os_error())
+    let without = [Errno::NXIO, Errno::CONNREFUSED, Errno::AGAIN];
+    without.iter().any(|without| error.raw_os_error() == Some(without.raw_os_error()))
 }
 
 fn is_regular(file: &File) -> bool {
@@ -227,8 +249,9 @@ const PENDING_KEPT_MAX: usize = 256 * 1024;
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{BufRead, BufReader, Read};
     use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixListener;
 
     use super::*;
 
@@ -276,6 +299,36 @@ mod tests {
         }
         got.extend(read(&mut second));
         assert_eq!(got, lines[taken / line.len() * line.len()..]);
+    }
+
+    #[test]
+    fn socket_gets_the_lines_whole_whenever_somebody_listens_at_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        check(&path).unwrap();
+        drop(listener.accept().unwrap());
+        let mut sink = Sink::open(&path).unwrap();
+        sink.put(b"one\n");
+        sink.step().unwrap();
+        let mut first = BufReader::new(listener.accept().unwrap().0);
+        let mut line = String::new();
+        first.read_line(&mut line).unwrap();
+        assert_eq!(line, "one\n");
+
+        // Its listener ends, and another begins.
+        drop((first, listener));
+        sink.put(b"two\n");
+        assert!(matches!(sink.step(), Err(Trouble::NoReader)));
+        assert!(matches!(sink.step(), Err(Trouble::NoReader)));
+        check(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let listener = UnixListener::bind(&path).unwrap();
+        sink.step().unwrap();
+        drop(sink);
+        let mut rest = String::new();
+        listener.accept().unwrap().0.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "two\n");
     }
 
     #[test]

@@ -1,5 +1,7 @@
-//! The thread that writes the access log: lanes hand batches over and never wait for the disk.
+//! The thread that writes a log of requests: lanes hand batches over and never wait for the disk. There are two such
+//! logs: the access log tells what was served, the audit log who did what.
 
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -12,20 +14,28 @@ use service::log::{Format, LaneLog, LogReader};
 
 use super::sink::{Sink, count_lines};
 use super::{FAREWELL_MAX, STEP};
-use crate::config::{LogFormat, LogSection};
+use crate::config::LogSection;
 use crate::metrics::Blocks;
 
 lane::counter_block! {
-    /// What the access log's thread counts.
-    struct AccessCounters {
-        count lines_lost: "Lines of the access log that were lost because it could not be written fast enough.",
-        gauge stalled: "1 while the access log cannot be written.",
+    /// What such a log's thread counts.
+    struct LogCounters {
+        count lines_lost: "Lines of this log that were lost because it could not be written fast enough.",
+        gauge stalled: "1 while this log cannot be written.",
     }
+}
+
+/// Which log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Access,
+    Audit,
 }
 
 /// The running log. Dropping it writes what is queued, for [`FAREWELL_MAX`] if need be, and ends the thread.
 #[derive(Debug)]
-pub(crate) struct AccessLog {
+pub(super) struct RequestLog {
+    kind: Kind,
     lanes: LaneLog,
     state: Arc<State>,
     thread: Thread,
@@ -39,24 +49,56 @@ struct State {
     reopen: AtomicBool,
 }
 
-impl AccessLog {
-    /// Opens the file that `section` names and starts the thread; `None` when there is no access log.
-    pub(crate) fn start(section: &LogSection, blocks: &Blocks) -> io::Result<Option<Self>> {
-        let Some(path) = &section.access else { return Ok(None) };
+impl Kind {
+    pub(super) const ALL: [Self; 2] = [Self::Access, Self::Audit];
+
+    /// Where the configuration wants it, and how its lines look.
+    pub(super) fn wanted(self, section: &LogSection) -> Option<(&Path, Format)> {
+        let (path, format) = match self {
+            Self::Access => (&section.access, section.format.into()),
+            Self::Audit => (&section.audit, section.audit_format.into()),
+        };
+        path.as_deref().map(|path| (path, format))
+    }
+
+    /// Says which log an error is about.
+    pub(super) fn told(self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("the {self}: {error}"))
+    }
+
+    /// The name of its counters.
+    fn block(self) -> &'static str {
+        match self {
+            Self::Access => "access_log",
+            Self::Audit => "audit_log",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Access => "access log",
+            Self::Audit => "audit log",
+        })
+    }
+}
+
+impl RequestLog {
+    /// Opens the file that `section` names and starts the thread; `None` when there is no such log.
+    pub(super) fn start(kind: Kind, section: &LogSection, blocks: &Blocks) -> io::Result<Option<Self>> {
+        let Some((path, format)) = kind.wanted(section) else { return Ok(None) };
         let sink = match path == Path::new("-") {
             true => Sink::standard(io::stdout().as_fd())?,
-            false => Sink::open(path)?,
-        };
-        let format = match section.format {
-            LogFormat::Combined => Format::Combined,
-            LogFormat::Json => Format::Json,
+            false => Sink::open(path).map_err(|error| kind.told(&error))?,
         };
         let (lanes, reader) = service::log::channel(BATCHES_MAX);
         let state = Arc::new(State::default());
-        let counters = Arc::new(AccessCounters::default());
-        blocks.add_of_process("access_log", Arc::clone(&counters) as _);
+        let counters = Arc::new(LogCounters::default());
+        blocks.add_of_process(kind.block(), Arc::clone(&counters) as _);
         let (done, ended) = mpsc::channel();
         let writer = Writer {
+            kind,
             reader,
             format,
             sink,
@@ -67,40 +109,41 @@ impl AccessLog {
             trouble: None,
             _done: done,
         };
-        let thread = std::thread::Builder::new().name("access-log".to_owned()).spawn(|| writer.run())?;
-        Ok(Some(Self { lanes, state, thread: thread.thread().clone(), ended }))
+        let thread = std::thread::Builder::new().name(kind.block().to_owned()).spawn(|| writer.run())?;
+        Ok(Some(Self { kind, lanes, state, thread: thread.thread().clone(), ended }))
     }
 
     /// A lane's end of the queue.
-    pub(crate) fn lane(&self) -> LaneLog {
+    pub(super) fn lane(&self) -> LaneLog {
         self.lanes.clone()
     }
 
     /// Opens the file anew, after a log rotation moved it.
-    pub(crate) fn reopen(&self) {
+    pub(super) fn reopen(&self) {
         self.state.reopen.store(true, Ordering::Release);
         self.thread.unpark();
     }
 }
 
-impl Drop for AccessLog {
+impl Drop for RequestLog {
     fn drop(&mut self) {
         self.lanes.flush();
         self.state.stop.store(true, Ordering::Release);
         self.thread.unpark();
         // A thread that a disk keeps in a write ends with the process.
         if self.ended.recv_timeout(FAREWELL_MAX + 2 * STEP) == Err(mpsc::RecvTimeoutError::Timeout) {
-            tracing::error!("the access log's last lines are lost: a write does not come back");
+            tracing::error!("the {}'s last lines are lost: a write does not come back", self.kind);
         }
     }
 }
 
 struct Writer {
+    kind: Kind,
     reader: LogReader,
     format: Format,
     sink: Sink,
     state: Arc<State>,
-    counters: Arc<AccessCounters>,
+    counters: Arc<LogCounters>,
     /// Lines given up here; the queue counts its own.
     lost: u64,
     /// Once the end was asked for.
@@ -134,7 +177,7 @@ impl Writer {
             let lost = self.lost();
             let is_time = told_at.is_none_or(|at: Instant| at.elapsed() >= TELL_PERIOD) || stop;
             if lost > told_lost && is_time {
-                tracing::warn!(lines = lost - told_lost, "the access log cannot keep up; lines were lost");
+                tracing::warn!(lines = lost - told_lost, "the {} cannot keep up; lines were lost", self.kind);
                 (told_lost, told_at) = (lost, Some(Instant::now()));
             }
             if stop {
@@ -178,7 +221,8 @@ impl Writer {
             self.counters.stalled.set(1);
             tracing::error!(
                 %trouble,
-                "the access log cannot be written; {} MiB of records wait, what comes after is lost",
+                "the {} cannot be written; {} MiB of records wait, what comes after is lost",
+                self.kind,
                 (service::log::BATCH_BYTES * BATCHES_MAX) >> 20
             );
         }
@@ -189,7 +233,7 @@ impl Writer {
         self.counters.lines_lost.set(lost);
         if let Some(spell) = self.trouble.take().filter(|spell| spell.told) {
             self.counters.stalled.set(0);
-            tracing::info!(lost_lines = lost - spell.lost_before, "the access log is written again");
+            tracing::info!(lost_lines = lost - spell.lost_before, "the {} is written again", self.kind);
         }
     }
 
@@ -205,7 +249,8 @@ impl Writer {
         self.counters.lines_lost.set(self.lost());
         tracing::error!(
             lines = self.lost(),
-            "the access log could not be written to its end; lines were lost"
+            "the {} could not be written to its end; lines were lost",
+            self.kind
         );
     }
 
@@ -225,7 +270,7 @@ impl Writer {
         if self.state.reopen.swap(false, Ordering::AcqRel)
             && let Err(error) = self.sink.reopen()
         {
-            tracing::error!(%error, "cannot open the access log anew; going on with the old one");
+            tracing::error!(%error, "cannot open the {} anew; going on with the old one", self.kind);
         }
     }
 }
@@ -260,10 +305,10 @@ mod tests {
         Line(target)
     }
 
-    fn start(path: &Path) -> (AccessLog, Blocks) {
-        let section = LogSection { access: Some(path.to_owned()), format: LogFormat::Json };
+    fn start(path: &Path) -> (RequestLog, Blocks) {
+        let section = LogSection { access: Some(path.to_owned()), ..LogSection::default() };
         let blocks = Blocks::default();
-        (AccessLog::start(&section, &blocks).unwrap().unwrap(), blocks)
+        (RequestLog::start(Kind::Access, &section, &blocks).unwrap().unwrap(), blocks)
     }
 
     fn counted(blocks: &Blocks, name: &str) -> u64 {
