@@ -2,6 +2,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use service::civil::{Civil, MONTHS, WEEKDAYS};
+
 /// Length of an IMF-fixdate such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub const LEN: usize = 29;
 
@@ -56,66 +58,15 @@ impl Default for DateCache {
     }
 }
 
-/// A moment in the proleptic Gregorian calendar, UTC.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Civil {
-    /// 1970 to 9999.
-    pub year: u32,
-    /// 1 to 12.
-    pub month: u32,
-    /// 1 to 31.
-    pub day: u32,
-    /// 0 to 23.
-    pub hour: u32,
-    /// 0 to 59.
-    pub minute: u32,
-    /// 0 to 59.
-    pub second: u32,
-    /// 0 is Sunday.
-    pub weekday: u32,
-}
-
-impl Civil {
-    /// Splits seconds since 1970, clamped to the years 1970 to 9999.
-    pub fn from_unix(unix_s: i64) -> Self {
-        let unix_s = unix_s.clamp(0, UNIX_S_MAX) as u64;
-        let (days, second_of_day) = (unix_s / 86_400, (unix_s % 86_400) as u32);
-        // Years are counted from March, so that the leap day is the last of its year; an era is 400 years.
-        let shifted = days + 719_468;
-        let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        Self {
-            year: (era * 400 + year_of_era + u64::from(month <= 2)) as u32,
-            month: month as u32,
-            day: (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32,
-            hour: second_of_day / 3600,
-            minute: second_of_day / 60 % 60,
-            second: second_of_day % 60,
-            weekday: ((days + 4) % 7) as u32,
-        }
-    }
-}
-
 fn put_two(out: &mut [u8], value: u32) {
     out[0] = b'0' + (value / 10) as u8;
     out[1] = b'0' + (value % 10) as u8;
 }
 
-/// 9999-12-31T23:59:59Z, the last second whose year has four digits.
-const UNIX_S_MAX: i64 = 253_402_300_799;
-/// Names of RFC 9110 5.6.7.
-const WEEKDAYS: [[u8; 3]; 7] = [*b"Sun", *b"Mon", *b"Tue", *b"Wed", *b"Thu", *b"Fri", *b"Sat"];
-/// Names of RFC 9110 5.6.7.
-pub(crate) const MONTHS: [[u8; 3]; 12] = [
-    *b"Jan", *b"Feb", *b"Mar", *b"Apr", *b"May", *b"Jun", *b"Jul", *b"Aug", *b"Sep", *b"Oct", *b"Nov",
-    *b"Dec",
-];
-
 #[cfg(test)]
 mod tests {
+    use service::civil::UNIX_S_MAX;
+
     use super::*;
 
     #[test]

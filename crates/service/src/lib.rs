@@ -24,6 +24,7 @@
 
 pub mod address;
 pub mod alarm;
+pub mod civil;
 pub mod commons;
 pub mod config;
 pub mod connections;

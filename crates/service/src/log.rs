@@ -10,6 +10,8 @@ use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
 
+pub mod text;
+
 /// How a line looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {

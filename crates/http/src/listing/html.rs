@@ -11,11 +11,11 @@ use std::fmt::Write;
 use std::sync::LazyLock;
 
 use aws_lc_rs::digest;
+use service::civil::Civil;
 
 use super::contents::{Listing, Row};
 use super::rendering::Totals;
 use super::{Key, Order};
-use crate::date::Civil;
 use crate::path;
 
 /// Writes what stands before the rows.

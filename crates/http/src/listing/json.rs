@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use service::civil::Civil;
+use service::log::text::put_json_string;
+
 use super::contents::{Listing, Row};
-use crate::date::Civil;
 use crate::path;
 
 /// Writes what stands before the entries of
@@ -13,14 +15,14 @@ use crate::path;
 /// `modified` is RFC 3339 in UTC, absent where there is no such time; `size` is absent for directories.
 pub(super) fn head(listing: &Listing, text: &mut String) {
     text.push_str("{\"path\":");
-    put_string(&String::from_utf8_lossy(&absolute(listing.path())), text);
+    put_json_string(&String::from_utf8_lossy(&absolute(listing.path())), text);
     text.push_str(",\"entries\":[");
 }
 
 /// Writes one entry.
 pub(super) fn row(row: Row<'_>, is_first: bool, text: &mut String) {
     text.push_str(if is_first { "{\"name\":" } else { ",\n{\"name\":" });
-    put_string(&String::from_utf8_lossy(row.name), text);
+    put_json_string(&String::from_utf8_lossy(row.name), text);
     let slash = if row.directory { "/" } else { "" };
     let _ = write!(text, ",\"href\":\"{}{slash}\",\"type\":", path::encode_segment(row.name));
     if row.directory {
@@ -45,23 +47,4 @@ pub(super) fn end(text: &mut String) {
 
 fn absolute(relative: &[u8]) -> Vec<u8> {
     if relative.is_empty() { b"/".to_vec() } else { [b"/", relative, b"/"].concat() }
-}
-
-/// A JSON string (RFC 8259 7). `<` is escaped too, so that the text is harmless inside HTML.
-pub(crate) fn put_string(text: &str, out: &mut String) {
-    out.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\0'..='\x1f' | '\x7f' | '<' | '\u{2028}' | '\u{2029}' => {
-                let _ = write!(out, "\\u{:04x}", character as u32);
-            }
-            other => out.push(other),
-        }
-    }
-    out.push('"');
 }

@@ -11,7 +11,6 @@ mod rendering;
 
 pub use contents::{Entry, Listing, Row};
 pub use html::policy;
-pub(crate) use json::put_string as put_json_string;
 pub(crate) use order::Orders;
 pub use order::{Key, Order};
 pub use rendering::{Format, Rendering};

@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use service::civil::{MONTHS, Moment};
 use service::log::Format;
+use service::log::text::{put_escaped, put_escaped_word, put_json_string};
 
 use super::Record;
-use crate::date::{Civil, MONTHS};
 
 /// Appends the line of a record. Whatever a client sent, the result is one line of visible ASCII
 /// (combined) or valid JSON in UTF-8.
@@ -17,7 +18,7 @@ pub fn put_line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
 }
 
 fn combined(record: &Record<'_>, out: &mut Vec<u8>) {
-    let at = Civil::from_unix((record.unix_us / 1_000_000) as i64);
+    let at = Moment { unix_us: record.unix_us }.civil();
     let month = MONTHS[at.month as usize - 1].escape_ascii();
     let _ = write!(out, "{} - ", record.peer);
     put_escaped_word(or_dash(record.user), out);
@@ -40,18 +41,11 @@ fn combined(record: &Record<'_>, out: &mut Vec<u8>) {
 }
 
 fn json(record: &Record<'_>, out: &mut Vec<u8>) {
-    let at = Civil::from_unix((record.unix_us / 1_000_000) as i64);
     let _ = write!(
         out,
-        "{{\"time\":\"{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z\",\"peer\":\"{}\",\"tls\":{},\
+        "{{\"time\":\"{}\",\"peer\":\"{}\",\"tls\":{},\
          \"protocol\":\"{}\",\"method\":\"{}\",\"status\":{},\"bytes\":{},\"duration_us\":{}",
-        at.year,
-        at.month,
-        at.day,
-        at.hour,
-        at.minute,
-        at.second,
-        record.unix_us % 1_000_000,
+        Moment { unix_us: record.unix_us },
         record.peer,
         record.tls,
         record.protocol.name(),
@@ -69,32 +63,10 @@ fn json(record: &Record<'_>, out: &mut Vec<u8>) {
     ];
     for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
         let mut value = String::with_capacity(text.len() + 2);
-        crate::listing::put_json_string(&String::from_utf8_lossy(text), &mut value);
+        put_json_string(&String::from_utf8_lossy(text), &mut value);
         let _ = write!(out, ",\"{name}\":{value}");
     }
     out.extend_from_slice(b"}\n");
-}
-
-/// Quotes, backslashes and everything outside visible ASCII become `\xHH`, as nginx writes them: no
-/// client can forge a line or send a control sequence to whoever reads the log on a terminal.
-fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
-    for byte in text {
-        if matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\') {
-            out.push(*byte);
-        } else {
-            let _ = write!(out, "\\x{byte:02X}");
-        }
-    }
-}
-
-/// As [`put_escaped`], for a field that ends at a blank.
-fn put_escaped_word(text: &[u8], out: &mut Vec<u8>) {
-    for part in text.split_inclusive(|byte| *byte == b' ') {
-        put_escaped(part.strip_suffix(b" ").unwrap_or(part), out);
-        if part.ends_with(b" ") {
-            out.extend_from_slice(b"\\x20");
-        }
-    }
 }
 
 fn or_dash(text: &[u8]) -> &[u8] {

@@ -1,0 +1,45 @@
+//! Text of clients in lines of logs: whatever they sent, a line stays one line, and its fields stay apart.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+/// Quotes, backslashes and everything outside visible ASCII become `\xHH`, as nginx writes them: no
+/// client can forge a line or send a control sequence to whoever reads the log on a terminal.
+pub fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
+    for byte in text {
+        if matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\') {
+            out.push(*byte);
+        } else {
+            let _ = write!(out, "\\x{byte:02X}");
+        }
+    }
+}
+
+/// As [`put_escaped`], for a field that ends at a blank.
+pub fn put_escaped_word(text: &[u8], out: &mut Vec<u8>) {
+    for part in text.split_inclusive(|byte| *byte == b' ') {
+        put_escaped(part.strip_suffix(b" ").unwrap_or(part), out);
+        if part.ends_with(b" ") {
+            out.extend_from_slice(b"\\x20");
+        }
+    }
+}
+
+/// A JSON string (RFC 8259 7). `<` is escaped too, so that the text is harmless inside HTML.
+pub fn put_json_string(text: &str, out: &mut String) {
+    out.push('"');
+    for character in text.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\0'..='\x1f' | '\x7f' | '<' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", character as u32);
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}
