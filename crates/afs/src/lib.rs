@@ -2,8 +2,10 @@
 //!
 //! - [`code`]: what a call is aborted with for each error of `vfs`;
 //! - [`fid`]: files as AFS names them;
-//! - [`attached`]: the volumes that a lane serves, by number and by name.
+//! - [`attached`]: the volumes that a lane serves, by number and by name;
+//! - [`host`]: clients that cache, and how they are told of changes.
 
 pub mod attached;
 pub mod code;
 pub mod fid;
+pub mod host;

@@ -88,6 +88,9 @@ impl Joined {
         object: &Arc<Object>,
         until: Instant,
     ) -> Result<Ticket, Full> {
+        if client.is_retired() {
+            return Err(Full);
+        }
         let mut leaving = Vec::new();
         let (now, max) = (time::now(), self.objects.options().promises.promises_max);
         let given = self.promises.give(client, object, until, now, max, &mut leaving);

@@ -19,6 +19,8 @@ pub struct Client {
     epoch: AtomicU32,
     /// There is something to be told before it is served again.
     owes: AtomicBool,
+    /// It is promised nothing any more.
+    is_retired: AtomicBool,
     kept_max: usize,
     state: Mutex<State>,
 }
@@ -75,8 +77,8 @@ impl Client {
             queue: VecDeque::new(),
             telling: Vec::new(),
         };
-        let (epoch, owes) = (AtomicU32::new(0), AtomicBool::new(false));
-        Arc::new(Self { holder, epoch, owes, kept_max, state: Mutex::new(state) })
+        let (epoch, owes, is_retired) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { holder, epoch, owes, is_retired, kept_max, state: Mutex::new(state) })
     }
 
     /// Who it is.
@@ -102,6 +104,18 @@ impl Client {
         self.owes.store(false, Ordering::SeqCst);
         drop(state);
         drop((queue, telling));
+    }
+
+    /// Its service forgets it: what it was promised on whatever lane is void, and it is promised nothing from here on. It is told nothing
+    /// of that ([`Cache::void_all`](crate::Cache::void_all)).
+    pub fn retire(&self) {
+        // First, so that a promise of the next epoch finds it.
+        self.is_retired.store(true, Ordering::SeqCst);
+        self.epoch.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired.load(Ordering::SeqCst)
     }
 
     /// The epoch in which promises are given now.

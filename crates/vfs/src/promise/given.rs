@@ -246,7 +246,8 @@ impl Given {
     }
 
     pub(super) fn standing(&self, promise: &Promise, volume: u16, now: u32) -> Standing {
-        if promise.epoch != self.client(promise.client).epoch() {
+        let client = self.client(promise.client);
+        if promise.epoch != client.epoch() || client.is_retired() {
             Standing::VoidForClient
         } else if promise.volume_epoch != self.volumes[volume.into()].epoch {
             Standing::VoidForVolume

@@ -1,0 +1,125 @@
+//! Hosts as one lane sees them: who is behind a connection, and who is called from here.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Instant;
+
+use afs_wire::code;
+use lane::time;
+use rx_lane::{AbortCode, Driver};
+use vfs::{Cache, Teller};
+
+use super::asking::Asking;
+use super::calling::Calls;
+use super::contact::Contact;
+use super::{Host, HostCounters, Hosts, Promise};
+
+/// The hosts of one lane. It tells those whose home this lane is (`vfs::Teller`) by its driver, so from the port that its clients
+/// know the server by.
+pub struct LaneHosts {
+    pub(super) hosts: Hosts,
+    pub(super) cache: Cache,
+    pub(super) calls: Calls,
+    pub(super) asking: Asking,
+    /// Who did not say who he is, and until when he is not asked again.
+    pub(super) silent: RefCell<HashMap<SocketAddr, Instant>>,
+    pub(super) counters: Arc<HostCounters>,
+    pub(super) me: Weak<Self>,
+}
+
+impl LaneHosts {
+    /// For the lane that this runs on, whose objects are in `cache`, and whose driver serves port 7000.
+    ///
+    /// # Panics
+    /// For a cache that does not share ([`Cache::sharing`]).
+    pub fn new(hosts: &Hosts, cache: &Cache, driver: &Driver) -> Rc<Self> {
+        let made = Rc::new_cyclic(|me: &Weak<Self>| Self {
+            hosts: hosts.clone(),
+            cache: cache.clone(),
+            calls: Calls::new(driver.clone()),
+            asking: Asking::default(),
+            silent: RefCell::default(),
+            counters: Arc::default(),
+            me: me.clone(),
+        });
+        let teller: Rc<dyn Teller> = Rc::clone(&made) as Rc<dyn Teller>;
+        cache.add_teller(&teller);
+        lane::spawn(super::upkeep::run(Rc::downgrade(&made))).detach();
+        made
+    }
+
+    /// The host behind a connection, which has heard what it had to hear before it is served. Where it is known and has moved
+    /// nowhere, that is a look at the connection and at the host. Else its client is asked who it is, told that it relies on
+    /// nothing yet, and kept in the index, before this returns.
+    ///
+    /// # Errors
+    /// What its call is to be aborted with: as for a dead call (-1) where the client does not answer when it is called, so that it
+    /// cannot be told of changes; VBUSY where there is no room for it now.
+    pub async fn of(&self, contact: &Contact) -> Result<Arc<Host>, AbortCode> {
+        for _ in 0..ATTEMPTS_MAX {
+            let address = contact.connection().remote().ok_or(UNREACHABLE)?;
+            let host = match contact.known(address) {
+                Some(host) => host,
+                None => {
+                    let host = self.meet(contact, address).await?;
+                    contact.set(address, &host);
+                    host
+                }
+            };
+            host.touch(self.hosts.seconds());
+            if host.client().owes() && self.cache.greet(host.client()).await.is_err() && !host.has_left() {
+                self.counters.refused_owes.increment();
+                return Err(UNREACHABLE);
+            }
+            if host.is_settled() {
+                return Ok(host);
+            }
+        }
+        self.counters.refused_share.increment();
+        Err(BUSY)
+    }
+
+    /// What a client is promised now, if `vfs` has room for it.
+    pub fn promise(&self) -> Promise {
+        let options = self.hosts.options();
+        Promise::new(time::now(), options.promise, options.bias())
+    }
+
+    /// The client says that it relies on nothing any more (GiveUpAllCallBacks): all that it was promised on every lane is void.
+    /// Who says so from another address than where it is called is told that it does, as it may not be the same one.
+    pub async fn gives_up_all(&self, contact: &Contact, host: &Arc<Host>) {
+        self.counters.gave_up_all.increment();
+        let first = self.hosts.places(host).first().map(|place| place.address);
+        match contact.connection().remote() {
+            Some(from) if first == Some(from) => host.client().forgets_all(),
+            _ => self.cache.void_all(host.client()).await,
+        }
+    }
+
+    /// What is counted on this lane.
+    pub fn counters(&self) -> &Arc<HostCounters> {
+        &self.counters
+    }
+
+    /// All lanes' hosts.
+    pub fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+}
+
+impl std::fmt::Debug for LaneHosts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LaneHosts").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+/// RX_CALL_DEAD: what stock servers say to a client that they cannot call. It takes the server for out of reach, as it is for
+/// whoever cannot be told of changes.
+pub(super) const UNREACHABLE: AbortCode = AbortCode(rx::abort::CALL_DEAD);
+/// Clients wait and ask again.
+pub(super) const BUSY: AbortCode = AbortCode(code::VBUSY);
+/// A client that has left by the time it was found is looked for anew.
+const ATTEMPTS_MAX: u32 = 4;

@@ -1,0 +1,182 @@
+//! A client that is not known where it calls from becomes a host: it is asked who it is, looked for where it was, told that it
+//! relies on nothing, and kept safe.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use lane::offload::offload;
+use lane::time;
+use rx_lane::AbortCode;
+
+use super::Host;
+use super::asking::Turn;
+use super::contact::Contact;
+use super::lane_hosts::{BUSY, LaneHosts, UNREACHABLE};
+use super::table::{How, Left, Meeting, Step};
+use super::told::Place;
+
+impl LaneHosts {
+    /// Finds out who calls from `address`, by a connection where that is not known.
+    pub(super) async fn meet(&self, contact: &Contact, address: SocketAddr) -> Result<Arc<Host>, AbortCode> {
+        let (epoch, _) = contact.connection().id().ok_or(UNREACHABLE)?;
+        if let Some(host) = self.hosts.find(address, epoch).filter(|host| host.is_settled()) {
+            return Ok(host);
+        }
+        let now = time::now();
+        if self.silent.borrow().get(&address).is_some_and(|until| now < *until) {
+            self.counters.refused_silent.increment();
+            return Err(UNREACHABLE);
+        }
+        let options = self.hosts.options();
+        let turn = self.asking.turn((address, epoch), options.asking_max, options.asking_per_address_max);
+        let question = match turn {
+            Turn::Wait(question) => question,
+            Turn::Ask(asker, question) => {
+                let place = Place { address, epoch, local: contact.connection().local_ip() };
+                let me = self.me.upgrade().ok_or(BUSY)?;
+                // A call that is given up does not take the others' answer with it.
+                lane::spawn(async move { asker.answer(me.find_out(place).await) }).detach();
+                question
+            }
+            Turn::Full => {
+                self.counters.refused_asking.increment();
+                return Err(BUSY);
+            }
+        };
+        question.answered().await
+    }
+
+    /// Asks the client there who it is, and does what follows.
+    async fn find_out(&self, place: Place) -> Result<Arc<Host>, AbortCode> {
+        if let Some(host) = self.hosts.find(place.address, place.epoch) {
+            return self.make_safe(host).await;
+        }
+        self.counters.clients_asked.increment();
+        let patience = self.hosts.options().patience;
+        let Some(told) = self.calls.who(place, patience).await else { return self.note_silent(place) };
+        if told.uuid.is_none() {
+            self.counters.clients_nameless.increment();
+        }
+        let mut meeting = Meeting::new(place, told);
+        for _ in 0..STEPS_MAX {
+            let mut left = Vec::new();
+            let stepped = self.hosts.step(&meeting, &mut left, |holder| self.cache.client(holder));
+            self.see_off(left);
+            let Ok((step, made)) = stepped else {
+                self.counters.refused_clients.increment();
+                return Err(BUSY);
+            };
+            match step {
+                Step::Known { host, how } => return self.welcome(host, how).await,
+                Step::Make => {
+                    self.counters.hosts_made.increment();
+                    let host = made.expect("it was made in this step");
+                    self.hosts.record(&host, self.hosts.seconds());
+                    return self.make_safe(host).await;
+                }
+                Step::Probe { host, at, uuid } => {
+                    self.counters.probes.increment();
+                    let answers = self.calls.probe(at, Some(uuid), self.hosts.options().probe).await;
+                    if !answers {
+                        self.counters.probes_failed.increment();
+                    }
+                    meeting.probed(host, at.address, answers);
+                }
+                Step::Reset => {
+                    self.counters.resets.increment();
+                    if !self.calls.reset(place, self.hosts.server(), patience).await {
+                        return self.note_silent(place);
+                    }
+                    meeting.reset();
+                }
+                Step::Refused => {
+                    self.counters.refused_share.increment();
+                    return Err(BUSY);
+                }
+            }
+        }
+        self.counters.refused_share.increment();
+        Err(BUSY)
+    }
+
+    /// A client that is a host already.
+    async fn welcome(&self, host: Arc<Host>, how: How) -> Result<Arc<Host>, AbortCode> {
+        match how {
+            How::Again => self.counters.hosts_again.increment(),
+            How::Also | How::Moved => {
+                self.counters.hosts_moved.increment();
+                self.cache.be_home_of(host.client());
+                host.set_safe(false);
+                self.hosts.record(&host, self.hosts.seconds());
+            }
+        }
+        if how == How::Moved {
+            // Where it was another client may have answered for it.
+            self.cache.void_all(host.client()).await;
+        }
+        self.make_safe(host).await
+    }
+
+    /// Waits until the index has a host safe: after a crash it is told that nothing counts any more.
+    async fn make_safe(&self, host: Arc<Host>) -> Result<Arc<Host>, AbortCode> {
+        if host.is_safe() {
+            return Ok(host);
+        }
+        if let Some(index) = self.hosts.index() {
+            let index = Arc::clone(index);
+            let flushed = offload(None, move || index.flush()).await;
+            if !matches!(flushed, Ok(Ok(()))) {
+                self.counters.refused_index.increment();
+                return Err(BUSY);
+            }
+        }
+        host.set_safe(true);
+        Ok(host)
+    }
+
+    fn note_silent(&self, place: Place) -> Result<Arc<Host>, AbortCode> {
+        self.counters.refused_silent.increment();
+        let (now, mut silent) = (time::now(), self.silent.borrow_mut());
+        if silent.len() >= SILENT_MAX {
+            silent.retain(|_, until| *until > now);
+        }
+        if silent.len() < SILENT_MAX {
+            silent.insert(place.address, now + self.hosts.options().patience);
+        }
+        Err(UNREACHABLE)
+    }
+
+    /// Has those told who are hosts no more, and forgets them.
+    pub(super) fn see_off(&self, left: Vec<Left<Arc<Host>>>) {
+        for left in left {
+            self.counters.hosts_gave_way.increment();
+            self.hosts.begin_leaving(&left);
+            left.what.leave();
+            let (hosts, cache) = (self.hosts.clone(), self.cache.clone());
+            lane::spawn(async move {
+                let farewell = Farewell { hosts, host: left.what };
+                if !left.places.is_empty() {
+                    cache.void_all(farewell.host.client()).await;
+                }
+            })
+            .detach();
+        }
+    }
+}
+
+/// A host that leaves; dropped, also with its lane, it is gone.
+struct Farewell {
+    hosts: super::Hosts,
+    host: Arc<Host>,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.hosts.end_leaving(&self.host);
+    }
+}
+
+/// What is found out of a client changes only where another one comes in between.
+const STEPS_MAX: u32 = 16;
+/// Addresses that are not asked again for a while, of one lane.
+const SILENT_MAX: usize = 4096;

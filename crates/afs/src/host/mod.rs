@@ -1,0 +1,28 @@
+//! Hosts: clients that cache, each one record for all lanes, and what they are told.
+//!
+//! [`Hosts`] is the table of the process, [`LaneHosts`] what one lane does with it: it finds the [`Host`] behind a connection
+//! ([`Contact`]), and tells those whose home it is what they can rely on no more. `vfs` knows who relies on what
+//! (`vfs::Client`); this knows who that is and where he is called. docs/afs.md draws the life of a callback.
+
+pub use contact::Contact;
+pub use counters::HostCounters;
+pub use hosts::Hosts;
+pub use lane_hosts::LaneHosts;
+pub use options::HostOptions;
+pub use record::{Host, Promise};
+pub use restart::Resets;
+
+mod asking;
+mod calling;
+mod contact;
+mod counters;
+mod hosts;
+mod lane_hosts;
+mod meeting;
+mod options;
+mod record;
+mod restart;
+mod table;
+mod telling;
+mod told;
+mod upkeep;

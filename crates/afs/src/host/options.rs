@@ -1,0 +1,47 @@
+//! Bounds of hosts.
+
+use std::time::Duration;
+
+/// Bounds of what is kept of hosts and promised to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostOptions {
+    /// Hosts known at once, by all lanes together; beyond it, and it is not to exceed
+    /// [`PromiseOptions::clients_max`](vfs::PromiseOptions::clients_max), those of the address that has most leave.
+    pub hosts_max: usize,
+    /// Hosts of one address (IPv6: of one /64), as behind a NAT; beyond it the one that asked for something longest ago leaves.
+    pub per_address_max: usize,
+    /// Of these, how many may be silent when they are called, until no more hosts of the address are taken.
+    pub silent_per_address_max: usize,
+    /// Clients that one lane asks at once who they are.
+    pub asking_max: usize,
+    /// Of these, how many of one address.
+    pub asking_per_address_max: usize,
+    /// How long a client may rely on what it is told.
+    pub promise: Duration,
+    /// How long a call to a client may take. At most [`PromiseOptions::patience`](vfs::PromiseOptions::patience), after which nobody waits for it.
+    pub patience: Duration,
+    /// How long it may take a client to say whether it is still where it was.
+    pub probe: Duration,
+}
+
+impl HostOptions {
+    /// How much longer than the client the server keeps a promise: clocks differ, and the client counts from before its request.
+    pub fn bias(&self) -> Duration {
+        self.promise / 64 + Duration::from_secs(5)
+    }
+}
+
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            hosts_max: 65_536,
+            per_address_max: 1024,
+            silent_per_address_max: 16,
+            asking_max: 256,
+            asking_per_address_max: 32,
+            promise: Duration::from_secs(3600),
+            patience: Duration::from_secs(4),
+            probe: Duration::from_secs(2),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! One host: a client as all lanes know it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use afs_wire::Fid;
+use smallvec::SmallVec;
+use vfs::{Client, Holder, Number, VolumeId};
+use xdr::afs::AfsUuid;
+
+use super::table::Resident;
+
+/// A client with a cache, one record for all lanes. Where it is reached is in the table of hosts.
+pub struct Host {
+    /// Its number, of which no other host is ever.
+    pub(super) number: u64,
+    /// Who it says it is.
+    pub(super) uuid: Option<AfsUuid>,
+    /// What it is kept by in the index.
+    pub(super) key: [u8; 16],
+    client: Arc<Client>,
+    /// When it last asked for something, in seconds of the table's clock.
+    seen: AtomicU32,
+    /// When the index last heard of it.
+    pub(super) recorded: AtomicU32,
+    /// It did not answer when it was called last.
+    is_silent: AtomicBool,
+    has_left: AtomicBool,
+    /// The index has it safe, with where it is now: only then it is promised something.
+    is_safe: AtomicBool,
+    /// Numbers that it knows volumes by, beside their own.
+    names: Mutex<SmallVec<[(VolumeId, u32); 2]>>,
+}
+
+/// What a client is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// For `vfs`: the client is told of changes before this moment.
+    pub until: Instant,
+    /// For the client: how many seconds from its request it may rely on what it is told. Less than it is kept.
+    pub seconds: u32,
+}
+
+impl Host {
+    pub(super) fn new(
+        number: u64,
+        uuid: Option<AfsUuid>,
+        key: [u8; 16],
+        client: Arc<Client>,
+        now: u32,
+    ) -> Self {
+        let (seen, recorded) = (AtomicU32::new(now), AtomicU32::new(now));
+        let [is_silent, has_left, is_safe] = [(); 3].map(|()| AtomicBool::new(false));
+        let names = Mutex::default();
+        Self { number, uuid, key, client, seen, recorded, is_silent, has_left, is_safe, names }
+    }
+
+    /// As `vfs` knows it: for promises.
+    pub fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// Whose promises are spared by its own changes.
+    pub fn holder(&self) -> Holder {
+        self.client.holder()
+    }
+
+    /// Who it says it is; `None` for a client that has no identity and is known by its address alone.
+    pub fn uuid(&self) -> Option<AfsUuid> {
+        self.uuid
+    }
+
+    /// It knows this volume by another number too, as that of its read-only name: it is told of that one as well. To be said before
+    /// it is promised something there.
+    pub fn knows_as(&self, volume: VolumeId, number: u32) {
+        let mut names = self.names.lock().expect("nobody panics while holding it");
+        if number != volume.0 && !names.contains(&(volume, number)) {
+            names.push((volume, number));
+        }
+    }
+
+    /// All that it may know a file by.
+    pub(super) fn fids(&self, volume: VolumeId, number: Number) -> SmallVec<[Fid; 3]> {
+        let names = self.names.lock().expect("nobody panics while holding it");
+        let others = names.iter().filter(|(of, _)| *of == volume).map(|(_, name)| *name);
+        let fid = |volume| Fid { volume, vnode: number.vnode, uniquifier: number.uniquifier };
+        std::iter::once(volume.0).chain(others).map(fid).collect()
+    }
+
+    /// It asks for something. Written once a second at most: every lane that serves it reads this.
+    pub(super) fn touch(&self, now: u32) {
+        if self.seen.load(Ordering::Relaxed) != now {
+            self.seen.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// It has answered a call, or has not. Says whether that is new.
+    pub(super) fn set_silent(&self, is_silent: bool) {
+        if self.is_silent.load(Ordering::Relaxed) != is_silent {
+            self.is_silent.store(is_silent, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn did_not_answer(&self) -> bool {
+        self.is_silent.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is no host any more: who comes from there is met anew.
+    pub(super) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
+    }
+
+    /// Whether it can be served as it is.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_safe() && !self.has_left()
+    }
+
+    pub(super) fn is_safe(&self) -> bool {
+        self.is_safe.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_safe(&self, is_safe: bool) {
+        self.is_safe.store(is_safe, Ordering::Release);
+    }
+
+    /// It is promised nothing from here on.
+    pub(super) fn leave(&self) {
+        self.client.retire();
+        self.has_left.store(true, Ordering::Release);
+    }
+}
+
+impl Promise {
+    pub(super) fn new(now: Instant, told: Duration, bias: Duration) -> Self {
+        Self { until: now + told + bias, seconds: u32::try_from(told.as_secs()).unwrap_or(u32::MAX) }
+    }
+}
+
+impl Resident for Arc<Host> {
+    fn seen(&self) -> u32 {
+        self.seen.load(Ordering::Relaxed)
+    }
+
+    fn is_silent(&self) -> bool {
+        self.did_not_answer()
+    }
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("number", &self.number).field("uuid", &self.uuid).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,108 @@
+//! Before the first change and after the last: hosts that rely on what an earlier run of the server has promised are told that it
+//! counts no more, and hosts of a server that stops are told before it does.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use futures_util::StreamExt;
+use futures_util::stream::iter;
+use index::{Error, HostRecord};
+use lane::offload::offload;
+use lane::time;
+
+use super::Host;
+use super::lane_hosts::LaneHosts;
+use super::told::Place;
+
+/// What became of the hosts that an earlier run has left in the index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resets {
+    /// They have heard.
+    pub heard: usize,
+    /// They did not answer: they may rely on what they were told until that runs out, or until they come by themselves.
+    pub silent: usize,
+    /// Nothing that they were told can stand any more.
+    pub over: usize,
+}
+
+impl LaneHosts {
+    /// Tells every host in the index that what an earlier run has promised it counts no more: after any stop, as promises do not
+    /// outlive the process. To be awaited, on one lane, before anything is changed. All are told at once, each for as long as a client may
+    /// take to answer.
+    ///
+    /// # Errors
+    /// When the index cannot be read.
+    pub async fn reset_recorded(&self) -> Result<Resets, Error> {
+        let Some(index) = self.hosts.index() else { return Ok(Resets::default()) };
+        let reading = Arc::clone(index);
+        let recorded = match offload(None, move || reading.hosts()).await {
+            Ok(recorded) => recorded?,
+            // Without helpers it takes the lane's time: there is nothing else to do yet.
+            Err(_) => index.hosts()?,
+        };
+        let mut resets = Resets::default();
+        let outcomes = iter(recorded).map(|(key, record)| async move {
+            let outcome = match self.may_rely(&record) {
+                true => Some(self.reset_at(&record).await),
+                false => None,
+            };
+            self.hosts.forget_recorded(key);
+            outcome
+        });
+        let mut outcomes = outcomes.buffer_unordered(AT_ONCE);
+        while let Some(outcome) = outcomes.next().await {
+            match outcome {
+                Some(true) => resets.heard += 1,
+                Some(false) => resets.silent += 1,
+                None => resets.over += 1,
+            }
+        }
+        Ok(resets)
+    }
+
+    /// The server stops in order: every host is told that all is void, and is a host no more. Says how many did not hear; these stay
+    /// in the index for the next start.
+    pub async fn release_all(&self) -> usize {
+        let hosts: Vec<Arc<Host>> = self.hosts.lock().table.all().cloned().collect();
+        let told = iter(hosts).map(|host| async move {
+            host.client().retire();
+            self.cache.void_all(host.client()).await;
+            let has_heard = !host.client().owes();
+            if has_heard {
+                self.hosts.release(&host);
+            }
+            has_heard
+        });
+        let mut told = told.buffer_unordered(AT_ONCE);
+        let mut silent = 0;
+        while let Some(has_heard) = told.next().await {
+            silent += usize::from(!has_heard);
+        }
+        silent
+    }
+
+    /// Whether something that it was promised may stand. A clock that was set back proves nothing.
+    fn may_rely(&self, record: &HostRecord) -> bool {
+        let options = self.hosts.options();
+        let now = time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seen = Duration::from_secs(u64::try_from(record.seen).unwrap_or(0));
+        // The index hears of a host that is busy only now and then.
+        now < seen + 2 * options.promise + options.bias()
+    }
+
+    async fn reset_at(&self, record: &HostRecord) -> bool {
+        let options = self.hosts.options();
+        let patience = if record.addresses.len() > 1 { options.probe } else { options.patience };
+        for &address in record.addresses.iter().take(2) {
+            self.counters.resets.increment();
+            let place = Place { address, epoch: 0, local: None };
+            if self.calls.reset(place, self.hosts.server(), patience).await {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Hosts that are told at once: each is a connection, and a packet or two.
+const AT_ONCE: usize = 1024;

@@ -1,0 +1,111 @@
+//! How hosts are told what is over: by calls to where they are, the whole batch of `vfs` in as few as may be.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use afs_wire::{FIDS_MAX, Fid};
+use futures_util::future::join_all;
+use vfs::{Client, Heard, Holder, Notice, Number, Teller};
+
+use super::Host;
+use super::hosts::is_host;
+use super::lane_hosts::LaneHosts;
+use super::told::Place;
+
+impl Teller for LaneHosts {
+    fn knows(&self, holder: Holder) -> bool {
+        is_host(holder)
+    }
+
+    fn tell(&self, client: &Arc<Client>, notices: Vec<Notice>) -> Heard {
+        let (me, host) = (self.me.upgrade(), self.hosts.by_holder(client.holder()));
+        Box::pin(async move {
+            let (Some(me), Some(host)) = (me, host) else { return false };
+            let unheard = Unheard(&host);
+            let has_heard = me.reach(&host, &notices).await;
+            if has_heard {
+                std::mem::forget(unheard);
+                host.set_silent(false);
+            }
+            has_heard
+        })
+    }
+
+    fn batch_max(&self) -> usize {
+        FIDS_MAX as usize
+    }
+}
+
+/// A telling that has not come to its end: given up, too, it is one that was not heard.
+struct Unheard<'a>(&'a Host);
+
+impl Drop for Unheard<'_> {
+    fn drop(&mut self) {
+        self.0.set_silent(true);
+    }
+}
+
+impl LaneHosts {
+    /// Tells a host, at another of its addresses where it does not answer at the first.
+    async fn reach(&self, host: &Arc<Host>, notices: &[Notice]) -> bool {
+        let places = self.hosts.places(host);
+        let Some(&first) = places.first() else { return false };
+        let options = self.hosts.options();
+        if places.len() == 1 {
+            return self.say(host, first, notices, options.patience).await;
+        }
+        // Where it may be elsewhere, half of the time is for finding it.
+        if !host.did_not_answer() && self.say(host, first, notices, options.probe).await {
+            return true;
+        }
+        let Some(at) = self.look_for(host, places).await else { return false };
+        if at.address != first.address {
+            self.counters.found_elsewhere.increment();
+            self.hosts.lock().table.prefer(host.number, at.address);
+        }
+        self.say(host, at, notices, options.probe).await
+    }
+
+    /// The first of these places where the host's client answers.
+    async fn look_for(&self, host: &Arc<Host>, places: Vec<Place>) -> Option<Place> {
+        self.counters.probes.add(places.len() as u64);
+        let probe = self.hosts.options().probe;
+        let probes = places.iter().map(|&place| self.calls.probe(place, host.uuid, probe));
+        let answers = join_all(probes).await;
+        self.counters.probes_failed.add(answers.iter().filter(|answers| !**answers).count() as u64);
+        places.into_iter().zip(answers).find(|(_, answers)| *answers).map(|(place, _)| place)
+    }
+
+    /// Tells it there.
+    async fn say(&self, host: &Host, at: Place, notices: &[Notice], patience: Duration) -> bool {
+        let mut files = Vec::new();
+        for notice in notices {
+            match notice {
+                Notice::All => {
+                    self.counters.resets.increment();
+                    return self.calls.reset(at, self.hosts.server(), patience).await;
+                }
+                Notice::Volume(volume) => {
+                    self.counters.volumes_told.increment();
+                    files.extend(host.fids(volume.id(), Number { vnode: 0, uniquifier: 0 }));
+                }
+                Notice::Object(object) => {
+                    self.counters.files_told.increment();
+                    files.extend(host.fids(object.volume().id(), object.number()));
+                }
+            }
+        }
+        self.break_all(at, &files, patience).await
+    }
+
+    async fn break_all(&self, at: Place, files: &[Fid], patience: Duration) -> bool {
+        for files in files.chunks(FIDS_MAX as usize) {
+            self.counters.breaks.increment();
+            if !self.calls.break_promises(at, files.to_vec(), patience).await {
+                self.counters.breaks_failed.increment();
+                return false;
+            }
+        }
+        true
+    }
+}

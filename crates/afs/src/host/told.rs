@@ -1,0 +1,56 @@
+//! What a client says of itself, and where it was met.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use afs_wire::Interfaces;
+use xdr::afs::AfsUuid;
+
+/// What a client says when it is asked who it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// Its identity; `None` for one that has none, as clients of before 1999.
+    pub(crate) uuid: Option<AfsUuid>,
+    /// Addresses of its own, as it knows them.
+    pub(crate) interfaces: Vec<IpAddr>,
+}
+
+/// Where a client is called, and by whom of those who were there in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Its address and port.
+    pub(crate) address: SocketAddr,
+    /// Epoch of its connections: another one, and it may be another client.
+    pub(crate) epoch: u32,
+    /// Address of ours at which it calls: it knows the server by that.
+    pub(crate) local: Option<IpAddr>,
+}
+
+impl Told {
+    /// As it stands in an answer. An identity of all zeroes is none.
+    pub(crate) fn of(interfaces: &Interfaces) -> Self {
+        let uuid = Some(interfaces.uuid).filter(|uuid| *uuid != AfsUuid::default());
+        let count = usize::try_from(interfaces.count).unwrap_or(0);
+        let addresses = interfaces.addresses.iter().take(count).map(|&word| Ipv4Addr::from(word));
+        let interfaces = addresses.filter(|ip| !ip.is_loopback() && !ip.is_unspecified());
+        Self { uuid, interfaces: interfaces.map(IpAddr::V4).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_its_identity_and_the_addresses_that_it_counts() {
+        let mut said = Interfaces { count: 3, uuid: AfsUuid([7; 16]), ..Interfaces::default() };
+        said.addresses[..4].copy_from_slice(&[0x0a00_0001, 0x7f00_0001, 0xc0a8_0102, 0x0a00_0009]);
+        let told = Told::of(&said);
+        assert_eq!(told.uuid, Some(AfsUuid([7; 16])));
+        assert_eq!(told.interfaces, [IpAddr::from([10, 0, 0, 1]), IpAddr::from([192, 168, 1, 2])]);
+        for count in [-1, i32::MAX] {
+            said.count = count;
+            assert!(Told::of(&said).interfaces.len() <= 32, "whatever it counts");
+        }
+        assert_eq!(Told::of(&Interfaces::default()), Told::default());
+    }
+}

@@ -1,0 +1,61 @@
+//! What is done from time to time: hosts that ask for nothing any more are forgotten, those that do are kept in the index, and
+//! connections that nobody is called by are closed.
+
+use std::rc::Weak;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use lane::time;
+
+use super::Host;
+use super::lane_hosts::LaneHosts;
+use super::table::Resident;
+
+/// Runs for as long as the lane's hosts live.
+pub(super) async fn run(lane: Weak<LaneHosts>) {
+    loop {
+        time::sleep(EVERY).await;
+        let Some(lane) = lane.upgrade() else { return };
+        if let Some(before) = time::now().checked_sub(CONNECTIONS_KEPT) {
+            lane.calls.close_idle(before);
+        }
+        let now = lane.hosts.seconds();
+        if lane.hosts.begin_sweep(now, EVERY) {
+            lane.forget_idle(now);
+            lane.record_busy(now);
+        }
+    }
+}
+
+impl LaneHosts {
+    /// Nothing that they were promised can stand any more.
+    fn forget_idle(&self, now: u32) {
+        let options = self.hosts.options();
+        let longest = (options.promise + options.bias() + SPARE).as_secs();
+        let Some(before) = now.checked_sub(u32::try_from(longest).unwrap_or(u32::MAX)) else { return };
+        let mut left = Vec::new();
+        self.hosts.lock().table.remove_idle(before, &mut left);
+        for left in left {
+            self.counters.hosts_idle.increment();
+            left.what.leave();
+            self.hosts.end_leaving(&left.what);
+        }
+    }
+
+    /// After a crash only those are told who were seen so lately that they may rely on something.
+    fn record_busy(&self, now: u32) {
+        let every = u32::try_from(self.hosts.options().promise.as_secs() / 4).unwrap_or(u32::MAX);
+        let is_due =
+            |host: &&Arc<Host>| host.seen().saturating_sub(host.recorded.load(Ordering::Relaxed)) >= every;
+        let due: Vec<_> = self.hosts.lock().table.all().filter(is_due).cloned().collect();
+        due.iter().for_each(|host| self.hosts.record(host, now));
+    }
+}
+
+/// How often it is looked.
+const EVERY: Duration = Duration::from_secs(60);
+/// Connections to clients that are not called are closed after this long, as stock peers close theirs.
+const CONNECTIONS_KEPT: Duration = Duration::from_secs(600);
+/// A call that a host was found for may take this long until it is promised something.
+const SPARE: Duration = Duration::from_secs(300);
