@@ -33,7 +33,7 @@
 pub use attributes::{Attributes, ChangeToken, FileId};
 pub use cache::{Breaker, Cache, CacheOptions, Telling};
 pub use caller::Caller;
-pub use change::{Created, Expect, How, Over, Published, Staged, Writer};
+pub use change::{Created, Expect, How, Over, Published, Staged, Store, Writer};
 pub use counters::VfsCounters;
 pub use directory::Directory;
 pub use error::Error;

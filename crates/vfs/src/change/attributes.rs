@@ -1,14 +1,16 @@
 //! Mode, times and owner.
 
 use identity::Rights;
-use lane::fs::AttributeChange;
+use lane::fs::{AttributeChange, FileKind, OpenHow, OpenKind, Stat};
 
 use super::Writer;
+use super::find::c_name;
 use super::here::Unmade;
 use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::name::Name;
 use crate::promise::What;
 
 impl Writer {
@@ -32,6 +34,62 @@ impl Directory {
     /// As [`Directory::create`].
     pub async fn set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Error> {
         self.attempts(async || self.try_set_attributes(caller, change).await).await
+    }
+
+    /// As [`Writer::set_attributes`], of the file or symbolic link `name`, which need not be open to write. Takes [`Rights::WRITE`], from
+    /// which the owner's bits keep nobody here: they may be what is to be changed. A link has no mode.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::IsADirectory`]; else as [`Directory::create`].
+    pub async fn set_attributes_of(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        change: AttributeChange,
+    ) -> Result<(), Error> {
+        self.attempts(async || self.try_set_attributes_of(caller, name, change).await).await
+    }
+
+    async fn try_set_attributes_of(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+        change: AttributeChange,
+    ) -> Result<(), Unmade> {
+        let change = permitted(caller, change)?;
+        let here = self.here_for(caller, name, Rights::NONE).await?;
+        let (permits, found) = here.permits_of(name).await?;
+        let found = found.ok_or(Error::NotFound)?;
+        if found.kind == FileKind::Directory {
+            return Err(Error::IsADirectory.into());
+        }
+        let name = c_name(name);
+        let stat = here.directory().dir().stat_at(&name).await.map_err(Error::of_change)?;
+        let unmasked = Stat { mode: stat.mode | OWNER_ALL, ..stat };
+        here.require_of(caller, &unmasked.into(), Rights::WRITE)?;
+        let file = match (found.kind, &found.open) {
+            (FileKind::File, None) => {
+                let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+                Some(here.directory().dir().open(&name, how).await.map_err(Error::of_change)?)
+            }
+            _ => None,
+        };
+        let way = self.volume().tell(caller, permits, vec![(&found.object, What::Attributes)]).await?;
+        to_the_end(way.held(), async move {
+            here.still()?;
+            let open = found.open.as_ref().map(|open| open.lane_file()).or(file.as_ref());
+            let set = match open {
+                Some(file) => file.set_attributes(change).await,
+                None => {
+                    let change = AttributeChange { mode: None, ..change };
+                    here.directory().dir().set_attributes_at(&name, change).await
+                }
+            };
+            set.map_err(Error::of_write)?;
+            way.end(here.volume());
+            Ok(())
+        })
+        .await
     }
 
     async fn try_set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Unmade> {
@@ -58,5 +116,6 @@ fn permitted(caller: &Caller, change: AttributeChange) -> Result<AttributeChange
     Ok(AttributeChange { mode: change.mode.map(|mode| mode & MODE_SETTABLE), ..change })
 }
 
+const OWNER_ALL: u32 = 0o700;
 /// Permissions and the sticky bit.
 const MODE_SETTABLE: u32 = 0o1777;

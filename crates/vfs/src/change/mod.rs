@@ -6,6 +6,7 @@ pub use self::create::{Created, How};
 pub(crate) use self::find::c_name;
 pub use self::rename::Over;
 pub use self::stage::{Expect, Published, Staged};
+pub use self::store::Store;
 pub use self::writer::Writer;
 
 mod access;
@@ -24,6 +25,7 @@ mod rename;
 mod room;
 mod settle;
 mod stage;
+mod store;
 mod way;
 mod write;
 mod writer;

@@ -8,6 +8,7 @@ use lane::fs::SyncOf;
 
 use super::here::Unmade;
 use super::settle::Settling;
+use super::store::Raised;
 use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::error::Error;
@@ -57,13 +58,25 @@ impl Writer {
         reads: Option<&Arc<Object>>,
         work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
+        self.change_raising(caller, what, reads, None, work).await
+    }
+
+    /// As [`Writer::change`], where it is a step of several that raise the version together.
+    pub(super) async fn change_raising<T: 'static>(
+        &self,
+        caller: &Caller,
+        what: What,
+        reads: Option<&Arc<Object>>,
+        raised: Option<Rc<Raised>>,
+        work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
+    ) -> Result<T, Error> {
         let changed = async {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
             let sharer = caller.holder.map_or(Sharer::Writer(self.number), Sharer::Holder);
             // What holders of leases have to be asked each write asks by itself.
             let shares = what == What::Content && reads.is_none() && !object.volume().objects().any_held();
             if shares && let Some(part) = Shared::join(object, sharer, self.volume.pass()?) {
-                return self.write_shared(part, work).await;
+                return self.write_shared(part, raised.map(|raised| (raised, true)), work).await;
             }
             let concerned: Vec<_> = std::iter::once(object).chain(reads).collect();
             let mut settling = Settling::default();
@@ -85,11 +98,15 @@ impl Writer {
                 }
             };
             if shares && way.is_shown_nowhere() {
-                return self.write_shared(way.share(sharer), work).await;
+                let first = raised.map(|raised| (raised, false));
+                return self.write_shared(way.share(sharer), first, work).await;
             }
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
             to_the_end(way.held(), async move {
                 way.rise();
+                if let (Some(raised), Some(object)) = (raised, file.object()) {
+                    raised.note(object);
+                }
                 let done = work(file).await?;
                 way.end(&volume);
                 Ok(done)
@@ -102,17 +119,21 @@ impl Writer {
     }
 
     /// Writes under a permit that the caller's writes share and keep until somebody asks for it, so that only the first of many in a row
-    /// asks who relies on the file.
+    /// asks who relies on the file. `raised`: it is a step of several, and whether the permit was shared before.
     async fn write_shared<T: 'static>(
         &self,
         part: Shared,
+        raised: Option<(Rc<Raised>, bool)>,
         work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
         let (file, volume, part) = (Rc::clone(&self.file), self.volume.clone(), Rc::new(part));
         to_the_end(Rc::clone(&part) as Rc<dyn Any>, async move {
             let _part = part;
             if let Some(object) = file.object() {
-                object.rise();
+                match raised {
+                    Some((raised, goes_on)) => raised.raise(object, goes_on),
+                    None => drop(object.rise()),
+                }
             }
             let done = work(Rc::clone(&file)).await;
             if let Some(object) = file.object() {

@@ -98,6 +98,13 @@ impl Object {
         next
     }
 
+    /// The change of its content that raised the version last goes on, and nobody could look in between.
+    pub(crate) fn rise_on(&self) {
+        let mut side = self.lock_side();
+        side.draft.is_rising = true;
+        side.draft.look = Look::Unknown;
+    }
+
     /// Looks at an open file of it that is about to be closed, if the index will have to be told of it.
     pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
         if !self.is_touched.load(Ordering::Relaxed) || !lane::on_lane() {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use identity::Rights;
+use identity::{Principal, Rights};
 use index::Version;
 
 use super::{Client, OnItsWay, Ticket};
@@ -134,6 +134,15 @@ impl Promised {
     /// What is looked at, to read what else the reply needs.
     pub fn resolved(&self) -> &Resolved {
         &self.resolved
+    }
+
+    /// What somebody may do with it, or in it if it is a directory: as it was at the look, and is if that is confirmed.
+    pub fn rights(&self, who: &Principal) -> Rights {
+        let Some(policy) = self.volume.root().policy() else { return Rights::NONE };
+        match self.resolved {
+            Resolved::Directory(..) => self.directory.rights(who, policy),
+            Resolved::File(_, ref attributes) => self.directory.rights_of(who, policy, attributes),
+        }
     }
 
     /// Says whether all that was read since the look is of one version, which the client may rely on; to be asked when the reply is

@@ -24,6 +24,7 @@ mod read_only;
 mod reopen;
 mod rest;
 mod stage;
+mod store;
 mod sweep;
 mod told;
 

@@ -1,0 +1,118 @@
+//! Several steps that are one change of a file's content: a client's store of many packets.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use lane::buffer::Buf;
+use lane::fs::Allocate;
+
+use super::Writer;
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::object::Object;
+use crate::promise::What;
+use index::Version;
+
+/// A change of a file's content in several steps, which raise the version by one together, unless somebody looked at the file in
+/// between: then what he saw had a version of its own. Between two steps nobody waits for who makes them.
+pub struct Store {
+    writer: Writer,
+    caller: Caller,
+    raised: Rc<Raised>,
+}
+
+/// The version that a change of several steps has come to.
+#[derive(Default)]
+pub(super) struct Raised(Cell<Option<Version>>);
+
+impl Raised {
+    /// Raises an object's version for a step; `goes_on`: nobody could look since the last one that raised it.
+    pub(super) fn raise(&self, object: &Object, goes_on: bool) {
+        if !goes_on || self.0.get() != Some(object.version()) {
+            self.0.set(Some(object.rise()));
+        } else {
+            object.rise_on();
+        }
+    }
+
+    /// An object's version was raised for a step by itself.
+    pub(super) fn note(&self, object: &Object) {
+        self.0.set(Some(object.version()));
+    }
+}
+
+impl Writer {
+    /// Begins a change in several steps. Nothing happens before the first of them.
+    pub fn store(&self, caller: &Caller) -> Store {
+        Store { writer: self.clone(), caller: caller.clone(), raised: Rc::default() }
+    }
+}
+
+impl Store {
+    /// Takes room for `len` bytes from `offset` on, so that writing them does not fail for lack of it. Content, size and version stay as
+    /// they are. Where the file system cannot, nothing happens.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`].
+    pub async fn reserve(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let volume = self.writer.volume();
+        let taken = async {
+            volume.writable()?;
+            let file = self.writer.file().lane_file();
+            match file.allocate(Allocate::KeepSize, offset, len).await {
+                Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(()),
+                taken => taken.map_err(Error::of_write),
+            }
+        };
+        volume.counted(taken.await)
+    }
+
+    /// Writes the bytes of several buffers one after another at `offset`. They come back unless this is dropped before; the write ends
+    /// all the same.
+    ///
+    /// # Errors
+    /// As [`Writer::write_at`].
+    pub async fn write_vectored_at(
+        &self,
+        offset: u64,
+        bufs: Vec<Buf>,
+    ) -> (Result<(), Error>, Option<Vec<Buf>>) {
+        let slot = Rc::new(RefCell::new(Some(bufs)));
+        let lent = Rc::clone(&slot);
+        let written = self.step(async move |file| {
+            let bufs = lent.take().expect("they are taken once");
+            let (written, bufs) = file.lane_file().write_vectored_at(offset, bufs).await;
+            lent.replace(Some(bufs));
+            written.map_err(Error::of_write)
+        });
+        let written = written.await;
+        (written, slot.take())
+    }
+
+    /// Cuts the file to `len` bytes, or lengthens it with zeros.
+    ///
+    /// # Errors
+    /// As [`Writer::write_at`].
+    pub async fn truncate(&self, len: u64) -> Result<(), Error> {
+        self.step(async move |file| file.lane_file().truncate(len).await.map_err(Error::of_write)).await
+    }
+
+    /// The version that the last step has brought; `None` before the first.
+    pub fn version(&self) -> Option<Version> {
+        self.raised.0.get()
+    }
+
+    async fn step(
+        &self,
+        work: impl AsyncFnOnce(Rc<crate::file::OpenFile>) -> Result<(), Error> + 'static,
+    ) -> Result<(), Error> {
+        let raised = Some(Rc::clone(&self.raised));
+        self.writer.change_raising(&self.caller, What::Content, None, raised, work).await
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("writer", &self.writer).field("version", &self.version()).finish()
+    }
+}

@@ -1,0 +1,126 @@
+//! Changes of a file's content in several steps: one version for all, unless somebody looked in between; and attributes of what
+//! cannot be opened to write.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use identity::{Rights, Writable};
+use lane::backend::sim::{Config, World};
+use lane::buffer::{Buf, BufClass};
+use lane::fs::{AttributeChange, SetTime, Timestamp};
+use lane::time;
+use vfs::{Client, Error, Heard, Holder, How, Notice, Teller, Version, Volume};
+
+use super::{Process, name, nobody, path, root, watched};
+
+/// Everybody hears at once.
+#[derive(Default)]
+struct Telling(RefCell<Vec<Holder>>);
+
+impl Teller for Telling {
+    fn knows(&self, _: Holder) -> bool {
+        true
+    }
+
+    fn tell(&self, client: &Arc<Client>, _: Vec<Notice>) -> Heard {
+        self.0.borrow_mut().push(client.holder());
+        Box::pin(async { true })
+    }
+}
+
+async fn version(volume: &Volume, at: &str) -> Version {
+    volume.lookup(path(at)).await.unwrap().object().unwrap().version()
+}
+
+async fn filled(byte: u8, len: usize) -> Vec<Buf> {
+    let mut buf = lane::current().buffers().get(BufClass::Small).await;
+    assert_eq!(buf.append(&vec![byte; len]), len);
+    vec![buf]
+}
+
+#[test]
+fn steps_of_one_change_raise_the_version_once_unless_a_client_looks_in_between() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        let telling = Rc::new(Telling::default());
+        let teller: Rc<dyn Teller> = Rc::clone(&telling) as _;
+        volume.cache().add_teller(&teller);
+        let (writer, reader) = (Holder(1), volume.cache().client(Holder(2)).unwrap());
+        let writing = nobody().sparing(writer);
+        let root = root(&volume).await;
+        let made = root.create(&writing, name("f"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+        let first = version(&volume, "f").await;
+
+        let store = made.writer.store(&writing);
+        assert_eq!(store.version(), None);
+        store.reserve(0, 3000).await.unwrap();
+        assert_eq!(version(&volume, "f").await, first, "room is no content");
+        for step in 0..3 {
+            let (written, bufs) = store.write_vectored_at(step * 1000, filled(b'x', 1000).await).await;
+            written.unwrap();
+            assert_eq!(bufs.map(|bufs| bufs.len()), Some(1));
+        }
+        store.truncate(2500).await.unwrap();
+        assert_eq!(version(&volume, "f").await, first.next());
+        assert_eq!(store.version(), Some(first.next()));
+        assert_eq!(fs.read("/srv/f").unwrap(), vec![b'x'; 2500]);
+
+        // Another store begins the next version; a look ends what its steps share, as it shows the half of it.
+        let store = made.writer.store(&writing);
+        store.write_vectored_at(0, filled(b'y', 10).await).await.0.unwrap();
+        let until = time::now() + Duration::from_secs(60);
+        let promised = volume.promised(&nobody(), &reader, path("f"), Rights::READ, until).await.unwrap();
+        assert_eq!(promised.confirm().unwrap().version, first.next().next());
+        store.write_vectored_at(10, filled(b'y', 10).await).await.0.unwrap();
+        assert_eq!(version(&volume, "f").await, first.next().next().next());
+        assert_eq!(*telling.0.borrow(), [Holder(2)], "who looked is told that the rest has come");
+        assert!(promised.confirm().is_none());
+    });
+}
+
+#[test]
+fn what_has_no_room_changes_neither_content_nor_version() {
+    let mut config = Config::clean();
+    config.fs.capacity_bytes = 2 << 20;
+    let world = World::new(1, config);
+    let process = Process::new(&world, 1);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let volume = process.volume();
+        let root = root(&volume).await;
+        let made = root.create(&nobody(), name("f"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+        let before = version(&volume, "f").await;
+        let store = made.writer.store(&nobody());
+        assert!(matches!(store.reserve(0, 8 << 20).await, Err(Error::NoSpace)));
+        assert_eq!((version(&volume, "f").await, store.version()), (before, None));
+        store.reserve(0, 1 << 20).await.unwrap();
+        assert_eq!(process.host.fs().read("/srv/f").unwrap(), b"");
+    });
+}
+
+#[test]
+fn attributes_of_a_file_that_nobody_may_write_to_and_of_a_link_can_be_set() {
+    watched(Writable::anyone(), |volume, _| async move {
+        let root = root(&volume).await;
+        root.create(&nobody(), name("f"), How { exclusive: true, mode: 0o400 }).await.unwrap();
+        root.symlink(&nobody(), name("l"), b"f").await.unwrap();
+        let before = version(&volume, "f").await;
+        let at = Timestamp { secs: 1_000_000, nanos: 0 };
+        let change = AttributeChange { mode: Some(0o640), mtime: SetTime::At(at), ..AttributeChange::NONE };
+        for of in ["f", "l"] {
+            root.set_attributes_of(&nobody(), name(of), change).await.unwrap();
+        }
+        let attributes = *volume.lookup(path("f")).await.unwrap().attributes();
+        assert_eq!((attributes.mode & 0o777, attributes.mtime), (0o640, at));
+        assert_eq!(version(&volume, "f").await, before);
+        let refused = root.set_attributes_of(&nobody(), name("none"), change).await;
+        assert!(matches!(refused, Err(Error::NotFound)));
+        let owner = AttributeChange { uid: Some(1), ..AttributeChange::NONE };
+        let refused = root.set_attributes_of(&nobody(), name("f"), owner).await;
+        assert!(matches!(refused, Err(Error::Denied(_))));
+        root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
+        let refused = root.set_attributes_of(&nobody(), name("d"), change).await;
+        assert!(matches!(refused, Err(Error::IsADirectory)));
+    });
+}
