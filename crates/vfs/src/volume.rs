@@ -115,7 +115,8 @@ impl Volume {
         if let Some(answer) = self.try_lookup(path) {
             return answer;
         }
-        let opened = self.open_uncached(path).await;
+        // Apart, as those whose answer is at hand should not carry its memory.
+        let opened = Box::pin(self.open_uncached(path)).await;
         self.counted(self.told(path, "a name cannot be opened", opened))
     }
 

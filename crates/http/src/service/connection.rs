@@ -193,7 +193,7 @@ async fn exchange(
     let exchange = Exchange { service, site, head, entry, served, started: now() };
     entry.place.busy(exchange.started);
     let body = unwanted(head.body, site);
-    let reply = match (&body, entry.role) {
+    let mut reply = match (&body, entry.role) {
         (Err(refusal), _) => refuse(service, *refusal, &head.fields),
         (Ok(_), Role::Redirect { https_port }) => redirect_to_https(service, head, https_port),
         (Ok(_), Role::Plain | Role::Tls) => {
@@ -204,7 +204,7 @@ async fn exchange(
     // Told that its body is not wanted, a client that waits for 100 may or may not send it: only
     // closing makes clear where the next request begins (RFC 9110 10.1.1).
     let can_go_on = body.is_ok() && !head.expect_continue;
-    exchange.reply(wire, reply, can_go_on).await
+    exchange.reply(wire, &mut reply, can_go_on).await
 }
 
 /// Answers a request whose body its handler may want. Its head is the first `len` bytes of the inbox, and leaves it.
@@ -230,11 +230,11 @@ async fn upload(
         Ok(body) => body,
         Err(refusal) => {
             wire.leave_body();
-            return exchange.reply(wire, refuse(service, refusal, &head.fields), false).await;
+            return exchange.reply(wire, &mut refuse(service, refusal, &head.fields), false).await;
         }
     };
     let mut body = RequestBody::Http1(Box::new(body));
-    let reply = match entry.role {
+    let mut reply = match entry.role {
         Role::Redirect { https_port } => redirect_to_https(service, &head, https_port),
         Role::Plain | Role::Tls => dispatch(service, site, &head, client, &mut body).await,
     };
@@ -247,10 +247,10 @@ async fn upload(
         // What comes meanwhile is thrown away while the connection ends.
         _ => {
             wire.leave_body();
-            return exchange.reply(wire, reply, false).await;
+            return exchange.reply(wire, &mut reply, false).await;
         }
     };
-    let next = exchange.reply(wire, reply, true).await?;
+    let next = exchange.reply(wire, &mut reply, true).await?;
     if next == Next::Request {
         skip(wire, inbox, rest, now() + site.limits.body_timeout).await?;
     }
@@ -270,7 +270,7 @@ struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// Sends the answer. After it the connection goes on if it `can`, and nothing else is against it.
-    async fn reply(&self, wire: &mut Wire, mut reply: Reply, can_go_on: bool) -> Result<Next, Abort> {
+    async fn reply(&self, wire: &mut Wire, reply: &mut Reply, can_go_on: bool) -> Result<Next, Abort> {
         let Self { service, site, head, entry, .. } = *self;
         let at_limit = self.served + 1 == site.limits.keep_alive_requests_max;
         if at_limit {
@@ -292,17 +292,20 @@ impl Exchange<'_> {
             (true, Version::Http11) => Persistence::KeepAlive,
         };
         let before = wire.sent();
-        let sent = send_reply(service, wire, head.method, &mut reply, persistence).await;
+        let sent = send_reply(service, wire, head.method, reply, persistence).await;
         let body_bytes = *sent.as_ref().unwrap_or(&(wire.sent() - before));
         service.counters.body_bytes.add(body_bytes);
-        self.log(wire, &reply, body_bytes);
+        self.log(wire, reply, body_bytes);
         sent?;
         Ok(if keep { Next::Request } else { Next::Close })
     }
 
     fn log(&self, wire: &Wire, reply: &Reply, body_bytes: u64) {
-        let head = self.head;
-        self.service.log(&Record {
+        let Self { service, head, .. } = *self;
+        if !service.keeps_log() {
+            return;
+        }
+        service.log(&Record {
             peer: wire.peer_ip(),
             unix_us: unix_us(),
             duration_us: u32::try_from(now().duration_since(self.started).as_micros()).unwrap_or(u32::MAX),

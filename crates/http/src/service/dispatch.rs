@@ -63,7 +63,7 @@ async fn get(
 ) -> Result<Reply, Refusal> {
     let path = path::decode(raw_path)?;
     let Some((mount, below)) = site.resolve(&path.bytes) else {
-        return list_mounts(site, head, &path, query).await;
+        return Box::pin(list_mounts(site, head, &path, query)).await;
     };
     let who = who(service, site, mount, &head.fields, client).await?;
     let asked = Asked { mount, path: &path, query, below, who: &who };
@@ -80,6 +80,7 @@ struct Asked<'a> {
     who: &'a Caller,
 }
 
+/// What most requests have no need of lies apart: the memory of one that finds what it asks for at hand is small.
 async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>) -> Result<Reply, Refusal> {
     let Asked { mount, path, query, below, who } = asked;
     let relative = RelPath::parse(below)?;
@@ -88,7 +89,7 @@ async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>)
         // The way to a mount need not exist in the volume around it.
         Err(Error::NotFound | Error::Hidden) if !site.mounted_below(&path.bytes).is_empty() => {
             return if mount.listings {
-                list_mounts(site, head, path, query).await
+                Box::pin(list_mounts(site, head, path, query)).await
             } else {
                 Err(Refusal::Forbidden)
             };
@@ -103,7 +104,7 @@ async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>)
             get_file::get_file(service, site, head, found).await
         }
         Resolved::Directory(..) if !path.directory => Ok(to_directory(&path.bytes, query)),
-        Resolved::Directory(directory, _) => match index_file(site, mount, who, relative).await? {
+        Resolved::Directory(directory, _) => match Box::pin(index_file(site, mount, who, relative)).await? {
             Some(index) => {
                 let found = Found {
                     path: index.path.as_path(),
@@ -114,7 +115,9 @@ async fn read(service: &Service, site: &Site, head: &Head<'_>, asked: Asked<'_>)
                 };
                 get_file::get_file(service, site, head, found).await
             }
-            None if mount.listings => list_directory(site, head, who, &path.bytes, &directory, query).await,
+            None if mount.listings => {
+                Box::pin(list_directory(site, head, who, &path.bytes, &directory, query)).await
+            }
             None => Err(Refusal::Forbidden),
         },
     }

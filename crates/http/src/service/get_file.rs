@@ -36,12 +36,17 @@ pub(super) async fn get_file(
     found: Found<'_>,
 ) -> Result<Reply, Refusal> {
     let content_type = mime::of_name(found.path.as_bytes());
-    let (chosen, negotiated) = choose_variant(head, found, content_type).await;
+    // Files of types that do not shrink have no siblings.
+    let has_variants = found.mount.precompressed && mime::is_compressible(content_type);
+    let (chosen, negotiated) = match has_variants {
+        true => Box::pin(choose_variant(head, found)).await,
+        false => (Chosen { file: found.file, attributes: found.attributes, coding: None }, false),
+    };
     let now = lane::time::wall_clock();
     let now_s = unix_s(now);
     let validators = validators(&chosen, now);
     let size = chosen.attributes.size;
-    let answer = Answer {
+    let mut answer = Box::new(Answer {
         status: StatusCode::OK,
         content_encoding: chosen.coding.map(Coding::name),
         validators: Some(validators),
@@ -49,17 +54,18 @@ pub(super) async fn get_file(
         vary: negotiated.then_some("Accept-Encoding"),
         cache_control: site.cache_control,
         ..Answer::default()
-    };
+    });
 
     match conditional::evaluate(head.method, &head.fields, &validators) {
         Verdict::Proceed => {}
         Verdict::NotModified => {
-            return Ok(Reply::new(Answer { status: StatusCode::NOT_MODIFIED, ..answer }, Body::Empty));
+            answer.status = StatusCode::NOT_MODIFIED;
+            return Ok(Reply::new(answer, Body::Empty));
         }
         Verdict::Failed => return Ok(refuse_variant(service, head, negotiated, Refusal::PreconditionFailed)),
     }
 
-    let answer = Answer { content_type: Some(content_type), ..answer };
+    answer.content_type = Some(content_type);
     let content = match head.method {
         Method::Get => service.small_files.content(&chosen.file, &chosen.attributes),
         _ => None,
@@ -101,32 +107,27 @@ fn validators(chosen: &Chosen, now: SystemTime) -> Validators {
     Validators { etag, modified_s: token.mtime.secs.min(unix_s(now)) }
 }
 
-fn whole(answer: Answer, version: Version, size: u64) -> Reply {
+fn whole(mut answer: Box<Answer>, version: Version, size: u64) -> Reply {
     let body = match size {
         0 => Body::Empty,
         _ => version.part(ByteRange { start: 0, end: size }),
     };
-    Reply::new(Answer { content_length: Some(size), ..answer }, body)
+    answer.content_length = Some(size);
+    Reply::new(answer, body)
 }
 
-fn one_part(answer: Answer, version: Version, part: ByteRange, size: u64) -> Reply {
-    let answer = Answer {
-        status: StatusCode::PARTIAL_CONTENT,
-        content_length: Some(part.len()),
-        content_range: Some(ContentRange::Part(part, size)),
-        ..answer
-    };
+fn one_part(mut answer: Box<Answer>, version: Version, part: ByteRange, size: u64) -> Reply {
+    answer.status = StatusCode::PARTIAL_CONTENT;
+    answer.content_length = Some(part.len());
+    answer.content_range = Some(ContentRange::Part(part, size));
     Reply::new(answer, version.part(part))
 }
 
-fn many_parts(answer: Answer, version: Version, multipart: Multipart) -> Reply {
-    let answer = Answer {
-        status: StatusCode::PARTIAL_CONTENT,
-        content_type: Some("multipart/byteranges"),
-        boundary: Some(multipart.boundary),
-        content_length: Some(multipart.len()),
-        ..answer
-    };
+fn many_parts(mut answer: Box<Answer>, version: Version, multipart: Multipart) -> Reply {
+    answer.status = StatusCode::PARTIAL_CONTENT;
+    answer.content_type = Some("multipart/byteranges");
+    answer.boundary = Some(multipart.boundary);
+    answer.content_length = Some(multipart.len());
     Reply::new(answer, Body::Multipart(version, Box::new(multipart)))
 }
 
@@ -147,13 +148,10 @@ struct Chosen {
 }
 
 /// Picks a sibling that the client takes. The flag says that another client may get another variant,
-/// which caches must know. Files of types that do not shrink have no siblings.
-async fn choose_variant(head: &Head<'_>, found: Found<'_>, content_type: &'static str) -> (Chosen, bool) {
+/// which caches must know.
+async fn choose_variant(head: &Head<'_>, found: Found<'_>) -> (Chosen, bool) {
     let (who, mount, path) = (found.who, found.mount, found.path);
     let plain = Chosen { file: found.file, attributes: found.attributes, coding: None };
-    if !mount.precompressed || !mime::is_compressible(content_type) {
-        return (plain, false);
-    }
     let accepted = Accepted::parse(head.fields.accept_encoding.as_deref());
     for coding in accepted.preference() {
         if let Some((file, attributes)) = sibling(who, mount, path, coding, &plain.attributes).await {

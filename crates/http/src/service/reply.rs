@@ -17,7 +17,8 @@ use crate::response::Answer;
 /// A whole response.
 #[derive(Debug)]
 pub(super) struct Reply {
-    pub(super) answer: Answer,
+    /// Apart, as a reply changes hands from the handler to who sends it.
+    pub(super) answer: Box<Answer>,
     /// What GET gets; HEAD is sent the head alone.
     pub(super) body: Body,
     /// The user who asked, if he has said and proved who he is.
@@ -89,8 +90,8 @@ impl Body {
 }
 
 impl Reply {
-    pub(super) fn new(answer: Answer, body: Body) -> Self {
-        Self { answer, body, who: None }
+    pub(super) fn new(answer: impl Into<Box<Answer>>, body: Body) -> Self {
+        Self { answer: answer.into(), body, who: None }
     }
 
     /// The user's name, for the log.

@@ -49,6 +49,7 @@ pub(super) async fn send_reply(
     sent
 }
 
+/// What has to be read first lies apart: the memory of a request whose answer is at hand is small.
 async fn send_body(service: &Service, wire: &mut Wire, body: &mut Body, chunked: bool) -> Result<u64, Abort> {
     match body {
         Body::Empty => Ok(0),
@@ -61,11 +62,11 @@ async fn send_body(service: &Service, wire: &mut Wire, body: &mut Body, chunked:
             Ok(range.len())
         }
         Body::File(version, range) => {
-            wire.send_file(version, *range).await?;
+            Box::pin(wire.send_file(version, *range)).await?;
             Ok(range.len())
         }
-        Body::Multipart(version, multipart) => send_parts(wire, version, multipart).await,
-        Body::Listing(rendering) => send_listing(service, wire, rendering, chunked).await,
+        Body::Multipart(version, multipart) => Box::pin(send_parts(wire, version, multipart)).await,
+        Body::Listing(rendering) => Box::pin(send_listing(service, wire, rendering, chunked)).await,
     }
 }
 

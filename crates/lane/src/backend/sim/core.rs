@@ -88,6 +88,9 @@ impl Core {
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.borrow_mut();
         let result = act(&mut state);
+        if !state.engine.has_left_over() {
+            return result;
+        }
         let (woken, bells) = (state.engine.take_woken(), state.engine.take_bells());
         let let_go = state.engine.take_let_go();
         drop(state);
@@ -165,12 +168,16 @@ impl State {
     }
 
     pub(super) fn inode(&self, host: HostId, fd: Fd) -> io::Result<Rc<Inode>> {
-        self.open_file(host, fd).map(|file| Rc::clone(&file.inode))
+        self.file(host, fd).map(|file| Rc::clone(&file.inode))
     }
 
     pub(super) fn open_file(&self, host: HostId, fd: Fd) -> io::Result<Rc<OpenFile>> {
+        self.file(host, fd).map(Rc::clone)
+    }
+
+    fn file(&self, host: HostId, fd: Fd) -> io::Result<&Rc<OpenFile>> {
         match self.hosts[host.0].descriptor(fd) {
-            Some(Descriptor::File(file)) => Ok(Rc::clone(file)),
+            Some(Descriptor::File(file)) => Ok(file),
             Some(Descriptor::Socket(_)) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
             None => Err(io::Error::from_raw_os_error(libc::EBADF)),
         }

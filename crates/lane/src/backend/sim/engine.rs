@@ -120,6 +120,7 @@ impl Engine {
     }
 
     /// Whether a fault of this rate strikes now.
+    #[inline]
     pub(super) fn chance(&mut self, rate: f64) -> bool {
         rate > 0.0 && self.rng.random_bool(rate.min(1.0))
     }
@@ -138,6 +139,7 @@ impl Engine {
     }
 
     /// Some of `n`, at least one, at the given rate; else all.
+    #[inline]
     pub(super) fn cut_short(&mut self, n: usize, rate: f64) -> usize {
         if n > 1 && self.chance(rate) { self.rng.random_range(1..=n) } else { n }
     }
@@ -155,6 +157,11 @@ impl Engine {
     /// Drops what an operation held once nothing of the world is borrowed.
     pub(super) fn let_go(&mut self, held: Option<Guard>) {
         self.let_go.extend(held);
+    }
+
+    /// Whether there is something to be done once nothing of the world is borrowed.
+    pub(super) fn has_left_over(&self) -> bool {
+        !(self.woken.is_empty() && self.bells.is_empty() && self.let_go.is_empty())
     }
 
     pub(super) fn take_let_go(&mut self) -> Vec<Guard> {
