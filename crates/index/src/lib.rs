@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use std::time::SystemTime;
-//! use index::{Index, Kind, Memory, Options, Seen, Timestamp, Tree};
+//! use index::{FirstUse, Index, Kind, Memory, Options, Seen, Timestamp, Tree};
 //!
 //! # fn run() -> Result<(), index::Error> {
 //! let options = Options { boot: [7; 16], ..Options::default() };
@@ -16,7 +16,9 @@
 //! // … the caller writes `opened.mark` to the root and syncs it. Then it may serve.
 //! index.marked(opened.volume, &opened.mark);
 //! let seen = Seen { changed: Timestamp { secs: 1, nanos: 0 }, size: 5 };
-//! let file = index.load(opened.volume, b"handle", Kind::File, seen, SystemTime::now())?;
+//! let now = SystemTime::now();
+//! let first = FirstUse { identity: b"handle", kind: Kind::File, seen, place: None, now };
+//! let file = index.load(opened.volume, first)?;
 //! // … before the file changes:
 //! index.reserve();
 //! let mut object = file.object;
@@ -35,7 +37,7 @@ pub use index::{Health, Index, Options, Stop};
 pub use mark::{MARK_LEN, Mark};
 pub use memory::Memory;
 pub use number::{Kind, Number};
-pub use object::{Known, Loaded, ObjectRecord, Place, Seen, Timestamp};
+pub use object::{FirstUse, Known, Loaded, ObjectRecord, Place, PlaceRef, Seen, Timestamp};
 pub use pending::Backlog;
 pub use storage::{FileStorage, Storage, boot};
 pub use version::Version;

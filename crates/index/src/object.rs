@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::codec::Fields;
-use crate::{Error, Number, Version};
+use crate::{Error, Kind, Number, Version};
 
 /// A point in time as file systems stamp it, since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,13 +36,43 @@ pub struct ObjectRecord {
     pub place: Place,
 }
 
-/// A place of a file: by it a file is found where there are no file handles.
+/// A place of a file: by it a file is found where handles do not lead to one. It is a hint, which the tree has to bear out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The directory's vnode; 0 where it is not known.
     pub parent: u32,
     /// The name in it, at most 255 bytes.
     pub name: Vec<u8>,
+}
+
+/// As [`Place`], of a name that lies elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaceRef<'a> {
+    /// The directory's vnode.
+    pub parent: u32,
+    /// The name in it.
+    pub name: &'a [u8],
+}
+
+impl PlaceRef<'_> {
+    pub(crate) fn to_place(self) -> Place {
+        Place { parent: self.parent, name: self.name.to_vec() }
+    }
+}
+
+/// A file as it is used for the first time: what it is, how it looks, and where it was found.
+#[derive(Clone, Copy, Debug)]
+pub struct FirstUse<'a> {
+    /// The words that it is found by.
+    pub identity: &'a [u8],
+    /// A number of which kind it has, or gets.
+    pub kind: Kind,
+    /// How it looks now.
+    pub seen: Seen,
+    /// Where it is, if that is known: kept with what is recorded now, and else not.
+    pub place: Option<PlaceRef<'a>>,
+    /// The time of day.
+    pub now: SystemTime,
 }
 
 /// The answer to [`crate::Index::load`].

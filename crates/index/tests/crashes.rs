@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
-    Error, Index, Kind, Loaded, Memory, Number, Options, Place, Seen, Stop, Timestamp, Tree, Version,
-    VolumeId,
+    Error, FirstUse, Index, Kind, Loaded, Memory, Number, Options, Place, Seen, Stop, Timestamp, Tree,
+    Version, VolumeId,
 };
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -154,7 +154,7 @@ impl History {
     fn load(&mut self, index: &Index, volume: VolumeId, file: u32) -> Loaded {
         let seen = self.files[&file].states.last().unwrap().1;
         let loaded = loop {
-            match index.load(volume, &identity(file), Kind::File, seen, self.now) {
+            match index.load(volume, first_use(&identity(file), seen, self.now)) {
                 Ok(loaded) => break loaded,
                 Err(Error::Full) => {
                     // A disk that fails now works again for who waits.
@@ -284,4 +284,8 @@ fn identity(file: u32) -> Vec<u8> {
 
 fn time_of(seen: Seen) -> SystemTime {
     UNIX_EPOCH + Duration::new(seen.changed.secs.cast_unsigned(), seen.changed.nanos)
+}
+
+fn first_use(identity: &[u8], seen: Seen, now: SystemTime) -> FirstUse<'_> {
+    FirstUse { identity, kind: Kind::File, seen, place: None, now }
 }

@@ -4,8 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use index::{
-    Committer, Error, FileStorage, Finding, Health, HostRecord, HostState, Index, Kind, Memory, Number,
-    ObjectRecord, OpenedVolume, Options, Place, Quota, Seen, Stop, Tree, Usage, Version, VolumeId,
+    Committer, Error, FileStorage, Finding, FirstUse, Health, HostRecord, HostState, Index, Kind, Memory,
+    Number, ObjectRecord, OpenedVolume, Options, Place, Quota, Seen, Stop, Tree, Usage, Version, VolumeId,
 };
 
 fn open(memory: &Memory) -> Index {
@@ -53,12 +53,12 @@ fn volumes_are_numbered_three_apart_and_keep_their_numbers() {
 fn a_lost_index_goes_on_above_the_mark() {
     let index = open(&Memory::default());
     let home = open_volume(&index, "home", None).unwrap();
-    let before = index.load(home.volume, b"a", Kind::File, Seen::default(), later(1)).unwrap().object;
+    let before = index.load(home.volume, first_use(b"a", Seen::default(), later(1))).unwrap().object;
     drop(index);
     let index = open(&Memory::default());
     let again = open_volume(&index, "home", Some(&home.mark.encode())).unwrap();
     assert_eq!((again.volume, again.mark.uuid, again.index_was_behind), (home.volume, home.mark.uuid, true));
-    let after = index.load(home.volume, b"a", Kind::File, Seen::default(), later(1)).unwrap();
+    let after = index.load(home.volume, first_use(b"a", Seen::default(), later(1))).unwrap();
     assert!(after.is_new);
     assert!(after.object.number.vnode > before.number.vnode, "{after:?}");
     assert!(after.object.version > before.version, "{after:?}");
@@ -91,7 +91,7 @@ fn a_tree_that_was_set_back_gets_new_numbers() {
     let home = open_volume(&index, "home", None).unwrap();
     let load = |index: &Index| {
         let seen = Seen { size: 1, ..Seen::default() };
-        index.load(home.volume, b"a", Kind::File, seen, later(1)).unwrap().object
+        index.load(home.volume, first_use(b"a", seen, later(1))).unwrap().object
     };
     let first = load(&index);
     let (mut mark, mut last) = (home.mark, first.number);
@@ -148,7 +148,7 @@ fn memory_of_what_is_not_committed_is_bounded() {
     let options = Options { pending_max: 4, ..Options::default() };
     let index = Index::open(Memory::default(), options).unwrap();
     let home = open_volume(&index, "home", None).unwrap().volume;
-    let load = |n: u8| index.load(home, &[n], Kind::File, Seen::default(), later(9));
+    let load = |n: u8| index.load(home, first_use(&[n], Seen::default(), later(9)));
     let first = load(0).unwrap().object;
     assert!((1..4).all(|n| load(n).is_ok()));
     assert!(matches!(load(4), Err(Error::Full)));
@@ -175,7 +175,7 @@ fn the_committer_commits_without_being_asked() {
     let index = open(&memory);
     let committer = Committer::start(&index, Duration::from_millis(1)).unwrap();
     let home = open_volume(&index, "home", None).unwrap();
-    let number = index.load(home.volume, b"a", Kind::File, Seen::default(), later(1)).unwrap().object.number;
+    let number = index.load(home.volume, first_use(b"a", Seen::default(), later(1))).unwrap().object.number;
     let give_up = std::time::Instant::now() + Duration::from_secs(60);
     while index.backlog().objects > 0 {
         assert!(std::time::Instant::now() < give_up, "nothing is committed");
@@ -217,7 +217,7 @@ fn a_check_finds_and_mends_what_does_not_agree() {
     let memory = Memory::default();
     let index = open(&memory);
     let home = open_volume(&index, "home", None).unwrap().volume;
-    let mut object = index.load(home, b"sound", Kind::File, Seen::default(), later(1)).unwrap().object;
+    let mut object = index.load(home, first_use(b"sound", Seen::default(), later(1))).unwrap().object;
     let stranger = ObjectRecord {
         number: Number { vnode: 4_000_000, uniquifier: 9 },
         version: Version { generation: 1, count: 1 },
@@ -279,4 +279,8 @@ fn a_file_of_a_later_format_is_left_alone() {
     drop(database);
     let refused = Index::open(memory, Options::default());
     assert!(matches!(refused, Err(Error::Format { found: 2, known: 1 })));
+}
+
+fn first_use(identity: &[u8], seen: Seen, now: SystemTime) -> FirstUse<'_> {
+    FirstUse { identity, kind: Kind::File, seen, place: None, now }
 }

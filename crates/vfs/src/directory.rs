@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{Object, Place as ObjectPlace, SharedVolume};
+use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume};
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
 
@@ -111,7 +111,7 @@ impl Directory {
 
     /// What was just made in it, for the lane's cache.
     pub(crate) async fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
-        let object = self.shared()?.of_new(self.volume.root().dir(), &file, stat).await?;
+        let object = self.shared()?.object_of_new(self.volume.root().dir(), By::Open(&file), stat).await?;
         self.file_of(name, file, stat, object)
     }
 
@@ -122,7 +122,9 @@ impl Directory {
         file: File,
         stat: &Stat,
     ) -> Result<OpenFile, Error> {
-        let object = self.shared()?.of_open(self.volume.root().dir(), &file, stat).await?;
+        let at = self.object().map(|directory| At { directory, name: name.as_bytes() });
+        let by = By::Open(&file);
+        let object = self.shared()?.object_of(self.volume.root().dir(), by, stat, at).await?;
         self.file_of(name, file, stat, object)
     }
 
@@ -143,7 +145,8 @@ impl Directory {
     /// As [`Directory::made_file`], of a directory.
     pub(crate) async fn made_directory(&self, name: Name<'_>, dir: Dir) -> Result<OpenDirectory, Error> {
         let stat = dir.stat()?;
-        let object = self.shared()?.of_new(self.volume.root().dir(), dir.as_file(), &stat).await?;
+        let by = By::Open(dir.as_file());
+        let object = self.shared()?.object_of_new(self.volume.root().dir(), by, &stat).await?;
         self.note_place(Some(&object), name);
         let path = self.path().join(name)?;
         Ok(OpenDirectory::new(dir, Attributes::from(stat).id, path, Some(object)))

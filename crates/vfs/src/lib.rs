@@ -47,13 +47,13 @@ pub use object::{Closed, Identity, MARK_ATTRIBUTES, Object, Objects, ObjectsOpti
 pub use promise::{
     Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, Teller, What,
 };
-pub use reopen::{Places, Seen};
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
 pub use volume::{Resolved, Volume};
 
 mod access;
 mod attributes;
+mod by_number;
 mod cache;
 mod caller;
 mod change;

@@ -1,10 +1,11 @@
-//! Files found again without a path: by what they are, as an AFS client or a durable open names them.
+//! Files found again without a path: by what they are, as a durable open names them. By number, as AFS's clients do: [`super::by_number`].
 //!
 //! A file's handle outlives its leaving of the tree, so nothing that was opened by a handle is served. What is opened by it
 //! only tells the way: from a directory up to the volume's root, or from a file's recorded directory. That way is then gone
 //! down like any other path, by the caller's rights, and must lead to the very file.
 //!
-//! Where the process may not open by handle, or the file system has no handles, the way is the one last recorded.
+//! Where the process may not open by handle, or the file system has no handles, the way is the one last recorded: in the object
+//! where the file is in use, else in the index.
 
 use std::sync::Arc;
 
@@ -16,60 +17,40 @@ use crate::caller::Caller;
 use crate::change::{Writer, c_name};
 use crate::error::Error;
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{Identity, identity_at, identity_of};
+use crate::object::{By, Identity, Recorded, identity_of};
 use crate::volume::{Resolved, Volume};
-
-/// Where a file was last seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// The directory.
-    pub directory: Identity,
-    /// The name in it.
-    pub name: Box<[u8]>,
-}
-
-/// Who keeps where files were last seen, longer than they are in use.
-pub trait Places: Send + Sync {
-    /// Where this one was seen. Helpers ask: it may wait for a disk.
-    fn place_of(&self, file: &Identity) -> Option<Seen>;
-}
 
 impl Volume {
     /// The file or directory of this identity, wherever it is in the volume now, if the caller may pass through every
-    /// directory on the way and has the rights `need` there, as [`Volume::lookup_as`] has them. `places` helps where it is not
-    /// in use; without it directories alone are found then, and where the process may open by handle
-    /// (CAP_DAC_READ_SEARCH).
+    /// directory on the way and has the rights `need` there, as [`Volume::lookup_as`] has them. Where it is not in use the index
+    /// says where it was.
     ///
     /// # Errors
     /// [`Error::Stale`] when it is gone, has left the volume or cannot be found in it; [`Error::Busy`] when it moves again and
     /// again; [`Error::ReadOnly`] for a volume whose files lanes do not share; else as [`Volume::lookup_as`].
-    pub async fn reopen(
+    pub async fn reopen(&self, caller: &Caller, file: &Identity, need: Rights) -> Result<Resolved, Error> {
+        Ok(self.reopen_at(caller, file, need).await?.1)
+    }
+
+    /// As [`Volume::reopen`], with the path that leads there.
+    pub(crate) async fn reopen_at(
         &self,
         caller: &Caller,
         file: &Identity,
         need: Rights,
-        places: Option<&Arc<dyn Places>>,
-    ) -> Result<Resolved, Error> {
+    ) -> Result<(RelPathBuf, Resolved), Error> {
         // Apart, as it is rare and its memory large.
-        let found = Box::pin(Reopening { volume: self, places }.resolve(caller, file, need)).await;
-        Ok(self.counted(self.told(RelPath::ROOT, "a file cannot be found again", found))?.1)
+        let found = Box::pin(Reopening { volume: self }.resolve(caller, file, need)).await;
+        self.counted(self.told(RelPath::ROOT, "a file cannot be found again", found))
     }
 
     /// As [`Volume::reopen`], to write. Takes [`Rights::WRITE`].
     ///
     /// # Errors
     /// As [`Volume::reopen`]; [`Error::IsADirectory`].
-    pub async fn reopen_writer(
-        &self,
-        caller: &Caller,
-        file: &Identity,
-        places: Option<&Arc<dyn Places>>,
-    ) -> Result<Writer, Error> {
+    pub async fn reopen_writer(&self, caller: &Caller, file: &Identity) -> Result<Writer, Error> {
         for _ in 0..TRIES_MAX {
-            let found =
-                Box::pin(Reopening { volume: self, places }.resolve(caller, file, Rights::WRITE)).await;
-            let (path, resolved) =
-                self.counted(self.told(RelPath::ROOT, "a file cannot be found again", found))?;
+            let (path, resolved) = self.reopen_at(caller, file, Rights::WRITE).await?;
             resolved.into_file()?;
             let (Some(above), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
                 return self.counted(Err(Error::IsADirectory));
@@ -91,7 +72,6 @@ impl Volume {
 /// The search for one file.
 struct Reopening<'a> {
     volume: &'a Volume,
-    places: Option<&'a Arc<dyn Places>>,
 }
 
 impl Reopening<'_> {
@@ -153,7 +133,7 @@ impl Reopening<'_> {
             Err(Error::TooManyOpen | Error::Overloaded) => return Err(Error::Overloaded),
             Err(_) => return Ok(false),
         };
-        Ok(identity_of(&found, &found.stat()?).await? == *file)
+        Ok(identity_of(By::Open(&found), &found.stat()?).await? == *file)
     }
 
     /// The path of a file in use, as this server last moved it.
@@ -165,7 +145,7 @@ impl Reopening<'_> {
     /// The path to a file as the tree has it, from the file upwards.
     async fn find_path(&self, file: &Identity) -> Result<RelPathBuf, Error> {
         let root = self.volume.root().dir();
-        let root = identity_of(root.as_file(), &root.stat()?).await?;
+        let root = identity_of(By::Open(root.as_file()), &root.stat()?).await?;
         let (mut at, mut names, mut length) = (file.clone(), Vec::new(), 0);
         let mut path = loop {
             if at == root {
@@ -177,7 +157,7 @@ impl Reopening<'_> {
             {
                 break path;
             }
-            let Seen { directory, name } = self.above(&at).await?;
+            let Recorded { directory, name } = self.above(&at).await?;
             length += name.len() + 1;
             // What was recorded at different times may form a circle.
             if length > RelPath::BYTES_MAX + 1 {
@@ -194,7 +174,7 @@ impl Reopening<'_> {
     }
 
     /// The directory that a file is in, and its name there.
-    async fn above(&self, file: &Identity) -> Result<Seen, Error> {
+    async fn above(&self, file: &Identity) -> Result<Recorded, Error> {
         let hint = self.recorded(file).await?;
         let Some(open) = self.open(file).await? else { return hint.ok_or(Error::Stale) };
         let stat = open.stat()?;
@@ -208,22 +188,21 @@ impl Reopening<'_> {
                 self.open(&hint.directory).await?.ok_or(Error::Stale)?.into_dir()?
             }
         };
-        let identity = identity_of(directory.as_file(), &directory.stat()?).await?;
+        let identity = identity_of(By::Open(directory.as_file()), &directory.stat()?).await?;
         let hint = hint.filter(|hint| hint.directory == identity);
         let name = self.name_in(&directory, file, &stat, hint.as_ref().map(|hint| &*hint.name)).await?;
-        Ok(Seen { directory: identity, name })
+        Ok(Recorded { directory: identity, name })
     }
 
     /// Where the file was last seen.
-    async fn recorded(&self, file: &Identity) -> Result<Option<Seen>, Error> {
+    async fn recorded(&self, file: &Identity) -> Result<Option<Recorded>, Error> {
         let shared = self.volume.shared().ok_or(Error::ReadOnly)?;
         let in_use = shared.objects().in_use_as(shared, file).and_then(|object| object.place());
         if let Some(place) = in_use {
-            return Ok(Some(Seen { directory: place.directory.identity().clone(), name: place.name }));
+            return Ok(Some(Recorded { directory: place.directory.identity().clone(), name: place.name }));
         }
-        let Some(places) = self.places else { return Ok(None) };
-        let (places, file) = (Arc::clone(places), file.clone());
-        offload(None, move || places.place_of(&file)).await.map_err(|_| Error::Overloaded)
+        let (shared, file) = (Arc::clone(shared), file.clone());
+        offload(None, move || shared.recorded_place(&file)).await.map_err(|_| Error::Overloaded)?
     }
 
     /// Opens a file by its handle; `None` where that cannot be done.
@@ -291,7 +270,7 @@ impl Reopening<'_> {
     ) -> Result<bool, Error> {
         let name = Name::parse(name).ok().filter(|name| !name.is_reserved());
         let Some(name) = name else { return Ok(false) };
-        match identity_at(directory, &c_name(name), stat).await {
+        match identity_of(By::Name(directory, &c_name(name)), stat).await {
             Ok(identity) => Ok(identity == *file),
             Err(Error::NotFound) => Ok(false),
             Err(error) => Err(error),

@@ -16,7 +16,7 @@ use crate::directory::{Directory, OpenDirectory};
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::{RelPath, RelPathBuf};
-use crate::object::{Object, SharedVolume, path_beneath};
+use crate::object::{At, By, Object, SharedVolume, path_beneath};
 use crate::root::Root;
 use crate::spec::{VolumeName, VolumeOptions, VolumeSpec};
 use crate::trouble::{self, Place};
@@ -257,7 +257,7 @@ impl Volume {
             }
         };
         let stat = file.stat()?;
-        let node = self.same_or_new(key, file, &stat).await?;
+        let node = self.same_or_new(key, file, &stat, vantage.object()).await?;
         Ok((node, stat, vantage))
     }
 
@@ -284,7 +284,13 @@ impl Volume {
     }
 
     /// The node already kept if the name still leads to the same file: its users and ours share it.
-    async fn same_or_new(&self, key: KeyRef<'_>, file: File, now: &Stat) -> Result<Node, Error> {
+    async fn same_or_new(
+        &self,
+        key: KeyRef<'_>,
+        file: File,
+        now: &Stat,
+        above: Option<&Arc<Object>>,
+    ) -> Result<Node, Error> {
         let id = Attributes::from(*now).id;
         if let Some(kept) = self.inner.cache.peek(key) {
             self.counters().rechecks.increment();
@@ -297,7 +303,11 @@ impl Volume {
             return Err(Error::NotServable);
         }
         let object = match self.shared() {
-            Some(shared) => Some(shared.of_open(self.root().dir(), &file, now).await?),
+            Some(shared) => {
+                let at = above.zip(key.path.file_name());
+                let at = at.map(|(directory, name)| At { directory, name: name.as_bytes() });
+                Some(shared.object_of(self.root().dir(), By::Open(&file), now, at).await?)
+            }
             None => None,
         };
         if now.kind == FileKind::Directory {

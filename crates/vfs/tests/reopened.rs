@@ -5,21 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use identity::{Rights, Writable};
+use index::{Index, Memory, Options};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::thread::{CapabilitySet, capabilities};
 use vfs::{
-    Cache, CacheOptions, Caller, Error, Identity, Objects, ObjectsOptions, Places, RelPath, Seen, Volume,
-    VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Error, Identity, Objects, ObjectsOptions, RelPath, Volume, VolumeOptions,
+    VolumeSpec,
 };
-
-/// Of files before the server was started anew.
-struct Recorded(Vec<(Identity, Seen)>);
-
-impl Places for Recorded {
-    fn place_of(&self, file: &Identity) -> Option<Seen> {
-        self.0.iter().find(|(identity, _)| identity == file).map(|(_, seen)| seen.clone())
-    }
-}
 
 #[test]
 fn what_moved_inside_is_found_and_what_left_or_went_is_not_on_the_disk_and_in_memory() {
@@ -31,7 +23,12 @@ fn what_moved_inside_is_found_and_what_left_or_went_is_not_on_the_disk_and_in_me
             fs::write(root.join(file), file).unwrap();
         }
         let at = root.clone();
-        let known = run_here(RuntimeOptions::default(), async move { learn(&open(&at)).await }).unwrap();
+        let storage = Memory::default();
+        let index = Arc::new(Index::open(storage.clone(), Options::default()).unwrap());
+        let lane = Arc::clone(&index);
+        let known =
+            run_here(RuntimeOptions::default(), async move { learn(&open(&at, &lane)).await }).unwrap();
+        index.close().unwrap();
 
         fs::rename(root.join("a/renamed"), root.join("a/new name")).unwrap();
         fs::rename(root.join("a/deep"), root.join("moved")).unwrap();
@@ -39,12 +36,14 @@ fn what_moved_inside_is_found_and_what_left_or_went_is_not_on_the_disk_and_in_me
         fs::rename(root.join("left"), dir.path().join("left")).unwrap();
         fs::remove_file(root.join("again")).unwrap();
         fs::write(root.join("again"), "another").unwrap();
-        run_here(RuntimeOptions::default(), async move { judge(&open(&root), known).await }).unwrap();
+        let index = Arc::new(Index::open(storage, Options::default()).unwrap());
+        run_here(RuntimeOptions::default(), async move { judge(&open(&root, &index), known).await }).unwrap();
     }
 }
 
-fn open(root: &PathBuf) -> Volume {
-    let cache = Cache::sharing(CacheOptions::default(), &Objects::in_memory(ObjectsOptions::default()));
+fn open(root: &PathBuf, index: &Arc<Index>) -> Volume {
+    let objects = Objects::new(ObjectsOptions::default(), Arc::clone(index));
+    let cache = Cache::sharing(CacheOptions::default(), &objects);
     let spec = VolumeSpec::new("test".parse().unwrap(), root, VolumeOptions::default());
     Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap()
 }
@@ -54,24 +53,20 @@ async fn identity(volume: &Volume, path: &str) -> Identity {
     found.object().unwrap().identity().clone()
 }
 
-async fn learn(volume: &Volume) -> Vec<(String, Identity, Seen)> {
+async fn learn(volume: &Volume) -> Vec<(String, Identity)> {
     let mut known = Vec::new();
     for path in
         ["a", "a/deep", "a/deep/er", "a/stays", "a/renamed", "a/deep/er/along", "gone", "left", "again"]
     {
-        let (above, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let seen = Seen { directory: identity(volume, above).await, name: name.as_bytes().into() };
-        known.push((path.to_owned(), identity(volume, path).await, seen));
+        known.push((path.to_owned(), identity(volume, path).await));
     }
     known
 }
 
-async fn judge(volume: &Volume, known: Vec<(String, Identity, Seen)>) {
-    let recorded = known.iter().map(|(_, identity, seen)| (identity.clone(), seen.clone())).collect();
-    let places = Arc::new(Recorded(recorded)) as Arc<dyn Places>;
+async fn judge(volume: &Volume, known: Vec<(String, Identity)>) {
     let by_handle = capabilities(None).unwrap().effective.contains(CapabilitySet::DAC_READ_SEARCH);
-    for (path, file, _) in known {
-        let found = volume.reopen(&Caller::anonymous(), &file, Rights::READ, Some(&places)).await;
+    for (path, file) in known {
+        let found = volume.reopen(&Caller::anonymous(), &file, Rights::READ).await;
         let wanted = match path.as_str() {
             "a" | "a/stays" => true,
             "a/deep" | "a/deep/er" | "a/deep/er/along" | "a/renamed" => by_handle,
@@ -85,8 +80,8 @@ async fn judge(volume: &Volume, known: Vec<(String, Identity, Seen)>) {
             Err(error) => assert!(matches!(error, Error::Stale) && !wanted, "{path}: {error}"),
         }
     }
-    // Without anything recorded a handle still leads to a directory.
+    // Of a directory the handle alone tells.
     let moved = identity(volume, "moved/er").await;
-    let found = volume.reopen(&Caller::anonymous(), &moved, Rights::READ, None).await;
+    let found = volume.reopen(&Caller::anonymous(), &moved, Rights::READ).await;
     assert_eq!(*found.unwrap().object().unwrap().identity(), moved);
 }

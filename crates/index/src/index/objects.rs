@@ -1,7 +1,6 @@
 //! Objects: their numbers and versions.
 
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
 
 use redb::ReadableDatabase;
 
@@ -9,17 +8,7 @@ use super::{Index, Shared, State};
 use crate::object::{Entry, check_lengths};
 use crate::pending::Change;
 use crate::tables::{IDENTITIES, OBJECTS};
-use crate::{Error, Kind, Known, Loaded, Number, ObjectRecord, Place, Seen, Version, VolumeId};
-
-/// Of which file something is asked, and how it looks.
-#[derive(Clone, Copy)]
-struct Of<'a> {
-    volume: VolumeId,
-    identity: &'a [u8],
-    kind: Kind,
-    seen: Seen,
-    now: SystemTime,
-}
+use crate::{Error, FirstUse, Kind, Known, Loaded, Number, ObjectRecord, Place, PlaceRef, Version, VolumeId};
 
 impl Index {
     /// What is known of a file as it is used for the first time: its record, where what is `seen` bears it out, with the
@@ -28,45 +17,40 @@ impl Index {
     /// # Errors
     /// [`Error::Full`] when too much is not committed, or the numbers at hand are used up: call [`Index::flush`] and
     /// [`Index::next_mark`], then again. What the storage says.
-    pub fn load(
-        &self,
-        volume: VolumeId,
-        identity: &[u8],
-        kind: Kind,
-        seen: Seen,
-        now: SystemTime,
-    ) -> Result<Loaded, Error> {
-        check_lengths(identity, &Place::default())?;
+    pub fn load(&self, volume: VolumeId, of: FirstUse<'_>) -> Result<Loaded, Error> {
         let shared = self.shared();
-        let told = shared.state().told_of(volume, identity);
-        let known = match told {
+        let told = shared.state().told_of(volume, of.identity);
+        let read = match told {
             Some(told) => told,
-            None => shared.read_entry(volume, identity)?,
+            None => shared.read_entry(volume, of.identity)?,
         };
-        let mut state = shared.state();
         // Another may have loaded or changed it while the file was read.
-        let known = state.told_of(volume, identity).unwrap_or(known);
-        let loaded = state.load(Of { volume, identity, kind, seen, now }, known, self.is_full());
-        shared.count(&state);
-        loaded
+        self.load_from(volume, of, |told| Some(told.unwrap_or(read))).expect("it was read")
     }
 
     /// As [`Index::load`] where the disk need not be asked; `None` where it must be.
     ///
     /// # Errors
     /// As [`Index::load`].
-    pub fn try_load(
+    pub fn try_load(&self, volume: VolumeId, of: FirstUse<'_>) -> Option<Result<Loaded, Error>> {
+        self.load_from(volume, of, |told| told)
+    }
+
+    /// Loads by what is told of the file and not committed yet, or what `known` makes of that.
+    fn load_from(
         &self,
         volume: VolumeId,
-        identity: &[u8],
-        kind: Kind,
-        seen: Seen,
-        now: SystemTime,
+        of: FirstUse<'_>,
+        known: impl FnOnce(Option<Option<Entry>>) -> Option<Option<Entry>>,
     ) -> Option<Result<Loaded, Error>> {
+        let place = of.place.map(PlaceRef::to_place).unwrap_or_default();
+        if let Err(error) = check_lengths(of.identity, &place) {
+            return Some(Err(error));
+        }
         let shared = self.shared();
         let mut state = shared.state();
-        let known = state.told_of(volume, identity)?;
-        let loaded = state.load(Of { volume, identity, kind, seen, now }, known, self.is_full());
+        let known = known(state.told_of(volume, of.identity))?;
+        let loaded = state.load(volume, of, place, known, self.is_full());
         shared.count(&state);
         Some(loaded)
     }
@@ -130,13 +114,34 @@ impl Index {
     /// # Errors
     /// What the storage says.
     pub fn find(&self, volume: VolumeId, number: Number) -> Result<Option<Known>, Error> {
-        let told = self.shared().state().numbered(volume, number.vnode);
+        let known = self.find_vnode(volume, number.vnode)?;
+        Ok(known.filter(|known| known.object.number == number))
+    }
+
+    /// As [`Index::find`], of whatever has this vnode now: what [`Place::parent`] names.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn find_vnode(&self, volume: VolumeId, vnode: u32) -> Result<Option<Known>, Error> {
+        let told = self.shared().state().numbered(volume, vnode);
         let entry = match told {
             Some(told) => told,
-            None => self.shared().read_numbered(volume, number.vnode)?,
+            None => self.shared().read_numbered(volume, vnode)?,
         };
-        let entry = entry.filter(|entry| entry.object.number == number);
         Ok(entry.map(|entry| Known { identity: entry.identity, object: entry.object }))
+    }
+
+    /// The record of a file, whatever it looks like now; nothing comes of asking. May wait for the disk.
+    ///
+    /// # Errors
+    /// What the storage says.
+    pub fn look_up(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<ObjectRecord>, Error> {
+        let told = self.shared().state().told_of(volume, identity);
+        let entry = match told {
+            Some(told) => told,
+            None => self.shared().read_entry(volume, identity)?,
+        };
+        Ok(entry.map(|entry| entry.object))
     }
 }
 
@@ -170,8 +175,15 @@ impl State {
         Ok(Version { generation: open.generation, count: 0 })
     }
 
-    fn load(&mut self, of: Of<'_>, known: Option<Entry>, is_full: bool) -> Result<Loaded, Error> {
-        let Of { volume, identity, kind, seen, now } = of;
+    fn load(
+        &mut self,
+        volume: VolumeId,
+        of: FirstUse<'_>,
+        place: Place,
+        known: Option<Entry>,
+        is_full: bool,
+    ) -> Result<Loaded, Error> {
+        let FirstUse { identity, kind, seen, now, .. } = of;
         let distrusts_before = self.record(volume)?.distrusts_before;
         let first = self.first_version(volume)?;
         let (object, is_new) = match known {
@@ -181,11 +193,12 @@ impl State {
             _ if is_full && !self.pending.knows(volume, identity) => return Err(Error::Full),
             Some(entry) => {
                 let version = entry.object.version.next().max(first);
-                (ObjectRecord { version, seen, ..entry.object }, false)
+                let place = if of.place.is_some() { place } else { entry.object.place };
+                (ObjectRecord { version, seen, place, number: entry.object.number }, false)
             }
             None => {
                 let number = self.take_number(volume, kind)?;
-                (ObjectRecord { number, version: first, seen, place: Place::default() }, true)
+                (ObjectRecord { number, version: first, seen, place }, true)
             }
         };
         self.put(volume, identity, object.clone(), seen.is_settled(now))?;

@@ -12,6 +12,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
+use index::Number;
 use lane::fs::{FileKind, WatchEvent};
 use lane::{Ended, Task};
 use quick_cache::Weighter;
@@ -28,6 +29,7 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::grant::Told;
 use crate::listing::{Alive, CachedListing};
+use crate::name::RelPathBuf;
 use crate::object::{Object, Objects};
 use crate::promise::Broken;
 use crate::root::Root;
@@ -82,6 +84,8 @@ struct Inner {
     /// Directories in which something was changed lately: the lane goes on relying on them when all that it knew in them is
     /// gone.
     changed: RefCell<Cached<Vantage>>,
+    /// Where files were that somebody named by their numbers.
+    numbers: OnceCell<RefCell<Numbers>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     watches: Rc<Watches>,
     /// With the caches of other lanes; empty where there are no writable volumes.
@@ -98,6 +102,7 @@ struct Inner {
 }
 
 type Cached<T> = quick_cache::unsync::Cache<Key, T>;
+type Numbers = quick_cache::unsync::Cache<(OpeningId, Number), Rc<RelPathBuf>>;
 
 /// A cached answer to a look-up.
 pub(crate) enum Found {
@@ -116,6 +121,7 @@ impl Cache {
                 open: RefCell::new(Cached::new(options.open_files_max)),
                 absent: RefCell::new(Cached::new(options.absent_names_max)),
                 changed: RefCell::new(Cached::new(CHANGED_MAX)),
+                numbers: OnceCell::new(),
                 listings: RefCell::new(quick_cache::unsync::Cache::with_weighter(
                     listings_estimate,
                     options.listing_entries_max as u64,
@@ -178,6 +184,9 @@ impl Cache {
         self.inner.open.borrow_mut().clear();
         self.inner.absent.borrow_mut().clear();
         self.inner.changed.borrow_mut().clear();
+        if let Some(numbers) = self.inner.numbers.get() {
+            numbers.borrow_mut().clear();
+        }
         self.inner.listings.borrow_mut().clear();
         self.inner.gauge();
     }
@@ -311,6 +320,18 @@ impl Cache {
         }
         self.inner.changed.borrow_mut().insert(key.to_key(), vantage.clone());
         self.kept();
+    }
+
+    /// Where the file of this number was, in the volume of `key`. Who goes there looks whether it is the one.
+    pub(crate) fn path_of_number(&self, key: KeyRef<'_>, number: Number) -> Option<Rc<RelPathBuf>> {
+        self.inner.numbers.get()?.borrow().get(&(key.volume, number)).cloned()
+    }
+
+    /// The file of this number is there.
+    pub(crate) fn keep_number(&self, key: KeyRef<'_>, number: Number) {
+        let max = self.inner.options.open_files_max;
+        let numbers = self.inner.numbers.get_or_init(|| RefCell::new(Numbers::new(max)));
+        numbers.borrow_mut().insert((key.volume, number), Rc::new(key.path.into()));
     }
 
     /// Forgets what is remembered for `key`; says whether there was something.

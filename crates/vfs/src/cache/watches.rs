@@ -24,7 +24,7 @@ use super::rest::Told;
 use crate::access::Access;
 use crate::attributes::Attributes;
 use crate::counters::VfsCounters;
-use crate::object::{Object, Place};
+use crate::object::{At, By, Object, Place};
 use crate::promise::Promise;
 use crate::root::Root;
 
@@ -275,7 +275,10 @@ impl Watches {
         }
         let dir = root.open_real_directory(path).await.map_err(|_| None)?;
         let stat = dir.stat().map_err(|_| None)?;
-        let object = shared.of_open(root.dir(), dir.as_file(), &stat).await.map_err(|_| None)?;
+        let above = watched.upper_object().zip(path.file_name());
+        let at = above.map(|(directory, name)| At { directory, name: name.as_bytes() });
+        let by = By::Open(dir.as_file());
+        let object = shared.object_of(root.dir(), by, &stat, at).await.map_err(|_| None)?;
         if path.is_root() {
             root.set_object(&object);
         }

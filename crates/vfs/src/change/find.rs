@@ -11,7 +11,7 @@ use super::here::Here;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
-use crate::object::Object;
+use crate::object::{At, By, Object};
 use crate::promise::What;
 
 /// What has a name.
@@ -48,7 +48,9 @@ impl Here {
 
     async fn found(&self, name: &CString, stat: &Stat) -> Result<Found, Error> {
         let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
-        let object = shared.of_name(self.volume().root().dir(), self.directory().dir(), name, stat).await?;
+        let at = At { directory: self.object()?, name: name.as_bytes() };
+        let by = By::Name(self.directory().dir(), name);
+        let object = shared.object_of(self.volume().root().dir(), by, stat, Some(at)).await?;
         Ok(Found { object, kind: stat.kind, open: None })
     }
 }

@@ -7,55 +7,56 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use index::{Kind, Loaded, Seen};
+use index::{FirstUse, Kind, Loaded, PlaceRef, Seen};
 use lane::fs::{Dir, File, FileKind, OpenHow, OpenKind, Stat, Timestamp};
 use lane::offload::offload;
 
 use super::{Identity, Object, SharedVolume};
 use crate::error::Error;
 
+/// How a file is come by.
+#[derive(Clone, Copy)]
+pub(crate) enum By<'a> {
+    /// It is open.
+    Open(&'a File),
+    /// It has this name in a directory; links are not followed.
+    Name(&'a Dir, &'a CString),
+}
+
+/// Where a file was found: a directory, and the name in it. Kept with its number, as a hint.
+#[derive(Clone, Copy)]
+pub(crate) struct At<'a> {
+    pub(crate) directory: &'a Arc<Object>,
+    pub(crate) name: &'a [u8],
+}
+
 impl SharedVolume {
-    /// The object of an open file or directory with these attributes. `root` is the volume's directory.
+    /// The object of a file or directory with these attributes, found there. `root` is the volume's directory.
     ///
     /// # Errors
     /// [`Error::Busy`], [`Error::Overloaded`]; those of the file system.
-    pub(crate) async fn of_open(
+    pub(crate) async fn object_of(
         self: &Arc<Self>,
         root: &Rc<Dir>,
-        file: &File,
+        by: By<'_>,
         stat: &Stat,
+        at: Option<At<'_>>,
     ) -> Result<Arc<Object>, Error> {
-        let object = self.objects().get(self, identity_of(file, stat).await?)?;
-        self.loaded(root, object, stat).await
-    }
-
-    /// The object of what has the name `name` and these attributes, links not followed.
-    ///
-    /// # Errors
-    /// As [`SharedVolume::of_open`].
-    pub(crate) async fn of_name(
-        self: &Arc<Self>,
-        root: &Rc<Dir>,
-        dir: &Dir,
-        name: &CString,
-        stat: &Stat,
-    ) -> Result<Arc<Object>, Error> {
-        let identity = identity_at(dir, name, stat).await?;
-        let object = self.objects().get(self, identity)?;
-        self.loaded(root, object, stat).await
+        let object = self.objects().get(self, identity_of(by, stat).await?)?;
+        self.loaded(root, object, stat, at).await
     }
 
     /// The object of a file or directory that was just made here: the index cannot know it.
     ///
     /// # Errors
-    /// As [`SharedVolume::of_open`].
-    pub(crate) async fn of_new(
+    /// As [`SharedVolume::object_of`].
+    pub(crate) async fn object_of_new(
         self: &Arc<Self>,
         root: &Rc<Dir>,
-        file: &File,
+        by: By<'_>,
         stat: &Stat,
     ) -> Result<Arc<Object>, Error> {
-        let object = self.objects().get(self, identity_of(file, stat).await?)?;
+        let object = self.objects().get(self, identity_of(by, stat).await?)?;
         if !object.is_loaded()
             && let Ok(number) = self.index.new_number(self.id(), kind_of(stat.kind))
         {
@@ -63,7 +64,7 @@ impl SharedVolume {
             self.reserve_numbers(root);
         }
         // Somebody looked at it before, or there was no number at hand.
-        self.loaded(root, object, stat).await
+        self.loaded(root, object, stat, None).await
     }
 
     /// The object with its number and version, which at its first use come from the index.
@@ -72,14 +73,15 @@ impl SharedVolume {
         root: &Rc<Dir>,
         object: Arc<Object>,
         stat: &Stat,
+        at: Option<At<'_>>,
     ) -> Result<Arc<Object>, Error> {
         for attempt in 0..ATTEMPTS_MAX {
             if object.is_loaded() {
                 return Ok(object);
             }
-            match self.load(&object, stat).await? {
+            match self.load(&object, stat, at).await? {
                 Ok(Loaded { object: record, is_new }) => {
-                    object.begin_as(&record);
+                    object.begin_as(&record, &seen_of(stat), at);
                     if is_new {
                         self.reserve_numbers(root);
                     }
@@ -91,15 +93,28 @@ impl SharedVolume {
         Err(Error::Busy)
     }
 
-    async fn load(&self, object: &Object, stat: &Stat) -> Result<Result<Loaded, index::Error>, Error> {
-        let (index, id, now) = (&self.index, self.id(), lane::time::wall_clock());
+    async fn load(
+        &self,
+        object: &Object,
+        stat: &Stat,
+        at: Option<At<'_>>,
+    ) -> Result<Result<Loaded, index::Error>, Error> {
+        let (index, id, words) = (&self.index, self.id(), object.identity().words(self.device()));
         let kind = if self.is_root(stat) { Kind::Root } else { kind_of(stat.kind) };
-        let (words, seen) = (object.identity().words(self.device()), seen_of(stat));
-        if let Some(loaded) = index.try_load(id, &words, kind, seen, now) {
+        let place = at.map(|at| PlaceRef { parent: at.directory.number().vnode, name: at.name });
+        let of =
+            FirstUse { identity: &words, kind, seen: seen_of(stat), place, now: lane::time::wall_clock() };
+        if let Some(loaded) = index.try_load(id, of) {
             return Ok(loaded);
         }
-        let index = Arc::clone(index);
-        offload(None, move || index.load(id, &words, kind, seen, now)).await.map_err(|_| Error::Overloaded)
+        let (index, name) = (Arc::clone(index), at.map(|at| Box::<[u8]>::from(at.name)));
+        let FirstUse { seen, now, .. } = of;
+        let parent = place.map(|place| place.parent);
+        let load = move || {
+            let place = parent.zip(name.as_deref()).map(|(parent, name)| PlaceRef { parent, name });
+            index.load(id, FirstUse { identity: &words, kind, seen, place, now })
+        };
+        offload(None, load).await.map_err(|_| Error::Overloaded)
     }
 
     /// Waits until the index takes more: for a commit, and for numbers.
@@ -125,37 +140,40 @@ impl SharedVolume {
         self.index.is_full()
     }
 
-    fn told(&self, error: &index::Error) -> Error {
+    pub(super) fn told(&self, error: &index::Error) -> Error {
         tracing::error!(volume = %self.name(), %error, "numbers and versions cannot be had");
         Error::Busy
     }
 }
 
-/// Which file is open, with these attributes.
-pub(crate) async fn identity_of(file: &File, stat: &Stat) -> Result<Identity, Error> {
-    match file.handle().await {
+/// Which file it is, with these attributes.
+pub(crate) async fn identity_of(by: By<'_>, stat: &Stat) -> Result<Identity, Error> {
+    let handle = match by {
+        By::Open(file) => file.handle().await,
+        By::Name(dir, name) => dir.handle_at(name).await,
+    };
+    match handle {
         Ok(handle) => Ok(Identity::of_handle(stat.dev, handle.kind, &handle.bytes)),
-        Err(error) if has_none(&error) => {
-            Ok(Identity::of_inode(stat.dev, stat.ino, file.born().await?.unwrap_or_default()))
-        }
+        Err(error) if has_none(&error) => Ok(Identity::of_inode(stat.dev, stat.ino, by.born().await?)),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Which file has the name `name` and these attributes, links not followed.
-pub(crate) async fn identity_at(dir: &Dir, name: &CString, stat: &Stat) -> Result<Identity, Error> {
-    match dir.handle_at(name).await {
-        Ok(handle) => Ok(Identity::of_handle(stat.dev, handle.kind, &handle.bytes)),
-        Err(error) if has_none(&error) => {
-            let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
-            // What cannot be opened never is: it is known by this alone.
-            let born = match dir.open(name, how).await {
-                Ok(file) => file.born().await?.unwrap_or_default(),
-                Err(_) => Timestamp::default(),
-            };
-            Ok(Identity::of_inode(stat.dev, stat.ino, born))
-        }
-        Err(error) => Err(error.into()),
+impl By<'_> {
+    /// When it was made, as far as the file system knows.
+    async fn born(self) -> Result<Timestamp, Error> {
+        let opened;
+        let file = match self {
+            By::Open(file) => file,
+            By::Name(dir, name) => {
+                let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+                // What cannot be opened never is: it is known by its inode alone.
+                let Ok(file) = dir.open(name, how).await else { return Ok(Timestamp::default()) };
+                opened = file;
+                &opened
+            }
+        };
+        Ok(file.born().await?.unwrap_or_default())
     }
 }
 

@@ -40,6 +40,18 @@ impl Identity {
         words
     }
 
+    /// What the index knows by these words; `None` for words that no identity has.
+    pub(crate) fn of_words(words: &[u8], home: u64) -> Option<Self> {
+        if words.len() < DEVICE.end || !matches!(words[0], HANDLE | INODE | HANDLE_OF_LONG_TYPE) {
+            return None;
+        }
+        let mut words = Words::of(&[words]);
+        if words[DEVICE] == [0; 8] {
+            words[DEVICE].copy_from_slice(&home.to_le_bytes());
+        }
+        Some(Self { words })
+    }
+
     /// The device of the file system.
     pub fn device(&self) -> u64 {
         u64::from_le_bytes(self.words[DEVICE].try_into().expect("eight bytes"))
@@ -92,8 +104,16 @@ mod tests {
             assert_eq!((identity.device(), identity.handle()), (5, Some((kind, bytes))));
             assert_eq!(identity.words(5), Identity::of_handle(0, kind, bytes).words(9));
             assert_eq!(identity.words(9), Identity::of_handle(5, kind, bytes).words(0));
+            for home in [5, 9] {
+                assert_eq!(Identity::of_words(&identity.words(home), home), Some(identity.clone()));
+            }
         }
-        assert_eq!(Identity::of_inode(5, 7, Timestamp::default()).handle(), None);
+        let by_inode = Identity::of_inode(5, 7, Timestamp::default());
+        assert_eq!(by_inode.handle(), None);
+        assert_eq!(Identity::of_words(&by_inode.words(5), 5), Some(by_inode));
+        for words in [&b""[..], &[HANDLE; 8], &[0; 20], &[9; 20]] {
+            assert_eq!(Identity::of_words(words, 5), None);
+        }
     }
 
     #[test]

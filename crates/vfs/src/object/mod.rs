@@ -9,9 +9,10 @@ use index::Version;
 
 pub use self::gate::Closed;
 pub(crate) use self::gate::Pass;
-pub(crate) use self::identify::{identity_at, identity_of};
+pub(crate) use self::identify::{At, By, identity_of};
 pub use self::identity::Identity;
 pub use self::mark::MARK_ATTRIBUTES;
+pub(crate) use self::numbered::Recorded;
 pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};
 pub use self::volume::SharedVolume;
@@ -29,6 +30,7 @@ mod identity;
 mod lanes;
 mod line;
 mod mark;
+mod numbered;
 mod permits;
 mod place;
 mod record;
@@ -108,12 +110,6 @@ impl Object {
         self.lock_side().place.clone()
     }
 
-    pub(crate) fn set_place(&self, place: Place) {
-        let before = self.lock_side().place.replace(place);
-        // Outside of the lock: it may be the last that holds the directories above.
-        drop(before);
-    }
-
     /// Notes what is about to change, under its permit and before the bits are read.
     pub(crate) fn set_changing(&self, what: What) {
         let before = self.lock_side().changing.replace(Box::new(what));
@@ -156,6 +152,7 @@ impl Object {
 impl Drop for Object {
     fn drop(&mut self) {
         self.let_go();
+        self.volume.numbered.remove(self);
         self.volume.objects().forget(self);
     }
 }

@@ -12,6 +12,12 @@ pub(crate) struct Place {
     pub(crate) name: Box<[u8]>,
 }
 
+impl PartialEq for Place {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.directory, &other.directory) && self.name == other.name
+    }
+}
+
 /// The path of `object` beneath `root` as the places on the way have it; `None` where they do not lead there. Renames may come
 /// in between: who goes there looks whether it is the one.
 pub(crate) fn path_beneath(root: &Arc<Object>, object: &Arc<Object>) -> Option<RelPathBuf> {

@@ -2,14 +2,15 @@
 //! the object is let go of, not at each change: until then the object says what counts, and after a crash the file itself, whose
 //! change time is another one by then.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use index::{Number, ObjectRecord, Place, Seen, Timestamp, Version};
+use index::{Number, ObjectRecord, Seen, Timestamp, Version};
 use lane::fs::Stat;
 
-use super::identify::seen_of;
-use super::{Object, Side};
+use super::identify::{At, seen_of};
+use super::{Object, Place, Side};
 
 /// Of an object that has changed, or is new. Packed, as every object in use has one.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ impl Object {
     }
 
     /// It is a new file's: nothing is known of it anywhere.
-    pub(super) fn begin(&self, number: Number, now: SystemTime) {
+    pub(super) fn begin(self: &Arc<Self>, number: Number, now: SystemTime) {
         let mut side = self.lock_side();
         if !self.is_loaded() {
             side.draft.change(now);
@@ -59,18 +60,27 @@ impl Object {
         }
     }
 
-    /// It is that of which the index has this record.
-    pub(super) fn begin_as(&self, record: &ObjectRecord) {
+    /// It is that of which the index has this record, looks like this, and was found there.
+    pub(super) fn begin_as(self: &Arc<Self>, record: &ObjectRecord, seen: &Seen, at: Option<At<'_>>) {
         let mut side = self.lock_side();
         side.draft.flags |= KNOWN;
         // Of those who looked at once the first counts: a change may have come in between.
-        if !self.is_loaded() {
-            self.set(record.number, record.version);
+        if self.is_loaded() {
+            return;
         }
+        side.draft.look_as(seen, lane::time::wall_clock());
+        let is_there =
+            |at: At<'_>| record.place.parent == at.directory.number().vnode && *record.place.name == *at.name;
+        if !at.is_some_and(is_there) {
+            side.draft.flags |= MOVED;
+        }
+        self.set(record.number, record.version);
     }
 
-    fn set(&self, number: Number, version: Version) {
+    /// Under the lock.
+    fn set(self: &Arc<Self>, number: Number, version: Version) {
         self.version.store(version.into(), Ordering::SeqCst);
+        self.volume.numbered.insert(self, number.vnode);
         self.number.store(u64::from(number.vnode) << 32 | u64::from(number.uniquifier), Ordering::Release);
     }
 
@@ -105,6 +115,19 @@ impl Object {
         side.draft.look = Look::Unknown;
     }
 
+    /// Where it is from now on.
+    pub(crate) fn set_place(&self, place: Place) {
+        let before = {
+            let mut side = self.lock_side();
+            if side.place.as_ref().is_some_and(|before| *before != place) {
+                side.draft.flags |= MOVED;
+            }
+            side.place.replace(place)
+        };
+        // Outside of the lock: it may be the last that holds the directories above.
+        drop(before);
+    }
+
     /// Looks at an open file of it that is about to be closed, if the index will have to be told of it.
     pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
         if !self.is_touched.load(Ordering::Relaxed) || !lane::on_lane() {
@@ -122,7 +145,12 @@ impl Object {
     /// Tells the index what is to be known of it when it is used again.
     pub(super) fn let_go(&mut self) {
         if !*self.is_touched.get_mut() {
-            return;
+            let side = self.side.get_mut().expect("nobody panics while holding it");
+            // Where it was found is worth being told too, unless there is too much to tell.
+            if side.draft.flags & MOVED == 0 || side.place.is_none() || self.volume.index.is_full() {
+                return;
+            }
+            self.touch();
         }
         let (number, version) = (self.number(), self.version());
         let words = self.identity.words(self.volume.device());
@@ -136,7 +164,7 @@ impl Object {
         }
         let place = place
             .as_ref()
-            .map(|place| Place { parent: place.directory.number().vnode, name: place.name.to_vec() });
+            .map(|place| index::Place { parent: place.directory.number().vnode, name: place.name.to_vec() });
         let seen = draft.seen();
         let record = ObjectRecord { number, version, seen, place: place.unwrap_or_default() };
         if let Err(error) = index.record(self.volume.id(), &words, record, draft.is_settled) {
@@ -154,6 +182,13 @@ impl Draft {
                 None => self.look = Look::Unknown,
             }
         }
+    }
+
+    /// It has its version as it looks now.
+    fn look_as(&mut self, seen: &Seen, now: SystemTime) {
+        (self.look, self.time, self.nanos, self.size) =
+            (Look::Seen, seen.changed.secs, seen.changed.nanos, seen.size);
+        self.is_settled = seen.is_settled(now);
     }
 
     fn change(&mut self, at: SystemTime) {
@@ -178,9 +213,7 @@ impl Draft {
             self.look = Look::Unknown;
             return;
         }
-        (self.look, self.time, self.nanos, self.size) =
-            (Look::Seen, seen.changed.secs, seen.changed.nanos, seen.size);
-        self.is_settled = seen.is_settled(now);
+        self.look_as(&seen, now);
     }
 
     fn seen(&self) -> Seen {
@@ -200,6 +233,8 @@ fn nanoseconds(time: SystemTime) -> i64 {
 const GONE: u8 = 1;
 /// The index knows it.
 const KNOWN: u8 = 2;
+/// It is not where the index knows it to be, or nobody has looked.
+const MOVED: u8 = 4;
 
 /// No file's number: vnodes begin at 1.
 pub(super) const NONE: u64 = 0;

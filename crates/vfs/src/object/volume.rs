@@ -10,6 +10,7 @@ use lane::fs::{Dir, Stat};
 
 use super::gate::Gate;
 use super::mark::Bearer;
+use super::numbered::Numbered;
 use super::{LaneBits, Objects};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
@@ -25,6 +26,8 @@ pub struct SharedVolume {
     pub(super) gate: Gate,
     is_swept: AtomicBool,
     objects: Objects,
+    /// Those that are in use, by number.
+    pub(super) numbered: Numbered,
     /// Where its numbers and versions are kept: the process's, or one in memory for a volume that nothing can be written to.
     pub(super) index: Arc<Index>,
     /// Of its opening: the first change of what has a version of an earlier one begins it.
@@ -87,6 +90,7 @@ impl SharedVolume {
             gate: Gate::new(1),
             is_swept: AtomicBool::new(false),
             objects: objects.clone(),
+            numbered: Numbered::new(),
             index,
             generation: opened.mark.generation,
             bearer: Bearer::new(false),
@@ -131,6 +135,7 @@ impl SharedVolume {
             gate,
             is_swept,
             objects,
+            numbered: Numbered::new(),
             index,
             generation,
             bearer,

@@ -9,6 +9,7 @@ use vfs::{
 };
 
 mod access;
+mod by_number;
 mod changes;
 mod clients;
 mod coherence;
@@ -48,11 +49,6 @@ impl Process {
         let objects = Self::objects_with(lanes, change);
         let lanes = std::iter::once(0).chain((1..lanes).map(|_| host.add_lane())).collect();
         Self { host, objects, lanes, writable: Writable::anyone() }
-    }
-
-    /// As a process begins with.
-    fn objects(lanes: usize) -> Objects {
-        Self::objects_with(lanes, |_| {})
     }
 
     fn objects_with(lanes: usize, change: impl FnOnce(&mut ObjectsOptions)) -> Objects {

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Acl, Rights};
+use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, Found, FoundKind, Fs, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
-use vfs::{Directory, Error, How, Identity, Over, Places, Resolved, Seen, Volume};
+use vfs::{Directory, Error, How, Identity, Number, Objects, ObjectsOptions, Over, Resolved, Volume};
 
 use super::access::operator;
 use super::changes::{read, write};
@@ -42,9 +43,12 @@ fn a_file_in_use_is_found_wherever_it_has_moved_and_never_another() {
                 for _ in 0..30 {
                     time::sleep(Duration::from_micros(rng.random_range(0..1000))).await;
                     let known = truth.borrow().files.choose(&mut rng).cloned();
-                    let Some((identity, said)) = known else { continue };
+                    let Some((identity, number, said)) = known else { continue };
                     let (before, alive) = (changes.get(), truth.borrow().paths.contains_key(&said));
-                    let found = volume.reopen(&nobody(), &identity, Rights::READ, None).await;
+                    let found = match seed % 2 {
+                        0 => volume.reopen(&nobody(), &identity, Rights::READ).await,
+                        _ => volume.find(&nobody(), number, Rights::READ).await,
+                    };
                     let is_quiet = before % 2 == 0 && before == changes.get();
                     match found {
                         Ok(found) => {
@@ -65,7 +69,7 @@ fn a_file_in_use_is_found_wherever_it_has_moved_and_never_another() {
 #[derive(Default)]
 struct Truth {
     /// Every file there ever was, and what it says.
-    files: Vec<(Identity, String)>,
+    files: Vec<(Identity, Number, String)>,
     /// Where those are that have a name, by what they say. It keeps them in use: nobody else may have them open.
     paths: HashMap<String, (String, String)>,
     kept: Vec<Rc<vfs::OpenFile>>,
@@ -102,7 +106,8 @@ async fn change_at_random(volume: &Volume, truth: &RefCell<Truth>, changes: &Cel
                 write(&made.writer, 0, &said).await.unwrap();
                 let file = made.writer.file();
                 let mut truth = truth.borrow_mut();
-                truth.files.push((file.object().unwrap().identity().clone(), said.clone()));
+                let object = file.object().unwrap();
+                truth.files.push((object.identity().clone(), object.number(), said.clone()));
                 truth.kept.push(Rc::clone(file));
                 truth.paths.insert(said, (to, new));
             }
@@ -130,18 +135,28 @@ fn after_a_restart_no_identity_leads_out_of_the_volume_or_to_another_file_whatev
                 let dir = ["", "a/", "a/c/", "b/"][n % 4];
                 fs.write(&format!("/srv/{dir}f{n}"), format!("file {n}")).unwrap();
             }
-            let first = process.clone();
+            let storage = Memory::default();
+            let live = || {
+                let index = Arc::new(Index::open(storage.clone(), Options::default()).unwrap());
+                let objects = Objects::new(ObjectsOptions::default(), Arc::clone(&index));
+                (Process { objects, ..process.clone() }, index)
+            };
+            let (first, index) = live();
             let known = world.block_on(&process.host, async move { learn(&first.volume()).await });
+            index.close().unwrap();
             let mut rng = SmallRng::seed_from_u64(seed);
             for step in 0..rng.random_range(0..12) {
                 move_behind_the_back(&fs, step, &mut rng);
             }
-            let after = Process { objects: Process::objects(1), ..process.clone() };
+            process.host.restart();
+            let (after, _index) = live();
             let found = world.block_on(&process.host, async move {
                 let (volume, mut seen_again) = (after.volume(), 0);
-                for one in &known.all {
-                    let places = Arc::new(known.places.clone()) as Arc<dyn Places>;
-                    let found = volume.reopen(&nobody(), &one.identity, Rights::READ, Some(&places)).await;
+                for one in &known {
+                    let found = match seed % 2 {
+                        0 => volume.reopen(&nobody(), &one.identity, Rights::READ).await,
+                        _ => volume.find(&nobody(), one.number, Rights::READ).await,
+                    };
                     seen_again += usize::from(found.is_ok());
                     one.judge(how, &fs, found, seed % 4 == 0).await;
                 }
@@ -170,24 +185,10 @@ enum By {
 }
 
 /// What was known before the restart.
-#[derive(Default)]
-struct Known {
-    all: Vec<One>,
-    places: Recorded,
-}
-
-#[derive(Clone, Default)]
-struct Recorded(HashMap<Vec<u8>, (Identity, Seen)>);
-
-impl Places for Recorded {
-    fn place_of(&self, file: &Identity) -> Option<Seen> {
-        self.0.values().find(|(identity, _)| identity == file).map(|(_, seen)| seen.clone())
-    }
-}
-
 #[derive(Debug)]
 struct One {
     identity: Identity,
+    number: Number,
     path: String,
     ino: u64,
     /// What a file says; `None` for a directory.
@@ -196,28 +197,26 @@ struct One {
     above: u64,
 }
 
-async fn learn(volume: &Volume) -> Known {
-    let mut known = Known::default();
+async fn learn(volume: &Volume) -> Vec<One> {
+    let mut known = Vec::new();
     let mut left = vec!["".to_owned()];
     while let Some(at) = left.pop() {
         let dir = open(volume, &at).await;
-        let here = dir.object().unwrap().identity().clone();
         for entry in dir.entries(100).await.unwrap().iter() {
             let called = String::from_utf8(entry.name.to_vec()).unwrap();
             let path = if at.is_empty() { called.clone() } else { format!("{at}/{called}") };
             let found = volume.lookup(super::path(&path)).await.unwrap();
-            let identity = found.object().unwrap().identity().clone();
+            let object = found.object().unwrap();
+            let (identity, number) = (object.identity().clone(), object.number());
             let said = match &found {
                 Resolved::File(..) => Some(text_of(&found).await),
                 Resolved::Directory(..) => None,
             };
-            let seen = Seen { directory: here.clone(), name: called.as_bytes().into() };
-            known.places.0.insert(path.clone().into_bytes(), (identity.clone(), seen));
             let (ino, above) = (found.attributes().id.ino, dir.id().ino);
             if said.is_none() {
                 left.push(path.clone());
             }
-            known.all.push(One { identity, path, ino, said, above });
+            known.push(One { identity, number, path, ino, said, above });
         }
     }
     known
@@ -284,20 +283,20 @@ fn rights_are_those_of_where_it_is_and_what_is_reopened_to_write_takes_that_righ
         write(&made.writer, 0, "text").await.unwrap();
         closed.set_access_list(&operator(), Some(&Acl::new())).await.unwrap();
         let identity = made.writer.file().object().unwrap().identity().clone();
-        let reads = async || volume.reopen(&nobody(), &identity, Rights::READ, None).await;
+        let reads = async || volume.reopen(&nobody(), &identity, Rights::READ).await;
         assert_eq!(text_of(&reads().await.unwrap()).await, "text");
-        let writer = volume.reopen_writer(&nobody(), &identity, None).await.unwrap();
+        let writer = volume.reopen_writer(&nobody(), &identity).await.unwrap();
         write(&writer, 4, "!").await.unwrap();
         top.rename(&operator(), name("a"), &closed, name("b"), Over::Nothing).await.unwrap();
         assert!(matches!(reads().await, Err(Error::Denied(_))));
-        assert!(matches!(volume.reopen_writer(&nobody(), &identity, None).await, Err(Error::Denied(_))));
+        assert!(matches!(volume.reopen_writer(&nobody(), &identity).await, Err(Error::Denied(_))));
         assert_eq!(volume.counters().refused_stale.get(), 0);
         closed.rename(&operator(), name("b"), &top, name("c"), Over::Nothing).await.unwrap();
         assert_eq!(text_of(&reads().await.unwrap()).await, "text!");
         top.remove(&nobody(), name("c")).await.unwrap();
         assert!(matches!(reads().await, Err(Error::Stale)));
         let identity = closed.object().unwrap().identity();
-        let refused = volume.reopen_writer(&operator(), identity, None).await;
+        let refused = volume.reopen_writer(&operator(), identity).await;
         assert!(matches!(refused, Err(Error::IsADirectory | Error::Denied(_))), "{refused:?}");
         assert!(volume.lookup(path("closed")).await.is_err());
     });

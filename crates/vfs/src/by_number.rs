@@ -1,0 +1,113 @@
+//! Files found by number, as AFS's clients name them: at first use by the index, from then on by the path that this lane remembers for
+//! the number, which has to lead to that very file.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use identity::Rights;
+use index::Number;
+use lane::offload::offload;
+
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::name::{RelPath, RelPathBuf};
+use crate::object::Identity;
+use crate::promise::{Client, Promised};
+use crate::volume::{Resolved, Volume};
+
+impl Volume {
+    /// The file or directory of this number, wherever it is in the volume now, if the caller may pass through every directory on the way
+    /// and has the rights `need` there, as [`Volume::lookup_as`] has them.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] for a number that nothing has, or no longer, and for what has left the volume or cannot be found in it;
+    /// [`Error::ReadOnly`] for a volume [without objects](crate::VolumeSpec::with_objects); else as [`Volume::reopen`].
+    pub async fn find(&self, caller: &Caller, number: Number, need: Rights) -> Result<Resolved, Error> {
+        match self.try_find(caller, number, need) {
+            Some(found) => Ok(found),
+            None => Ok(self.find_at(caller, number, need).await?.1),
+        }
+    }
+
+    /// As [`Volume::find`] if the answer is at hand: never waits. `None` means "ask `find`", which says too why it is refused.
+    pub fn try_find(&self, caller: &Caller, number: Number, need: Rights) -> Option<Resolved> {
+        let path = self.cache().path_of_number(self.key(RelPath::ROOT), number)?;
+        let found = self.try_guarded(caller, path.as_path(), need)?.ok()?;
+        is_it(&found, number).then_some(found)
+    }
+
+    /// As [`Volume::find`], with the promise to tell `client` before it changes, if that is before `until`: as [`Volume::promised`].
+    ///
+    /// # Errors
+    /// As [`Volume::find`] and [`Volume::promised`].
+    pub async fn promised_by_number(
+        &self,
+        caller: &Caller,
+        client: &Arc<Client>,
+        number: Number,
+        need: Rights,
+        until: Instant,
+    ) -> Result<Promised, Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            if let Some(promised) = self.try_promised_by_number(caller, client, number, need, until) {
+                return Ok(promised);
+            }
+            let (path, _) = self.find_at(caller, number, need).await?;
+            match self.promised(caller, client, path.as_path(), need, until).await {
+                Ok(promised) if is_it(promised.resolved(), number) => return Ok(promised),
+                // It has moved since.
+                Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.counted(Err(Error::Busy))
+    }
+
+    /// As [`Volume::promised_by_number`] if all is at hand and nothing changes: never waits. For what a client gets along with what it
+    /// asked for; where it is `None`, it gets that without a promise or not at all.
+    pub fn try_promised_by_number(
+        &self,
+        caller: &Caller,
+        client: &Arc<Client>,
+        number: Number,
+        need: Rights,
+        until: Instant,
+    ) -> Option<Promised> {
+        let path = self.cache().path_of_number(self.key(RelPath::ROOT), number)?;
+        let promised = self.try_promised(caller, client, path.as_path(), need, until)?.ok()?;
+        is_it(promised.resolved(), number).then_some(promised)
+    }
+
+    /// As [`Volume::find`], with the path that leads there.
+    async fn find_at(
+        &self,
+        caller: &Caller,
+        number: Number,
+        need: Rights,
+    ) -> Result<(RelPathBuf, Resolved), Error> {
+        let identity = self.counted(self.identity_of(number).await)?;
+        let (path, found) = self.reopen_at(caller, &identity, need).await?;
+        // A file has one number in its life, but the index may have known others by it.
+        if !is_it(&found, number) {
+            return self.counted(Err(Error::Stale));
+        }
+        self.cache().keep_number(self.key(path.as_path()), number);
+        Ok((path, found))
+    }
+
+    async fn identity_of(&self, number: Number) -> Result<Identity, Error> {
+        let shared = self.shared().ok_or(Error::ReadOnly)?;
+        if let Some(object) = shared.in_use_as(number) {
+            return Ok(object.identity().clone());
+        }
+        let shared = Arc::clone(shared);
+        offload(None, move || shared.identity_of(number)).await.map_err(|_| Error::Overloaded)?
+    }
+}
+
+fn is_it(found: &Resolved, number: Number) -> bool {
+    found.object().is_some_and(|object| object.number() == number)
+}
+
+/// Searches for something that moves again and again.
+const ATTEMPTS_MAX: u32 = 16;
