@@ -1,0 +1,103 @@
+//! This server, as clients are told of it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use service::socket::reachable;
+use xdr::afs::AfsUuid;
+
+/// The server: its UUID, by which clients know it again, and where it is reached. AFS tells IPv4 addresses alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Here {
+    /// The same for ever, where there is a place to keep it.
+    pub uuid: AfsUuid,
+    /// When the process began to serve, in seconds since 1970.
+    pub since: u32,
+    addresses: Vec<Ipv4Addr>,
+}
+
+impl Here {
+    /// A server that listens at these addresses, wildcards among them.
+    pub fn new(uuid: AfsUuid, since: u32, listening: &[SocketAddr]) -> Self {
+        let mut addresses: Vec<Ipv4Addr> = Vec::new();
+        for address in listening.iter().flat_map(|address| reachable(*address)) {
+            if let IpAddr::V4(ip) = address.ip()
+                && !addresses.contains(&ip)
+            {
+                addresses.push(ip);
+            }
+        }
+        Self { uuid, since, addresses }
+    }
+
+    /// All addresses; none where it listens at IPv6 alone.
+    pub fn addresses(&self) -> &[Ipv4Addr] {
+        &self.addresses
+    }
+
+    /// Those that a client is told who has reached us by `local`: that one first, which is sure to work for him. Loopback
+    /// is told to who came by it, and where there is nothing else.
+    pub(super) fn told(&self, local: Option<IpAddr>) -> Told {
+        let used = match local {
+            Some(IpAddr::V4(ip)) if !ip.is_unspecified() => Some(ip),
+            Some(IpAddr::V6(ip)) => ip.to_ipv4_mapped(),
+            _ => None,
+        };
+        let others = self.addresses.iter().copied().filter(|ip| Some(*ip) != used && !ip.is_loopback());
+        let mut addresses: Vec<u32> = used.into_iter().chain(others).map(u32::from).collect();
+        if addresses.is_empty() {
+            addresses = self.addresses.iter().copied().map(u32::from).collect();
+        }
+        addresses.truncate(ADDRESSES_MAX);
+        let mut hasher = DefaultHasher::new();
+        addresses.hash(&mut hasher);
+        Told { addresses, unique: (hasher.finish() as u32 & i32::MAX as u32) as i32 }
+    }
+}
+
+/// What one client is told of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    /// As numbers, the highest byte the first of the dotted form; at least one, but where there is none.
+    pub(super) addresses: Vec<u32>,
+    /// Another number when the addresses are others: clients then ask anew.
+    pub(super) unique: i32,
+}
+
+/// Clients keep no more of one server.
+const ADDRESSES_MAX: usize = 15;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here(listening: &[&str]) -> Here {
+        let listening: Vec<SocketAddr> = listening.iter().map(|text| text.parse().unwrap()).collect();
+        Here::new(AfsUuid([7; 16]), 1, &listening)
+    }
+
+    fn told(here: &Here, local: Option<&str>) -> Vec<String> {
+        let told = here.told(local.map(|ip| ip.parse().unwrap()));
+        told.addresses.iter().map(|address| Ipv4Addr::from(*address).to_string()).collect()
+    }
+
+    #[test]
+    fn a_client_is_told_first_by_which_address_it_has_come() {
+        let here = here(&["192.0.2.1:7000", "127.0.0.1:7000", "10.0.0.1:7000", "[2001:db8::1]:7000"]);
+        assert_eq!(told(&here, Some("10.0.0.1")), ["10.0.0.1", "192.0.2.1"]);
+        assert_eq!(told(&here, Some("192.0.2.1")), ["192.0.2.1", "10.0.0.1"]);
+        assert_eq!(told(&here, Some("127.0.0.1")), ["127.0.0.1", "192.0.2.1", "10.0.0.1"]);
+        assert_eq!(told(&here, None), ["192.0.2.1", "10.0.0.1"]);
+        // Which of several addresses of a port forwarder it is we do not know, but it works.
+        assert_eq!(told(&here, Some("::ffff:198.51.100.7"))[0], "198.51.100.7");
+        let unique = |local: &str| here.told(Some(local.parse().unwrap())).unique;
+        assert!(unique("10.0.0.1") != unique("192.0.2.1") && unique("10.0.0.1") >= 0);
+        assert_eq!(unique("10.0.0.1"), unique("10.0.0.1"));
+    }
+
+    #[test]
+    fn loopback_is_told_where_there_is_nothing_else() {
+        assert_eq!(told(&here(&["127.0.0.1:7000"]), None), ["127.0.0.1"]);
+        assert_eq!(told(&here(&["[::1]:7000"]), None), [""; 0]);
+    }
+}

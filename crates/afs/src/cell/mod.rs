@@ -1,0 +1,57 @@
+//! The embedded cell: what a cell's database and volume servers tell, answered from what this server serves.
+//!
+//! - [`Location`] (VL, 7003): where volumes are. All are here;
+//! - [`Protection`] (PR, 7002): who users and groups are, from the accounts;
+//! - [`Volumes`] (AFSVol, 7005): what the volumes are like, for `vos`.
+//!
+//! Nothing can be changed through them: accounts, volumes and the configuration have commands of their own. Stock servers
+//! of a cell tell anonymous callers all that these do but lists of users and of groups' members, which `pts` could not
+//! show without signing in.
+
+mod counters;
+mod current;
+mod here;
+mod location;
+mod people;
+mod protection;
+mod volumes;
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rx_lane::CallError;
+use xdr::rpc::Failure;
+
+use crate::attached::Attached;
+
+pub use self::counters::CellCounters;
+pub use self::current::Current;
+pub use self::here::Here;
+pub use self::location::Location;
+pub use self::people::People;
+pub use self::protection::Protection;
+pub use self::volumes::Volumes;
+
+/// What one lane's servers answer from. Replaced whole at a reload.
+pub struct Cell {
+    /// The volumes.
+    pub attached: Rc<Attached>,
+    /// The server.
+    pub here: Arc<Here>,
+    /// Users and groups.
+    pub people: Arc<People>,
+}
+
+/// Why a procedure has no reply.
+type Refusal = Failure<CallError>;
+
+/// Procedures that are refused whoever asks: what they would change is changed by other means.
+macro_rules! refused {
+    ($code:expr, $($name:ident($request:ty) -> $reply:ty;)+) => { $(
+        async fn $name(&self, _: &ServerCall, _: $request) -> Result<$reply, Refusal> {
+            self.counters.changes_refused.increment();
+            Err(Failure::Refused($code))
+        }
+    )+ };
+}
+use refused;
