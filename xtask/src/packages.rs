@@ -18,6 +18,8 @@ pub(crate) const TESTS: &[&str] = &[
     "tshark",
     "openafs-client",
     "libopenafs-dev",
+    "openafs-fileserver",
+    "openafs-dbserver",
     "nghttp2-client",
 ];
 

@@ -6,6 +6,7 @@ pub mod metrics;
 pub mod netns;
 mod ports;
 mod skip;
+pub mod stock_cell;
 pub mod stock_directory;
 pub mod stock_rx;
 mod wait;

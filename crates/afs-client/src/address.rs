@@ -1,0 +1,162 @@
+//! `afs://HOST[:PORT]/VOLUME/PATH`.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// What a user names: a cell's server, a volume by name or number, and a path from its root. `%` and two hexadecimal digits
+/// stand for a byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Host name or address, IPv6 without brackets.
+    pub host: String,
+    /// Port of its file server, and of every file server of its cell.
+    pub port: u16,
+    /// The volume: a name such as `root.cell` or `pub.readonly`, or a number.
+    pub volume: String,
+    /// Names from the volume's root on, as bytes; none for the root itself.
+    pub path: Vec<Vec<u8>>,
+    /// Whether it ends in a slash: what it names is a directory.
+    pub directory: bool,
+}
+
+/// An address that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}: {what}; an address is afs://HOST[:PORT]/VOLUME/PATH")]
+pub struct AddressError {
+    text: String,
+    what: &'static str,
+}
+
+impl Address {
+    /// The file server's address.
+    ///
+    /// # Errors
+    /// The system's, where the host has none.
+    pub fn resolve(&self) -> std::io::Result<SocketAddr> {
+        let found = (self.host.as_str(), self.port).to_socket_addrs()?.next();
+        found.ok_or_else(|| std::io::Error::other(format!("{} has no address", self.host)))
+    }
+
+    /// The last name of the path; the volume's where there is none.
+    pub fn name(&self) -> &[u8] {
+        self.path.last().map_or(self.volume.as_bytes(), Vec::as_slice)
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let error = |what| AddressError { text: text.to_owned(), what };
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| error("it does not begin with afs://"))?;
+        let (authority, path) = rest.split_once('/').ok_or_else(|| error("it names no volume"))?;
+        let (host, port) = authority_of(authority).ok_or_else(|| error("its port is no number"))?;
+        if host.is_empty() {
+            return Err(error("it names no host"));
+        }
+        let directory = path.ends_with('/');
+        let mut names = path.split('/').filter(|name| !name.is_empty()).map(decoded);
+        let volume = names.next().ok_or_else(|| error("it names no volume"))?;
+        let volume = volume.and_then(|bytes| String::from_utf8(bytes).ok());
+        let volume = volume.ok_or_else(|| error("no volume can have this name"))?;
+        let path: Option<Vec<Vec<u8>>> = names.collect();
+        let path = path.ok_or_else(|| {
+            error("% is followed by two hexadecimal digits, which stand for a byte that names have")
+        })?;
+        Ok(Self { host: host.to_owned(), port, volume, path, directory })
+    }
+}
+
+/// Host and port.
+fn authority_of(text: &str) -> Option<(&str, u16)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        let port = if port.is_empty() { FILE_SERVER_PORT } else { port.strip_prefix(':')?.parse().ok()? };
+        return Some((host, port));
+    }
+    match text.split_once(':') {
+        Some((host, port)) => Some((host, port.parse().ok()?)),
+        None => Some((text, FILE_SERVER_PORT)),
+    }
+}
+
+/// A name with its escapes undone; `None` for broken ones, and for bytes that no name has.
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, behind @ ..] = rest {
+        rest = behind;
+        let byte = if *first == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            rest = &rest[2..];
+            u8::from_str_radix(digits, 16).ok()?
+        } else {
+            *first
+        };
+        if matches!(byte, 0 | b'/') {
+            return None;
+        }
+        bytes.push(byte);
+    }
+    Some(bytes)
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        write!(f, "{SCHEME}{host}")?;
+        if self.port != FILE_SERVER_PORT {
+            write!(f, ":{}", self.port)?;
+        }
+        write!(f, "/{}", self.volume)?;
+        for name in &self.path {
+            write!(f, "/{}", String::from_utf8_lossy(name))?;
+        }
+        Ok(())
+    }
+}
+
+const SCHEME: &str = "afs://";
+/// Of file servers; the location service has a port 3 higher.
+pub(crate) const FILE_SERVER_PORT: u16 = 7000;
+/// From a file server's port to that of its cell's location service.
+pub(crate) const TO_LOCATION_PORT: u16 = 3;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_name_host_port_volume_and_path() {
+        let address: Address = "afs://srv.example:17000/pub/a%20b/c".parse().unwrap();
+        assert_eq!(
+            (address.host.as_str(), address.port, address.volume.as_str()),
+            ("srv.example", 17_000, "pub")
+        );
+        assert_eq!(address.path, [b"a b".to_vec(), b"c".to_vec()]);
+        assert_eq!((address.name(), address.directory), (&b"c"[..], false));
+        let root: Address = "afs://[::1]/536870915/".parse().unwrap();
+        assert_eq!((root.host.as_str(), root.port, root.volume.as_str()), ("::1", 7000, "536870915"));
+        assert_eq!((root.name(), root.directory), (&b"536870915"[..], true));
+        assert_eq!(address.to_string(), "afs://srv.example:17000/pub/a b/c");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_a_reason() {
+        for (text, reason) in [
+            ("http://h/v", "afs://"),
+            ("afs://h", "no volume"),
+            ("afs://h/", "no volume"),
+            ("afs:///v", "no host"),
+            ("afs://h:70000/v", "no number"),
+            ("afs://h/v/%2f", "%"),
+            ("afs://h/v/%zz", "%"),
+            ("afs://h/v/%0", "%"),
+            ("afs://h/%ff", "no volume can"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! A cell: its volumes, their servers, and the way to a file.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use afs_wire::Fid;
+
+use crate::address::{Address, TO_LOCATION_PORT};
+use crate::client::Client;
+use crate::error::Error;
+use crate::file_server::FileServer;
+use crate::location::{Kind, Located, Locations};
+use crate::status::{Metadata, root_of};
+
+/// Where a cell is.
+#[derive(Clone, Debug)]
+pub struct CellOptions {
+    /// A file server: asked straight for a volume told by number where no location service answers.
+    pub file_server: SocketAddr,
+    /// The location service.
+    pub locations: SocketAddr,
+    /// The cell's name, where mount points may say it.
+    pub name: Option<String>,
+}
+
+/// A cell that a client talks to. It remembers where volumes are.
+#[derive(Debug)]
+pub struct Cell {
+    client: Client,
+    options: CellOptions,
+    locations: Locations,
+    servers: RefCell<HashMap<SocketAddr, FileServer>>,
+    volumes: RefCell<HashMap<String, Rc<Volume>>>,
+}
+
+/// A volume and the server that it is read from.
+#[derive(Debug)]
+pub(crate) struct Volume {
+    pub(crate) id: u32,
+    pub(crate) kind: Kind,
+    pub(crate) server: FileServer,
+}
+
+/// What a path leads to.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// Who has it.
+    pub server: FileServer,
+    /// The file.
+    pub fid: Fid,
+    /// Its status when it was found.
+    pub metadata: Metadata,
+}
+
+impl CellOptions {
+    /// The cell of a server: its location service is on the same host, at a port 3 higher.
+    ///
+    /// # Errors
+    /// The system's, where the host has no address.
+    pub fn of(address: &Address) -> std::io::Result<Self> {
+        let file_server = address.resolve()?;
+        let mut locations = file_server;
+        locations.set_port(file_server.port().saturating_add(TO_LOCATION_PORT));
+        Ok(Self { file_server, locations, name: None })
+    }
+}
+
+impl Cell {
+    /// Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`Error::Connect`].
+    pub fn new(client: &Client, options: CellOptions) -> Result<Self, Error> {
+        let locations = Locations::of(client, options.locations)?;
+        Ok(Self {
+            client: client.clone(),
+            options,
+            locations,
+            servers: RefCell::default(),
+            volumes: RefCell::default(),
+        })
+    }
+
+    /// Where a volume is, as the location service says.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with VL_NOENT; [`Error::Call`] where nobody answers.
+    pub async fn locate(&self, volume: &str) -> Result<Located, Error> {
+        self.locations.find(volume).await
+    }
+
+    /// The root directory of a volume.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub async fn root(&self, volume: &str) -> Result<Found, Error> {
+        self.find(volume, &[], true).await
+    }
+
+    /// Walks from a volume's root along `path`, through symbolic links and mount points. A link at its end is followed with
+    /// `follow` alone, a mount point always.
+    ///
+    /// # Errors
+    /// [`Error`] in many ways, each of which names what it met.
+    pub async fn find(&self, volume: &str, path: &[Vec<u8>], follow: bool) -> Result<Found, Error> {
+        match crate::path::walk(self, volume, path, follow).await {
+            Err(Error::Refused(code)) if code.is_moved() => {
+                // Where it was told to be it is no more.
+                self.volumes.borrow_mut().clear();
+                crate::path::walk(self, volume, path, follow).await
+            }
+            done => done,
+        }
+    }
+
+    /// Tells all servers that nothing is relied on any more. It is a courtesy, and for a server that is gone none.
+    pub async fn close(&self) {
+        let servers: Vec<_> = self.servers.borrow().values().cloned().collect();
+        for server in servers {
+            let _ = server.give_up_all().await;
+        }
+    }
+
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.options.name.as_deref()
+    }
+
+    pub(crate) async fn volume(&self, name: &str) -> Result<Rc<Volume>, Error> {
+        if let Some(known) = self.volumes.borrow().get(name) {
+            return Ok(Rc::clone(known));
+        }
+        let volume = Rc::new(self.open(name).await?);
+        self.volumes.borrow_mut().insert(name.to_owned(), Rc::clone(&volume));
+        Ok(volume)
+    }
+
+    async fn open(&self, name: &str) -> Result<Volume, Error> {
+        let located = match self.locate(name).await {
+            Ok(located) => located,
+            Err(error @ Error::Call { .. }) => {
+                let at = self.locations.address();
+                let id = name.parse();
+                let id = id.map_err(|_| Error::NoLocations(name.to_owned(), at, Box::new(error)))?;
+                let server = self.server(self.options.file_server)?;
+                return Ok(Volume { id, kind: Kind::ReadWrite, server });
+            }
+            Err(error) => return Err(error),
+        };
+        let server = self.reachable(name, &located).await?;
+        Ok(Volume { id: located.id, kind: located.kind, server })
+    }
+
+    /// The first of a volume's hosts that answers.
+    async fn reachable(&self, name: &str, located: &Located) -> Result<FileServer, Error> {
+        let mut last = Error::NoServer(name.to_owned());
+        for &host in &located.hosts {
+            let server = self.server(SocketAddr::new(host, self.options.file_server.port()))?;
+            // With one host the first call that matters tells as well.
+            if located.hosts.len() == 1 {
+                return Ok(server);
+            }
+            match server.status(root_of(located.id)).await {
+                Err(error @ Error::Call { .. }) => last = error,
+                _ => return Ok(server),
+            }
+        }
+        Err(last)
+    }
+
+    fn server(&self, address: SocketAddr) -> Result<FileServer, Error> {
+        if let Some(known) = self.servers.borrow().get(&address) {
+            return Ok(known.clone());
+        }
+        let server = self.client.file_server(address)?;
+        self.servers.borrow_mut().insert(address, server.clone());
+        Ok(server)
+    }
+}

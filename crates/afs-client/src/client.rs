@@ -1,0 +1,86 @@
+//! A client: a socket, who it is, and its connections.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use rx_lane::{Anonymous, Connection, Driver, DriverConfig, StartError};
+use xdr::afs::AfsUuid;
+
+use crate::cache_manager::CacheManager;
+use crate::error::Error;
+use crate::file_server::FileServer;
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// Limits and timers of Rx, and the socket.
+    pub driver: DriverConfig,
+    /// Who it says it is. Servers keep what they know of a client by this.
+    pub uuid: AfsUuid,
+    /// Connections to one file server, for large files.
+    pub connections: usize,
+    /// How long a busy or offline volume, or a server that restarts, is waited for.
+    pub patience: Duration,
+}
+
+/// A client of AFS on the current lane. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct Client {
+    driver: Driver,
+    manager: Rc<CacheManager>,
+    connections: usize,
+    patience: Duration,
+}
+
+impl ClientOptions {
+    /// The defaults, for a client with this identity.
+    pub fn new(uuid: AfsUuid) -> Self {
+        Self { driver: DriverConfig::default(), uuid, connections: 4, patience: Duration::from_secs(30) }
+    }
+}
+
+impl Client {
+    /// Starts one on a socket of its own.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn bind(address: SocketAddr, options: ClientOptions) -> Result<Self, StartError> {
+        let driver = Driver::bind(address, options.driver.clone())?;
+        Ok(Self::on(driver, &options))
+    }
+
+    /// Makes one of a driver that offers no service 1 yet; `options.driver` does not count.
+    pub fn on(driver: Driver, options: &ClientOptions) -> Self {
+        let manager = Rc::new(CacheManager::new(options.uuid));
+        manager.serve(&driver);
+        Self { driver, manager, connections: options.connections.max(1), patience: options.patience }
+    }
+
+    /// What servers asked and told it.
+    pub fn manager(&self) -> &CacheManager {
+        &self.manager
+    }
+
+    /// Its Rx.
+    pub fn driver(&self) -> &Driver {
+        &self.driver
+    }
+
+    /// A file server; nothing is sent before the first call.
+    ///
+    /// # Errors
+    /// [`Error::Connect`].
+    pub fn file_server(&self, address: SocketAddr) -> Result<FileServer, Error> {
+        let connections = (0..self.connections).map(|_| self.connect(address, FILE_SERVICE));
+        Ok(FileServer::new(address, connections.collect::<Result<_, _>>()?, self.patience))
+    }
+
+    pub(crate) fn connect(&self, server: SocketAddr, service: u16) -> Result<Connection, Error> {
+        let connected = self.driver.connect(server, service, &Anonymous);
+        connected.map_err(|error| Error::Connect { server, error })
+    }
+}
+
+/// RXAFS.
+const FILE_SERVICE: u16 = 1;

@@ -1,0 +1,123 @@
+//! Why something could not be done.
+
+use std::net::SocketAddr;
+
+use rx_lane::CallError;
+use xdr::rpc::Failure;
+
+use crate::code::Code;
+use crate::mount::MountPoint;
+
+/// What went wrong, in words that name it.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The server refused.
+    #[error("{0}")]
+    Refused(Code),
+    /// The server cannot be reached, or its call died.
+    #[error("{server}: {error}")]
+    Call {
+        /// Who was called.
+        server: SocketAddr,
+        /// How it ended.
+        error: CallError,
+    },
+    /// A request that cannot be said, or a reply that makes no sense.
+    #[error("{server}: {fault}")]
+    Stub {
+        /// Who was called.
+        server: SocketAddr,
+        /// What is wrong.
+        fault: xdr::rpc::Fault,
+    },
+    /// No more connections can be opened.
+    #[error("{server}: {error}")]
+    Connect {
+        /// To whom.
+        server: SocketAddr,
+        /// Why.
+        error: rx::ConnectError,
+    },
+    /// The cell knows the volume at no server that can be called.
+    #[error("no server that can be called has volume {0}")]
+    NoServer(String),
+    /// A volume by name, without anybody to ask where it is.
+    #[error("volume {0} is told by name, and nobody answers at the location service {1}: {2}")]
+    NoLocations(String, SocketAddr, Box<Self>),
+    /// A name on the way is not there.
+    #[error("{0}: no such file or directory")]
+    NotFound(String),
+    /// A name on the way is a file.
+    #[error("{0}: not a directory")]
+    NotADirectory(String),
+    /// A directory where a file was needed.
+    #[error("{0}: is a directory")]
+    IsADirectory(String),
+    /// Something has the name already.
+    #[error("{0} is there already; --overwrite replaces it")]
+    Taken(String),
+    /// Links that lead to links without end.
+    #[error("{0}: more than {LINKS_MAX} symbolic links and mount points on the way")]
+    TooManyLinks(String),
+    /// A link out of the tree of volumes.
+    #[error("{0}: the link leads to {1}, which is on this machine and not in AFS")]
+    LeavesAfs(String, String),
+    /// A mount point into a cell that is not known.
+    #[error("{0}: mount point {1} of another cell; --cell NAME says that it is this one")]
+    OtherCell(String, MountPoint),
+    /// A name that no directory can hold.
+    #[error("{0:?} cannot be a name")]
+    Name(String),
+    /// What the server says a directory holds cannot be.
+    #[error("{0}: the server sent a broken directory: {1}")]
+    Directory(String, String),
+    /// The file was changed by somebody while it was fetched.
+    #[error("the file changed while it was fetched (data version {0}, then {1}); try again")]
+    Changed(u64, u64),
+    /// Fewer bytes came than the file has.
+    #[error("only {got} of {wanted} bytes came")]
+    Short {
+        /// What came.
+        got: u64,
+        /// What was asked for.
+        wanted: u64,
+    },
+    /// The server has another number of bytes than were sent.
+    #[error("the server says that the file has {0} bytes now, and {1} were sent")]
+    Size(u64, u64),
+    /// A file too large for the old procedures, which the server has alone.
+    #[error("the server takes no files above 2 GiB")]
+    NoLargeFiles,
+    /// A local file.
+    #[error("{0}: {1}")]
+    Local(String, std::io::Error),
+    /// Told to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl Error {
+    /// The server's code, if it was refused with one.
+    pub fn code(&self) -> Option<Code> {
+        match self {
+            Self::Refused(code) => Some(*code),
+            _ => None,
+        }
+    }
+
+    /// Whether what was asked for is not there.
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::NotFound(_)) || self.code().is_some_and(Code::is_not_found)
+    }
+
+    pub(crate) fn of_call(server: SocketAddr, failure: Failure<CallError>) -> Self {
+        match failure {
+            Failure::Stream(CallError::Aborted(code)) | Failure::Refused(code) => Self::Refused(Code(code)),
+            Failure::Stream(error) => Self::Call { server, error },
+            Failure::Fault(fault) => Self::Stub { server, fault },
+        }
+    }
+}
+
+/// Symbolic links and mount points on one way.
+pub(crate) const LINKS_MAX: usize = 40;

@@ -1,0 +1,287 @@
+//! Bytes of files from servers: a range by one call, a whole file by ranges over all connections.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use afs_wire::{Fid, rxafs};
+use rx_lane::{Call, CallError, Held};
+use xdr::rpc::{self, Failure};
+
+use crate::error::Error;
+use crate::file_server::FileServer;
+use crate::status::Metadata;
+
+/// Where fetched bytes go.
+pub trait Sink {
+    /// Takes bytes of the file from `offset` on, in their packets. Ranges come in any order, each in its own.
+    fn take(&self, offset: u64, bytes: Held) -> impl Future<Output = Result<(), Error>>;
+}
+
+/// A range that came.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// Bytes of it; fewer than asked for where the file ends.
+    pub length: u64,
+    /// The file's status with it.
+    pub metadata: Metadata,
+}
+
+/// A file, or the rest of one, to be fetched.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// The file.
+    pub fid: Fid,
+    /// First byte.
+    pub from: u64,
+    /// Behind the last byte: the file's length.
+    pub to: u64,
+    /// The data version that it must have throughout.
+    pub version: u64,
+    /// Bytes of one call.
+    pub piece: u64,
+}
+
+/// What came of a plan that was not fetched to its end.
+#[derive(Debug)]
+pub struct Interrupted {
+    /// Why.
+    pub error: Error,
+    /// All bytes before this one have been taken.
+    pub upto: u64,
+}
+
+/// Fetches up to `length` bytes from `offset` on by one call of one of the connections, again while the volume is busy.
+///
+/// # Errors
+/// [`Error`]; the sink's own.
+pub async fn range(
+    server: &FileServer,
+    connection: usize,
+    fid: Fid,
+    (offset, length): (u64, u64),
+    sink: &impl Sink,
+) -> Result<Range, Error> {
+    server
+        .patiently(async || {
+            if !server.is_old() {
+                match new(server, connection, fid, (offset, length), sink).await {
+                    Err(Error::Refused(code)) if code.is_unknown_procedure() => server.note_old(),
+                    done => return done,
+                }
+            }
+            old(server, connection, fid, (offset, length), sink).await
+        })
+        .await
+}
+
+async fn new(
+    server: &FileServer,
+    connection: usize,
+    fid: Fid,
+    (offset, length): (u64, u64),
+    sink: &impl Sink,
+) -> Result<Range, Error> {
+    let request = rxafs::FetchData64 { fid, offset: offset.cast_signed(), length: length.cast_signed() };
+    let mut call = server.open(connection).await?;
+    let outcome = async {
+        rpc::start(&mut call, &request).await?;
+        call.finish().await?;
+        let mut coming = [0; 8];
+        call.read_exact(&mut coming).await?;
+        let coming = u64::from_be_bytes(coming);
+        if let Err(error) = data(&mut call, offset, length, coming, sink).await? {
+            return Ok(Err(error));
+        }
+        let reply = rpc::end::<rxafs::FetchData64, _>(&mut call).await?;
+        Ok(Ok(Range { length: coming, metadata: Metadata::of(&reply.get().status) }))
+    };
+    outcome.await.map_err(|failure| server.failed(call, failure))?
+}
+
+/// By the procedure of 32 bits.
+async fn old(
+    server: &FileServer,
+    connection: usize,
+    fid: Fid,
+    (from, count): (u64, u64),
+    sink: &impl Sink,
+) -> Result<Range, Error> {
+    let offset = i32::try_from(from).map_err(|_| Error::NoLargeFiles)?;
+    let length = i32::try_from(count).unwrap_or(i32::MAX).min(i32::MAX - offset);
+    let request = rxafs::FetchData { fid, offset, length };
+    let mut call = server.open(connection).await?;
+    let outcome = async {
+        rpc::start(&mut call, &request).await?;
+        call.finish().await?;
+        let mut coming = [0; 4];
+        call.read_exact(&mut coming).await?;
+        let coming = u64::from(u32::from_be_bytes(coming));
+        if let Err(error) = data(&mut call, from, count, coming, sink).await? {
+            return Ok(Err(error));
+        }
+        let reply = rpc::end::<rxafs::FetchData, _>(&mut call).await?;
+        Ok(Ok(Range { length: coming, metadata: Metadata::of(&reply.get().status) }))
+    };
+    outcome.await.map_err(|failure| server.failed(call, failure))?
+}
+
+/// Gives the sink the `coming` bytes that the server said will come.
+async fn data(
+    call: &mut Call,
+    offset: u64,
+    asked: u64,
+    coming: u64,
+    sink: &impl Sink,
+) -> Result<Result<(), Error>, Failure<CallError>> {
+    if coming > asked {
+        return Ok(Err(Error::Short { got: coming, wanted: asked }));
+    }
+    let mut at = 0;
+    while at < coming {
+        let held = call.read_held(usize::try_from(coming - at).unwrap_or(usize::MAX).min(HELD_MAX)).await?;
+        let count = held.len() as u64;
+        if count == 0 {
+            return Err(CallError::Short.into());
+        }
+        if let Err(error) = sink.take(offset + at, held).await {
+            return Ok(Err(error));
+        }
+        at += count;
+    }
+    Ok(Ok(()))
+}
+
+/// Fetches what `plan` says over all connections of the server, a piece at a time on each.
+///
+/// # Errors
+/// The first one, with how far the file has come without a gap. [`Error::Changed`] when it changed on the way.
+pub async fn whole<S: Sink + 'static>(
+    server: &FileServer,
+    plan: Plan,
+    sink: Rc<S>,
+    progress: Rc<dyn Fn(u64)>,
+) -> Result<(), Interrupted> {
+    let work = Rc::new(Work {
+        plan,
+        next: Cell::new(plan.from),
+        done: RefCell::new(BTreeMap::new()),
+        error: RefCell::new(None),
+        progress,
+    });
+    let pieces = (plan.to - plan.from).div_ceil(plan.piece.max(1));
+    let workers = server.connections().min(usize::try_from(pieces).unwrap_or(usize::MAX));
+    let tasks: Vec<_> = (0..workers)
+        .map(|connection| {
+            let (server, work, sink) = (server.clone(), Rc::clone(&work), Rc::clone(&sink));
+            lane::spawn(async move { work.pieces(&server, connection, &*sink).await })
+        })
+        .collect();
+    for task in tasks {
+        task.await;
+    }
+    let failed = work.error.borrow_mut().take();
+    match failed {
+        Some(error) => Err(Interrupted { error, upto: work.upto() }),
+        None => Ok(()),
+    }
+}
+
+struct Work {
+    plan: Plan,
+    /// First byte that nobody has taken on.
+    next: Cell<u64>,
+    /// Pieces that came: first byte, and the one behind the last.
+    done: RefCell<BTreeMap<u64, u64>>,
+    error: RefCell<Option<Error>>,
+    progress: Rc<dyn Fn(u64)>,
+}
+
+impl Work {
+    /// One piece after the other, until there is none or somebody failed.
+    async fn pieces(&self, server: &FileServer, connection: usize, sink: &impl Sink) {
+        while self.error.borrow().is_none() {
+            let from = self.next.get();
+            let count = self.plan.piece.max(1).min(self.plan.to - from);
+            if count == 0 {
+                return;
+            }
+            self.next.set(from + count);
+            match self.piece(server, connection, (from, count), sink).await {
+                Ok(()) => {
+                    self.done.borrow_mut().insert(from, from + count);
+                    (self.progress)(count);
+                }
+                Err(error) => {
+                    self.error.borrow_mut().get_or_insert(error);
+                }
+            }
+        }
+    }
+
+    async fn piece(
+        &self,
+        server: &FileServer,
+        connection: usize,
+        (from, count): (u64, u64),
+        sink: &impl Sink,
+    ) -> Result<(), Error> {
+        let range = range(server, connection, self.plan.fid, (from, count), sink).await?;
+        if range.metadata.data_version != self.plan.version {
+            return Err(Error::Changed(self.plan.version, range.metadata.data_version));
+        }
+        if range.length != count {
+            return Err(Error::Short { got: range.length, wanted: count });
+        }
+        Ok(())
+    }
+
+    /// The byte before which there is no gap.
+    fn upto(&self) -> u64 {
+        let mut upto = self.plan.from;
+        for (&from, &to) in &*self.done.borrow() {
+            if from > upto {
+                break;
+            }
+            upto = to;
+        }
+        upto
+    }
+}
+
+/// Bytes in memory; for what is small, such as directories and links.
+#[derive(Debug, Default)]
+pub struct InMemory {
+    bytes: RefCell<Vec<u8>>,
+}
+
+impl InMemory {
+    /// What came.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes.into_inner()
+    }
+}
+
+impl Sink for InMemory {
+    async fn take(&self, offset: u64, held: Held) -> Result<(), Error> {
+        let mut bytes = self.bytes.borrow_mut();
+        bytes.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
+        held.slices().for_each(|slice| bytes.extend_from_slice(slice));
+        Ok(())
+    }
+}
+
+/// All of a small file: at most `max` bytes of it, in memory.
+///
+/// # Errors
+/// As [`range`].
+pub async fn small(server: &FileServer, fid: Fid, max: u64) -> Result<Vec<u8>, Error> {
+    let sink = InMemory::default();
+    range(server, server.turn(), fid, (0, max), &sink).await?;
+    Ok(sink.into_bytes())
+}
+
+/// Bytes taken at a time.
+const HELD_MAX: usize = 1 << 20;
+/// Bytes of one call of a large file: long beside a round trip, short beside the file.
+pub const PIECE: u64 = 4 << 20;

@@ -1,0 +1,230 @@
+//! Local files and trees into a cell.
+//!
+//! A file goes up under a name of its own and gets the one that was asked for when it is whole and the server says that it has all
+//! bytes; of one that breaks off nothing stays.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use afs_wire::Fid;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
+
+use crate::cell::Found;
+use crate::directory;
+use crate::error::Error;
+use crate::file_server::FileServer;
+use crate::get::Tree;
+use crate::local::{self, LocalFile, Progress};
+use crate::status::{Metadata, of_new};
+use crate::store;
+
+/// How files are put.
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// Over files of the cell that have the name.
+    pub overwrite: bool,
+    /// Counts along.
+    pub progress: Arc<Progress>,
+}
+
+/// A directory of the cell.
+#[derive(Clone, Debug)]
+struct Place {
+    server: FileServer,
+    fid: Fid,
+}
+
+impl Put {
+    /// Puts the local file `from` of `dir` as `name` into the directory `to`.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with EEXIST where something has the name; [`Error::Size`], [`Error::Short`] for a file that changed
+    /// meanwhile; those of the server.
+    pub async fn file(&self, dir: &Dir, from: &CString, to: &Found, name: &[u8]) -> Result<Metadata, Error> {
+        let place = Place { server: to.server.clone(), fid: to.fid };
+        let known = directory::look_up(&place.server, place.fid, name).await?;
+        self.one(dir, from, &place, name, known).await
+    }
+
+    /// Puts the local directory `from` of `dir` with all beneath it as `name` into the directory `to`; a directory of the
+    /// name is added to. Symbolic links go up as such; devices, sockets and pipes are left alone.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file), at the first that fails.
+    pub async fn tree(&self, dir: &Dir, from: &CString, to: &Found, name: &[u8]) -> Result<Tree, Error> {
+        let mut tree = Tree::default();
+        let place = Place { server: to.server.clone(), fid: to.fid };
+        let known = directory::look_up(&place.server, place.fid, name).await?;
+        let first = self.directory(&place, name, known, 0o755).await?;
+        // What is still to be looked into: where it lies below `dir`, and what it is in the cell.
+        let mut ahead = vec![(from.clone(), first)];
+        while let Some((path, place)) = ahead.pop() {
+            self.progress.go_on()?;
+            tree.directories += 1;
+            let here = opened(dir, &path).await?;
+            let known = directory::list(&place.server, place.fid).await?;
+            let has = |name: &[u8]| {
+                let at = known.binary_search_by(|entry| entry.name.as_slice().cmp(name));
+                at.ok().map(|at| known[at].fid)
+            };
+            let mut files = Vec::new();
+            for DirEntry { name, stat } in local::of(&path, here.entries(NAMES_MAX).await)? {
+                // Gone meanwhile.
+                let Some(stat) = stat else { continue };
+                match stat.kind {
+                    FileKind::Directory => {
+                        let below = [path.as_bytes(), b"/", &name].concat();
+                        let made = self.directory(&place, &name, has(&name), stat.mode).await?;
+                        ahead.push((local::name_of(&below)?, made));
+                    }
+                    FileKind::File => {
+                        let known = has(&name);
+                        files.push((local::name_of(&name)?, name, known));
+                    }
+                    FileKind::Symlink => {
+                        self.link(&here, &place, &name, has(&name)).await?;
+                        tree.links += 1;
+                    }
+                    FileKind::Other => tree.skipped += 1,
+                }
+            }
+            tree.files += files.len() as u64;
+            tree.bytes += self.files(&here, &place, files).await?;
+        }
+        Ok(tree)
+    }
+
+    /// Several files of one directory at once.
+    async fn files(
+        &self,
+        here: &Dir,
+        place: &Place,
+        files: Vec<(CString, Vec<u8>, Option<Fid>)>,
+    ) -> Result<u64, Error> {
+        let put = stream::iter(files)
+            .map(|(from, name, known)| async move { self.one(here, &from, place, &name, known).await })
+            .buffer_unordered(AT_ONCE);
+        put.try_fold(0, |sum, metadata| async move { Ok(sum + metadata.length) }).await
+    }
+
+    async fn one(
+        &self,
+        dir: &Dir,
+        from: &CString,
+        place: &Place,
+        name: &[u8],
+        known: Option<Fid>,
+    ) -> Result<Metadata, Error> {
+        check(name)?;
+        if let Some(fid) = known {
+            if fid.is_directory() {
+                return Err(Error::IsADirectory(String::from_utf8_lossy(name).into_owned()));
+            }
+            if !self.overwrite {
+                return Err(Error::Taken(String::from_utf8_lossy(name).into_owned()));
+            }
+        }
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+        let file = local::of(from, dir.open(from, how).await)?;
+        let stat = local::of(from, file.stat())?;
+        if stat.kind == FileKind::Directory {
+            return Err(Error::IsADirectory(local::shown(from)));
+        }
+        self.progress.want(stat.size);
+        let metadata = self.staged(file, from, &stat, place, name).await?;
+        self.progress.whole();
+        Ok(metadata)
+    }
+
+    /// Under a name of its own, until it is whole.
+    async fn staged(
+        &self,
+        file: File,
+        from: &CString,
+        stat: &Stat,
+        place: &Place,
+        name: &[u8],
+    ) -> Result<Metadata, Error> {
+        let Place { server, fid: directory } = place;
+        let staged = staged_name(name);
+        let modified = u32::try_from(stat.mtime.secs).ok();
+        let change = of_new(stat.mode, modified);
+        let fid = match server.create(*directory, &staged, change).await {
+            // Of an attempt that was killed.
+            Err(Error::Refused(code)) if code.is_taken() => {
+                server.remove(*directory, &staged).await?;
+                server.create(*directory, &staged, change).await?
+            }
+            created => created?,
+        };
+        let source = LocalFile::new(file, from, &self.progress);
+        let stored = async {
+            let metadata =
+                store::whole(server, fid, change, stat.size, &source, self.progress.moved()).await?;
+            server.rename(*directory, &staged, *directory, name).await?;
+            Ok(metadata)
+        };
+        let stored = stored.await;
+        if stored.is_err() {
+            // What made it fail is told; a name that stays is taken by the next attempt.
+            let _ = server.remove(*directory, &staged).await;
+        }
+        stored
+    }
+
+    async fn directory(
+        &self,
+        place: &Place,
+        name: &[u8],
+        known: Option<Fid>,
+        mode: u32,
+    ) -> Result<Place, Error> {
+        check(name)?;
+        let fid = match known {
+            Some(fid) if fid.is_directory() => fid,
+            Some(_) => return Err(Error::NotADirectory(String::from_utf8_lossy(name).into_owned())),
+            None => place.server.make_directory(place.fid, name, of_new(mode, None)).await?,
+        };
+        Ok(Place { server: place.server.clone(), fid })
+    }
+
+    async fn link(&self, here: &Dir, place: &Place, name: &[u8], known: Option<Fid>) -> Result<(), Error> {
+        check(name)?;
+        let local = local::name_of(name)?;
+        let target = local::of(&local, here.read_link_at(&local).await)?;
+        match known {
+            Some(_) if !self.overwrite => {
+                return Err(Error::Taken(String::from_utf8_lossy(name).into_owned()));
+            }
+            Some(_) => place.server.remove(place.fid, name).await?,
+            None => {}
+        }
+        // With a right to execute, lest it be a mount point.
+        place.server.symlink(place.fid, name, &target, of_new(0o755, None)).await.map(drop)
+    }
+}
+
+async fn opened(dir: &Dir, path: &CString) -> Result<Dir, Error> {
+    let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
+    local::of(path, dir.open(path, how).await.and_then(File::into_dir))
+}
+
+fn check(name: &[u8]) -> Result<(), Error> {
+    if directory::is_plain(name) && name.len() <= afs_wire::directory::NAME_MAX {
+        return Ok(());
+    }
+    Err(Error::Name(String::from_utf8_lossy(name).into_owned()))
+}
+
+fn staged_name(name: &[u8]) -> Vec<u8> {
+    let kept = &name[..name.len().min(NAME_KEPT)];
+    [b".", kept, b".linerate-put"].concat()
+}
+
+/// Files of one directory that go up at once.
+const AT_ONCE: usize = 8;
+/// Bytes of a name that the one beside it has.
+const NAME_KEPT: usize = 200;
+/// Names of a local directory.
+const NAMES_MAX: usize = 1 << 20;

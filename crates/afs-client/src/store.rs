@@ -1,0 +1,154 @@
+//! Bytes of files to servers: a range by one call, a whole file by ranges one after the other.
+
+use std::rc::Rc;
+
+use afs_wire::{Fid, StoreStatus, rxafs};
+use rx_lane::{Call, CallError, Rooms};
+use xdr::rpc::{self, Failure};
+
+use crate::error::Error;
+use crate::file_server::FileServer;
+use crate::status::Metadata;
+
+/// Where stored bytes come from.
+pub trait Source {
+    /// Fills rooms of packets with the bytes from `offset` on; returns how many there were, fewer only at the end.
+    fn fill(&self, offset: u64, rooms: &mut Rooms) -> impl Future<Output = Result<usize, Error>>;
+}
+
+/// A range to be stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece {
+    /// The file.
+    pub fid: Fid,
+    /// What of its status changes with it.
+    pub change: StoreStatus,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+    /// Length of the file afterwards.
+    pub file_length: u64,
+}
+
+/// Stores a range by one call of one of the connections, again while the volume is busy.
+///
+/// # Errors
+/// [`Error`]; the source's own, and [`Error::Short`] where it ends early: the server is told that the call is given up.
+pub async fn range(
+    server: &FileServer,
+    connection: usize,
+    piece: Piece,
+    source: &impl Source,
+) -> Result<Metadata, Error> {
+    server
+        .patiently(async || {
+            if !server.is_old() {
+                match new(server, connection, piece, source).await {
+                    Err(Error::Refused(code)) if code.is_unknown_procedure() => server.note_old(),
+                    done => return done,
+                }
+            }
+            old(server, connection, piece, source).await
+        })
+        .await
+}
+
+async fn new(
+    server: &FileServer,
+    connection: usize,
+    piece: Piece,
+    source: &impl Source,
+) -> Result<Metadata, Error> {
+    let Piece { fid, change, offset, length, file_length } = piece;
+    let request = rxafs::StoreData64 { fid, change, offset, length, file_length };
+    let mut call = server.open(connection).await?;
+    let outcome = async {
+        rpc::start(&mut call, &request).await?;
+        if let Err(error) = data(&mut call, piece, source).await? {
+            return Ok(Err(error));
+        }
+        call.finish().await?;
+        let reply = rpc::end::<rxafs::StoreData64, _>(&mut call).await?;
+        Ok(Ok(Metadata::of(&reply.get().status)))
+    };
+    outcome.await.map_err(|failure| server.failed(call, failure))?
+}
+
+/// By the procedure of 32 bits.
+async fn old(
+    server: &FileServer,
+    connection: usize,
+    piece: Piece,
+    source: &impl Source,
+) -> Result<Metadata, Error> {
+    let word = |value: u64| u32::try_from(value).ok().filter(|&value| value <= i32::MAX as u32);
+    let words = (word(piece.offset), word(piece.length), word(piece.file_length));
+    let (Some(offset), Some(length), Some(file_length)) = words else { return Err(Error::NoLargeFiles) };
+    let request = rxafs::StoreData { fid: piece.fid, change: piece.change, offset, length, file_length };
+    let mut call = server.open(connection).await?;
+    let outcome = async {
+        rpc::start(&mut call, &request).await?;
+        if let Err(error) = data(&mut call, piece, source).await? {
+            return Ok(Err(error));
+        }
+        call.finish().await?;
+        let reply = rpc::end::<rxafs::StoreData, _>(&mut call).await?;
+        Ok(Ok(Metadata::of(&reply.get().status)))
+    };
+    outcome.await.map_err(|failure| server.failed(call, failure))?
+}
+
+async fn data(
+    call: &mut Call,
+    piece: Piece,
+    source: &impl Source,
+) -> Result<Result<(), Error>, Failure<CallError>> {
+    let mut at = 0;
+    while at < piece.length {
+        let wanted = usize::try_from(piece.length - at).unwrap_or(usize::MAX).min(ROOMS_MAX);
+        let mut rooms = call.rooms(wanted).await?;
+        let filled = match source.fill(piece.offset + at, &mut rooms).await {
+            Ok(0) => return Ok(Err(Error::Short { got: at, wanted: piece.length })),
+            Ok(filled) => filled,
+            Err(error) => return Ok(Err(error)),
+        };
+        rooms.commit(filled)?;
+        at += filled as u64;
+    }
+    Ok(Ok(()))
+}
+
+/// Stores a file of `length` bytes from its start, a piece at a time; `change` goes with the first one.
+///
+/// # Errors
+/// As [`range`]; [`Error::Size`] when the server says at the end that the file has another length.
+pub async fn whole(
+    server: &FileServer,
+    fid: Fid,
+    change: StoreStatus,
+    length: u64,
+    source: &impl Source,
+    progress: Rc<dyn Fn(u64)>,
+) -> Result<Metadata, Error> {
+    let connection = server.turn();
+    let mut offset = 0;
+    loop {
+        let count = (length - offset).min(PIECE);
+        let piece = Piece { fid, change, offset, length: count, file_length: length };
+        let metadata = range(server, connection, piece, source).await?;
+        progress(count);
+        offset += count;
+        if offset == length {
+            if metadata.length != length {
+                return Err(Error::Size(metadata.length, length));
+            }
+            return Ok(metadata);
+        }
+    }
+}
+
+/// Bytes of rooms asked for at a time.
+const ROOMS_MAX: usize = 1 << 20;
+/// Bytes of one call.
+const PIECE: u64 = 16 << 20;

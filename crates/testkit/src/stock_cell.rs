@@ -1,0 +1,70 @@
+//! A stock AFS cell: OpenAFS's daemons of Debian's openafs-fileserver and openafs-dbserver, without keys.
+
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use crate::netns::ip;
+
+/// A running cell with volumes `pub` and `other`, whose roots everybody may write to, and a read-only copy of `other`. It
+/// ends when this is dropped, and with the process.
+#[derive(Debug)]
+pub struct StockCell {
+    script: Child,
+}
+
+impl StockCell {
+    /// Where its servers are: files 7000, protection 7002, locations 7003, volumes 7005.
+    pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
+
+    /// Starts one in the calling thread's network namespace, which gets the address and is to be one made for it
+    /// ([`Namespace`](crate::netns::Namespace)). Takes some ten seconds. A test is skipped, with `None`, where the packages are not
+    /// installed.
+    ///
+    /// # Panics
+    /// When what is installed does not start: that is a defect.
+    #[track_caller]
+    pub fn start_or_skip() -> Option<Self> {
+        if !DAEMONS.iter().all(|daemon| Path::new(daemon).is_file()) {
+            crate::skip(
+                "openafs-fileserver and openafs-dbserver are not installed; `cargo xtask test` installs them",
+            );
+            return None;
+        }
+        // The servers do not register addresses of the loopback interface.
+        ip("link add cell0 type veth peer name cell1").expect("root makes devices");
+        ip(&format!("addr add {}/24 dev cell0", Self::ADDRESS)).expect("the device is new");
+        ip("link set cell0 up").and_then(|()| ip("link set cell1 up")).expect("the devices are there");
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "--pid",
+            "--fork",
+            "--kill-child",
+            "--mount-proc",
+            "sh",
+            "-c",
+            SCRIPT,
+            "sh",
+        ]);
+        command.arg(Self::ADDRESS.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut script = command.spawn().expect("util-linux is installed");
+        let mut lines = BufReader::new(script.stdout.take().expect("it is piped")).lines();
+        let ready = lines.any(|line| line.is_ok_and(|line| line == "ready"));
+        assert!(ready, "the stock cell did not start; its logs are above");
+        Some(Self { script })
+    }
+}
+
+impl Drop for StockCell {
+    fn drop(&mut self) {
+        // Without input the script ends, and all of its namespace with it.
+        drop(self.script.stdin.take());
+        let _ = self.script.wait();
+    }
+}
+
+const SCRIPT: &str = include_str!("stock_cell/cell.sh");
+const DAEMONS: [&str; 3] =
+    ["/usr/lib/openafs/dafileserver", "/usr/lib/openafs/vlserver", "/usr/lib/openafs/ptserver"];
