@@ -3,10 +3,12 @@
 //! - [`code`]: what a call is aborted with for each error of `vfs`;
 //! - [`fid`]: files as AFS names them;
 //! - [`attached`]: the volumes that a lane serves, by number and by name;
+//! - [`audit`]: who did what to which files;
 //! - [`host`]: clients that cache, and how they are told of changes;
 //! - [`cell`]: location, protection and volume servers over them.
 
 pub mod attached;
+pub mod audit;
 pub mod cell;
 pub mod code;
 pub mod fid;

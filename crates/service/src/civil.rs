@@ -1,6 +1,7 @@
 //! Moments as people write them: the calendar in UTC.
 
 use std::fmt;
+use std::time::UNIX_EPOCH;
 
 /// A moment in the proleptic Gregorian calendar, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,12 @@ impl Civil {
 }
 
 impl Moment {
+    /// By the clock of the current lane.
+    pub fn now() -> Self {
+        let since_epoch = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { unix_us: u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX) }
+    }
+
     /// To the second.
     pub fn civil(self) -> Civil {
         Civil::from_unix((self.unix_us / 1_000_000) as i64)

@@ -1,11 +1,12 @@
 //! One HTTP/1.1 connection: heads in, replies out, until somebody ends it.
 
 use std::rc::Rc;
-use std::time::{Instant, UNIX_EPOCH};
+use std::time::Instant;
 
 use httptypes::StatusCode;
 use lane::net::TcpStream;
-use lane::time::{now, wall_clock};
+use lane::time::now;
+use service::civil::Moment;
 use service::drain::Cohort;
 
 use super::abort::Abort;
@@ -307,7 +308,7 @@ impl Exchange<'_> {
         }
         service.log(&Record {
             peer: wire.peer_ip(),
-            unix_us: unix_us(),
+            unix_us: Moment::now().unix_us,
             duration_us: u32::try_from(now().duration_since(self.started).as_micros()).unwrap_or(u32::MAX),
             status: reply.answer.status.as_u16(),
             body_bytes,
@@ -350,7 +351,7 @@ async fn refuse_and_close(
     let first_line = unread.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
     service.log(&Record {
         peer: wire.peer_ip(),
-        unix_us: unix_us(),
+        unix_us: Moment::now().unix_us,
         duration_us: 0,
         status: reply.answer.status.as_u16(),
         body_bytes: sent,
@@ -439,11 +440,6 @@ async fn end_failed_handshake(service: &Service, mut wire: Wire, mut inbox: Inbo
         Abort::Tls(_) => wire.send_alert().await,
         _ => {}
     }
-}
-
-pub(super) fn unix_us() -> u64 {
-    let since_epoch = wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Requests of one connection between two turns of the others.

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use identity::Principal;
 use lane::time::now;
+use service::civil::Moment;
 use service::memory::{Account, Charge};
 
 use super::progress::Progress;
 use crate::http2::request::Request;
 use crate::log::{Protocol, Record};
 use crate::request::Method;
-use crate::service::connection::unix_us;
 use crate::service::listener::Service;
 
 /// Ends a request's books when its body is done with, however that comes about.
@@ -95,7 +95,7 @@ impl Drop for Finish {
         let [target, host, referer, user_agent] = self.texts.parts();
         self.service.log(&Record {
             peer: self.peer,
-            unix_us: unix_us(),
+            unix_us: Moment::now().unix_us,
             duration_us: u32::try_from(now().duration_since(self.started).as_micros()).unwrap_or(u32::MAX),
             status: self.status,
             body_bytes: self.sent,

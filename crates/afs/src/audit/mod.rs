@@ -1,0 +1,15 @@
+//! The audit log of AFS calls: who asked for what of which files, and how it ended. A line for each call that reads or
+//! changes files, access lists, locks or volumes, whatever came of it.
+//!
+//! A lane packs a record into a batch of its own and hands batches over to the log's thread ([`service::log`]): no call waits for a
+//! log, and no lane for another.
+
+mod event;
+mod line;
+mod record;
+mod trail;
+
+pub use event::Event;
+pub use line::put_line;
+pub use record::{Files, Record};
+pub use trail::{Audit, Trail, Who};
