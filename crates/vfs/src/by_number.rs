@@ -95,7 +95,7 @@ impl Volume {
         Ok((path, found))
     }
 
-    async fn identity_of(&self, number: Number) -> Result<Identity, Error> {
+    pub(crate) async fn identity_of(&self, number: Number) -> Result<Identity, Error> {
         let shared = self.shared().ok_or(Error::ReadOnly)?;
         if let Some(object) = shared.in_use_as(number) {
             return Ok(object.identity().clone());

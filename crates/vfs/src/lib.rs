@@ -33,7 +33,7 @@
 pub use attributes::{Attributes, ChangeToken, FileId};
 pub use cache::{Breaker, Cache, CacheOptions, Telling};
 pub use caller::Caller;
-pub use change::{Created, Expect, How, Over, Published, Staged, Store, Writer};
+pub use change::{Created, Expect, How, Over, Published, Staged, Store, SymbolicLink, Writer};
 pub use counters::VfsCounters;
 pub use directory::Directory;
 pub use error::Error;
@@ -45,7 +45,8 @@ pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
 pub use object::{Closed, Identity, MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume};
 pub use promise::{
-    Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, Teller, What,
+    Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
+    Teller, What,
 };
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};

@@ -1,5 +1,6 @@
 //! Where a directory is, who may change it there, and attempts until it stays there for as long as a change takes.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use identity::Rights;
@@ -143,6 +144,11 @@ impl Here {
 
     pub(super) fn watched(&self) -> Option<&WatchedDir> {
         self.vantage.watched().map(|watched| &**watched)
+    }
+
+    /// The directory as the lane relies on it.
+    pub(super) fn relied_on(&self) -> Option<Rc<WatchedDir>> {
+        self.vantage.watched().cloned()
     }
 
     /// What the lane has kept of a name.

@@ -7,6 +7,7 @@ pub(crate) use self::find::c_name;
 pub use self::rename::Over;
 pub use self::stage::{Expect, Published, Staged};
 pub use self::store::Store;
+pub use self::symbolic_link::SymbolicLink;
 pub use self::writer::Writer;
 
 mod access;
@@ -26,6 +27,7 @@ mod room;
 mod settle;
 mod stage;
 mod store;
+mod symbolic_link;
 mod way;
 mod write;
 mod writer;

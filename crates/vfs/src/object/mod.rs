@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use index::Version;
+use index::{Number, Version};
 
 pub use self::gate::Closed;
 pub(crate) use self::gate::Pass;
@@ -103,6 +103,12 @@ impl Object {
 
     pub(crate) fn line(&self) -> &Line {
         &self.line
+    }
+
+    /// The number of the directory that it was last found in, and its name there: a hint, as it may move. `None` for a volume's own
+    /// directory.
+    pub fn seen_in(&self) -> Option<(Number, Box<[u8]>)> {
+        self.place().map(|place| (place.directory.number(), place.name))
     }
 
     /// The directory it was last found in, and its name there; `None` for a volume's own directory.

@@ -125,7 +125,7 @@ impl Volume {
         Ok(())
     }
 
-    fn joined_promises(&self) -> Result<&Rc<Joined>, Error> {
+    pub(super) fn joined_promises(&self) -> Result<&Rc<Joined>, Error> {
         self.cache().joined_rc().filter(|_| self.has_objects()).ok_or(Error::ReadOnly)
     }
 }

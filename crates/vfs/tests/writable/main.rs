@@ -27,6 +27,7 @@ mod rest;
 mod stage;
 mod store;
 mod sweep;
+mod symbolic_links;
 mod told;
 
 /// One process on one host: a volume at `/srv`, open on several lanes.

@@ -1,0 +1,72 @@
+//! Symbolic links as themselves: what clients see of them who follow them on their own.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use identity::Rights;
+use lane::fs::FileKind;
+
+use super::find::c_name;
+use super::here::Unmade;
+use crate::attributes::Attributes;
+use crate::cache::WatchedDir;
+use crate::caller::Caller;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::name::Name;
+use crate::object::{At, By, Object};
+
+/// A symbolic link, not followed.
+#[derive(Clone, Debug)]
+pub struct SymbolicLink {
+    /// What lanes share of it.
+    pub object: Arc<Object>,
+    /// As they were when it was read.
+    pub attributes: Attributes,
+    /// What it says.
+    pub target: Vec<u8>,
+}
+
+impl Directory {
+    /// The symbolic link `name` itself. Takes [`Rights::LOOKUP`].
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::NotServable`] for what is no link; else as [`Directory::create`].
+    pub async fn symbolic_link(&self, caller: &Caller, name: Name<'_>) -> Result<SymbolicLink, Error> {
+        Ok(self.symbolic_link_seen(caller, name).await?.0)
+    }
+
+    /// As [`Directory::symbolic_link`], with the directory that the caller's rights rest on.
+    pub(crate) async fn symbolic_link_seen(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+    ) -> Result<(SymbolicLink, Rc<WatchedDir>), Error> {
+        self.attempts(async || self.try_symbolic_link(caller, name).await).await
+    }
+
+    async fn try_symbolic_link(
+        &self,
+        caller: &Caller,
+        name: Name<'_>,
+    ) -> Result<(SymbolicLink, Rc<WatchedDir>), Unmade> {
+        if name.is_reserved() {
+            return Err(Error::Reserved.into());
+        }
+        let here = self.here_to_read().await?;
+        here.require(caller, Rights::LOOKUP)?;
+        let (dir, entry) = (here.directory().dir(), c_name(name));
+        let stat = dir.stat_at(&entry).await.map_err(Error::of_change)?;
+        if stat.kind != FileKind::Symlink {
+            return Err(Error::NotServable.into());
+        }
+        let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
+        let at = Some(At { directory: here.object()?, name: name.as_bytes() });
+        let object = shared.object_of(self.volume().root().dir(), By::Name(dir, &entry), &stat, at).await?;
+        here.directory().note_place(Some(&object), name);
+        let target = dir.read_link_at(&entry).await.map_err(Error::of_change)?;
+        here.still()?;
+        let watched = here.relied_on().ok_or(Unmade::Again(None))?;
+        Ok((SymbolicLink { object, attributes: stat.into(), target }, watched))
+    }
+}
