@@ -69,7 +69,7 @@ impl Put {
                 at.ok().map(|at| known[at].fid)
             };
             let mut files = Vec::new();
-            for DirEntry { name, stat } in local::of(&path, here.entries(NAMES_MAX).await)? {
+            for DirEntry { name, stat, .. } in local::of(&path, here.entries(NAMES_MAX).await)? {
                 // Gone meanwhile.
                 let Some(stat) = stat else { continue };
                 match stat.kind {

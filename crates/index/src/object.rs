@@ -75,6 +75,17 @@ pub struct FirstUse<'a> {
     pub now: SystemTime,
 }
 
+/// A file as a directory lists it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed<'a> {
+    /// The words that it is found by.
+    pub identity: &'a [u8],
+    /// A number of which kind it has, or gets.
+    pub kind: Kind,
+    /// Where it is listed.
+    pub place: PlaceRef<'a>,
+}
+
 /// The answer to [`crate::Index::load`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {

@@ -307,7 +307,7 @@ impl Drop for OpenDirectory {
 }
 
 /// How a directory is opened to be listed.
-const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
+pub(crate) const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
 /// A directory may move while it is looked up.
 const LOOKUP_TRIES_MAX: u32 = 4;
 /// Links looked through before other tasks of the lane get a turn.

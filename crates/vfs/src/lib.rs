@@ -43,7 +43,8 @@ pub use index::{Number, Quota, Usage, Version, VolumeId, VolumeRecord};
 pub use lane::fs::{FileKind, SystemStat, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
-pub use object::{Closed, Identity, MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume};
+pub use names::{History, Names, Numbered};
+pub use object::{Closed, Edit, Identity, MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume};
 pub use promise::{
     Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
     Teller, What,
@@ -68,6 +69,7 @@ mod guarded;
 mod links;
 mod listing;
 mod name;
+mod names;
 mod object;
 mod promise;
 mod reopen;

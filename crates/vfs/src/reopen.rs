@@ -139,7 +139,7 @@ impl Reopening<'_> {
     /// The path of a file in use, as this server last moved it.
     fn known_path(&self, file: &Identity) -> Option<RelPathBuf> {
         let shared = self.volume.shared()?;
-        self.volume.path_of(&shared.objects().in_use_as(shared, file)?)
+        self.volume.path_of(&shared.objects().in_use_in(shared, file)?)
     }
 
     /// The path to a file as the tree has it, from the file upwards.
@@ -197,7 +197,7 @@ impl Reopening<'_> {
     /// Where the file was last seen.
     async fn recorded(&self, file: &Identity) -> Result<Option<Recorded>, Error> {
         let shared = self.volume.shared().ok_or(Error::ReadOnly)?;
-        let in_use = shared.objects().in_use_as(shared, file).and_then(|object| object.place());
+        let in_use = shared.objects().in_use_in(shared, file).and_then(|object| object.place());
         if let Some(place) = in_use {
             return Ok(Some(Recorded { directory: place.directory.identity().clone(), name: place.name }));
         }

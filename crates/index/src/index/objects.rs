@@ -8,7 +8,10 @@ use super::{Index, Shared, State};
 use crate::object::{Entry, check_lengths};
 use crate::pending::Change;
 use crate::tables::{IDENTITIES, OBJECTS};
-use crate::{Error, FirstUse, Kind, Known, Loaded, Number, ObjectRecord, Place, PlaceRef, Version, VolumeId};
+use crate::{
+    Error, FirstUse, Kind, Known, Listed, Loaded, Number, ObjectRecord, Place, PlaceRef, Seen, Version,
+    VolumeId,
+};
 
 impl Index {
     /// What is known of a file as it is used for the first time: its record, where what is `seen` bears it out, with the
@@ -131,6 +134,33 @@ impl Index {
         Ok(entry.map(|entry| Known { identity: entry.identity, object: entry.object }))
     }
 
+    /// The numbers of files, as a directory lists them: of each the one that it has, or a new one. Of versions that says nothing. May
+    /// wait for the disk.
+    ///
+    /// # Errors
+    /// As [`Index::load`]; those before it that were new have their numbers then.
+    pub fn numbers(&self, volume: VolumeId, files: &[Listed<'_>]) -> Result<Vec<Number>, Error> {
+        let mut numbers = Vec::with_capacity(files.len());
+        for files in files.chunks(AT_ONCE) {
+            for file in files {
+                check_lengths(file.identity, &file.place.to_place())?;
+            }
+            let told: Vec<_> = {
+                let state = self.shared().state();
+                files.iter().map(|file| state.told_of(volume, file.identity)).collect()
+            };
+            let unknown = files.iter().zip(&told).filter(|(_, told)| told.is_none());
+            let read = self.shared().read_entries(volume, unknown.map(|(file, _)| file.identity))?;
+            let (mut read, mut state) = (read.into_iter(), self.shared().state());
+            for (file, told) in files.iter().zip(told) {
+                let known = told.unwrap_or_else(|| read.next().expect("what was not told was read"));
+                numbers.push(state.number(volume, *file, known, self.is_full())?);
+            }
+            self.shared().count(&state);
+        }
+        Ok(numbers)
+    }
+
     /// The record of a file, whatever it looks like now; nothing comes of asking. May wait for the disk.
     ///
     /// # Errors
@@ -205,6 +235,27 @@ impl State {
         Ok(Loaded { object, is_new })
     }
 
+    fn number(
+        &mut self,
+        volume: VolumeId,
+        file: Listed<'_>,
+        known: Option<Entry>,
+        is_full: bool,
+    ) -> Result<Number, Error> {
+        // A name listed twice is one file, and another may have loaded it while it was read.
+        let known = self.told_of(volume, file.identity).unwrap_or(known);
+        if let Some(entry) = known {
+            return Ok(entry.object.number);
+        }
+        if is_full {
+            return Err(Error::Full);
+        }
+        let number = self.take_number(volume, file.kind)?;
+        let (version, seen, place) = (self.first_version(volume)?, Seen::NOTHING, file.place.to_place());
+        self.put(volume, file.identity, ObjectRecord { number, version, seen, place }, false)?;
+        Ok(number)
+    }
+
     fn put(
         &mut self,
         volume: VolumeId,
@@ -230,16 +281,27 @@ impl Shared {
     }
 
     fn read_entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<Entry>, Error> {
+        Ok(self.read_entries(volume, std::iter::once(identity))?.pop().flatten())
+    }
+
+    /// One for each identity, in their order.
+    fn read_entries<'a>(
+        &self,
+        volume: VolumeId,
+        all: impl Iterator<Item = &'a [u8]>,
+    ) -> Result<Vec<Option<Entry>>, Error> {
         self.with_database(|database| {
             let read = database.begin_read()?;
-            let Some(vnode) = read.open_table(IDENTITIES)?.get((volume.0, identity))? else {
-                return Ok(None);
+            let (identities, objects) = (read.open_table(IDENTITIES)?, read.open_table(OBJECTS)?);
+            let one = |identity: &[u8]| {
+                let Some(vnode) = identities.get((volume.0, identity))? else { return Ok(None) };
+                let vnode = vnode.value();
+                let record = objects.get((volume.0, vnode))?;
+                let record = record.ok_or_else(|| Error::Damaged(format!("object {vnode} is missing")))?;
+                // A volume's own directory may be another file by now, with the same number.
+                Ok(Some(Entry::decode(vnode, record.value())?).filter(|entry| *entry.identity == *identity))
             };
-            let vnode = vnode.value();
-            let record = read.open_table(OBJECTS)?.get((volume.0, vnode))?;
-            let record = record.ok_or_else(|| Error::Damaged(format!("object {vnode} is missing")))?;
-            // A volume's own directory may be another file by now, with the same number.
-            Ok(Some(Entry::decode(vnode, record.value())?).filter(|entry| *entry.identity == *identity))
+            all.map(one).collect()
         })
     }
 
@@ -251,3 +313,6 @@ impl Shared {
         })
     }
 }
+
+/// Files whose numbers are looked up at once, between which others have their turn.
+const AT_ONCE: usize = 256;

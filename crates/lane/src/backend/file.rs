@@ -79,6 +79,8 @@ pub struct DirEntry {
     pub name: Vec<u8>,
     /// Attributes of what it names (of the link itself for a symbolic link); `None` if it vanished meanwhile.
     pub stat: Option<Stat>,
+    /// The handle of that, where handles were asked for and it has one that is kept.
+    pub handle: Option<FileHandle>,
 }
 
 /// A change in a watched directory.

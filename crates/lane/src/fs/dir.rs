@@ -84,7 +84,15 @@ impl Dir {
     /// # Errors
     /// `EFBIG` when there are more than `max`; `EAGAIN` when the silo's helpers are overloaded.
     pub async fn entries(&self, max: usize) -> io::Result<Vec<DirEntry>> {
-        OpFuture::submit(op::List { dir: self.fd(), max }).await
+        OpFuture::submit(op::List { dir: self.fd(), max, handles: false }).await
+    }
+
+    /// As [`Dir::entries`], each with its handle, of a link the link's own: all by one helper.
+    ///
+    /// # Errors
+    /// As there; what the file system says of a handle is not among them.
+    pub async fn entries_with_handles(&self, max: usize) -> io::Result<Vec<DirEntry>> {
+        OpFuture::submit(op::List { dir: self.fd(), max, handles: true }).await
     }
 
     /// The directory as what it has in common with files: attributes, syncs, its handle. Its bytes cannot be read.

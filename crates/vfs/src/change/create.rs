@@ -78,6 +78,7 @@ impl Directory {
             let stat = file.stat().map_err(Error::from)?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let file = Rc::new(directory.made_file(name, file, &stat).await?);
+            here.note_added(&way, name, file.object());
             way.end(here.volume());
             here.keep(name, Node::File(Rc::clone(&file)));
             let writer = Writer::new(here.volume().clone(), file);

@@ -7,7 +7,7 @@ use lane::fs::{FileKind, RenameHow};
 
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
-use super::rename::told;
+use super::rename::{has_moved, told};
 use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -68,13 +68,10 @@ impl Directory {
             let (here_dir, there_dir) = (here.directory(), there.directory());
             let exchanged = here_dir.dir().rename(&one, there_dir.dir(), &other, RenameHow::Exchange).await;
             exchanged.map_err(Error::of_change)?;
-            for (directory, name, found) in [(there_dir, &other, &at_one), (here_dir, &one, &at_other)] {
-                let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
-                directory.note_place(Some(&found.object), name);
-            }
-            let (from, to) = ((here.object()?, one.as_bytes()), (there.object()?, other.as_bytes()));
-            at_one.object.grants().renamed(from, to);
-            at_other.object.grants().renamed(to, from);
+            way.removed(here.object()?, one.as_bytes());
+            way.removed(there.object()?, other.as_bytes());
+            has_moved(&way, &at_one, (&here, &one), (&there, &other))?;
+            has_moved(&way, &at_other, (&there, &other), (&here, &one))?;
             way.end(here.volume());
             Ok(())
         })

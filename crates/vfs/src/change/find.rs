@@ -38,9 +38,13 @@ impl Here {
             let object = Arc::clone(object);
             return Ok(Some(Found { object, kind: node.kind(), open: node.into_file() }));
         }
-        let name = c_name(name);
-        match self.directory().dir().stat_at(&name).await {
-            Ok(stat) => self.found(&name, &stat).await.map(Some),
+        self.find_new(&c_name(name)).await
+    }
+
+    /// As [`Here::find`], of a name of which this lane knows nothing.
+    pub(super) async fn find_new(&self, name: &CString) -> Result<Option<Found>, Error> {
+        match self.directory().dir().stat_at(name).await {
+            Ok(stat) => self.found(name, &stat).await.map(Some),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::of_change(error)),
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use identity::Rights;
 
 use super::settle::{Asking, Settling};
+use super::way::Way;
 use crate::access::require;
 use crate::cache::{Node, Vantage, WatchedDir};
 use crate::caller::Caller;
@@ -165,6 +166,13 @@ impl Here {
         let vantage = self.directory.object().and_then(|object| cache.promised(here, object));
         if let (Some(vantage), Ok(path)) = (vantage, self.path.as_path().join(name)) {
             cache.keep_open(self.volume().key(path.as_path()), node, vantage);
+        }
+    }
+
+    /// For who keeps an image of the directory: the name leads to this now.
+    pub(super) fn note_added(&self, way: &Way, name: Name<'_>, object: Option<&Arc<Object>>) {
+        if let Some((directory, object)) = self.directory.object().zip(object) {
+            way.added(directory, name.as_bytes(), object.number());
         }
     }
 

@@ -73,6 +73,7 @@ impl Directory {
             here.still()?;
             way.rise();
             here.directory().dir().link(&file, &to).await.map_err(Error::of_change)?;
+            way.added(here.object()?, to.as_bytes(), found.object.number());
             way.end(here.volume());
             Ok(())
         })
@@ -92,6 +93,11 @@ impl Directory {
             here.still()?;
             way.rise();
             here.directory().dir().symlink(&name, &target).await.map_err(Error::of_change)?;
+            if way.is_kept(here.object()?)
+                && let Ok(Some(link)) = here.find_new(&name).await
+            {
+                way.added(here.object()?, name.as_bytes(), link.object.number());
+            }
             way.end(here.volume());
             Ok(())
         })

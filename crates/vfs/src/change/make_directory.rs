@@ -44,6 +44,7 @@ impl Directory {
             }
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let made = Rc::new(directory.made_directory(name, made).await?);
+            here.note_added(&way, name, made.object());
             way.end(here.volume());
             here.keep(name, Node::Directory(Rc::clone(&made)));
             Ok(Self::new(here.volume().clone(), made))

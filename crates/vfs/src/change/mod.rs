@@ -15,6 +15,7 @@ mod aside;
 mod attributes;
 mod behind;
 mod create;
+mod edited;
 mod exchange;
 mod extended;
 mod find;

@@ -1,5 +1,6 @@
 //! Moves names, within a directory and across.
 
+use std::ffi::CString;
 use std::sync::Arc;
 
 use identity::Rights;
@@ -7,7 +8,7 @@ use lane::fs::{FileKind, RenameHow};
 
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
-use super::way::to_the_end;
+use super::way::{Way, to_the_end};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -87,11 +88,11 @@ impl Directory {
             };
             let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
             here_dir.rename(&from, there_dir, &to, how).await.map_err(Error::of_change)?;
-            there
-                .directory()
-                .note_place(Some(&moved.object), Name::parse(to.as_bytes()).map_err(Error::from)?);
-            let (here_object, there_object) = (here.object()?, there.object()?);
-            moved.object.grants().renamed((here_object, from.as_bytes()), (there_object, to.as_bytes()));
+            way.removed(here.object()?, from.as_bytes());
+            if replaced.is_some() {
+                way.removed(there.object()?, to.as_bytes());
+            }
+            has_moved(&way, &moved, (&here, &from), (&there, &to))?;
             way.end(here.volume());
             Ok(())
         })
@@ -131,6 +132,20 @@ async fn permits_to_rename(
         Ok((Concerned { moved, replaced }, objects))
     };
     here.volume().permits(&[here.object()?, there.object()?], names).await
+}
+
+/// What had the name `from` has the name `to`: its place, what is open by it, and images of the directory follow.
+pub(super) fn has_moved(
+    way: &Way,
+    moved: &Found,
+    (here, from): (&Here, &CString),
+    (there, to): (&Here, &CString),
+) -> Result<(), Error> {
+    there.directory().note_place(Some(&moved.object), Name::parse(to.as_bytes())?);
+    let (here, there) = (here.object()?, there.object()?);
+    moved.object.grants().renamed((here, from.as_bytes()), (there, to.as_bytes()));
+    way.added(there, to.as_bytes(), moved.object.number());
+    Ok(())
 }
 
 /// Who has to know: the directories' names, what moves, what goes or moves the other way.

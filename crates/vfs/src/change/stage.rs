@@ -162,6 +162,10 @@ impl Staged {
             given.map_err(Error::of_change)?;
             let attributes = file.attributes()?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
+            if !is_new && let Ok(directory) = here.object() {
+                way.removed(directory, name.as_bytes());
+            }
+            here.note_added(&way, name, file.object());
             here.directory().note_place(file.object(), name);
             if let Some(object) = file.object() {
                 object.note_published();

@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use lane::Task;
 
+use super::edited::Edited;
 use super::find::Found;
 use super::here::{Here, Unmade};
 use super::settle::{Shown, shown};
@@ -27,6 +28,8 @@ pub(super) struct Way {
     under: Rc<Under>,
     /// Directories that show something else when it is made.
     shown: Vec<Shown>,
+    /// What comes and goes in directories of which somebody keeps an image.
+    pub(super) edited: RefCell<Vec<Edited>>,
 }
 
 /// What a change is made under: its own until it has ended, and that of operations which the kernel has not answered yet, whatever
@@ -153,7 +156,7 @@ impl Volume {
         for broken in &under.broken {
             broken.object.grants().all_told().await;
         }
-        Ok(Way { under: Rc::new(under), shown })
+        Ok(Way { under: Rc::new(under), shown, edited: RefCell::default() })
     }
 }
 
@@ -161,8 +164,13 @@ impl Way {
     /// Objects whose content or names change get their next version.
     pub(super) fn rise(&self) {
         for broken in &self.under.broken {
-            if !broken.what.is_of_place() && broken.what != What::Attributes {
-                broken.object.rise();
+            if broken.what.is_of_place() || broken.what == What::Attributes {
+                continue;
+            }
+            let before = broken.object.version();
+            let after = broken.object.rise();
+            if let (What::Names(_), Some(log)) = (&broken.what, broken.object.log()) {
+                self.edited.borrow_mut().push(Edited::new(&broken.object, log, before, after));
             }
         }
     }
@@ -172,6 +180,7 @@ impl Way {
     pub(super) fn end(self, volume: &Volume) {
         volume.counters().changes.increment();
         self.under.end_deletions();
+        self.edited.take().into_iter().for_each(Edited::note);
         self.under.give_back(Some(lane::time::wall_clock()));
         self.shown.iter().for_each(|shown| volume.show_change(&shown.directory, shown.by));
     }

@@ -140,7 +140,7 @@ impl SharedVolume {
         self.index.is_full()
     }
 
-    pub(super) fn told(&self, error: &index::Error) -> Error {
+    pub(crate) fn told(&self, error: &index::Error) -> Error {
         tracing::error!(volume = %self.name(), %error, "numbers and versions cannot be had");
         Error::Busy
     }

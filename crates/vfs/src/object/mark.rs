@@ -59,7 +59,7 @@ impl Bearer {
 
 impl SharedVolume {
     /// Has more numbers reserved when half of those at hand are used, in a task of this lane. `root` is the volume's directory.
-    pub(super) fn reserve_numbers(self: &Arc<Self>, root: &Rc<Dir>) {
+    pub(crate) fn reserve_numbers(self: &Arc<Self>, root: &Rc<Dir>) {
         if self.index.wants_mark(self.id()) && !self.is_marking.swap(true, Ordering::Acquire) {
             let (marking, root) = (Marking(Arc::clone(self)), Rc::clone(root));
             lane::spawn(async move {

@@ -19,6 +19,8 @@ pub use self::volume::SharedVolume;
 
 pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::{Line, Shared, Sharer};
+pub use self::log::Edit;
+pub(crate) use self::log::{Change, Log};
 pub(crate) use self::place::{Place, path_beneath};
 
 use crate::grant::{Held, Slot};
@@ -29,6 +31,7 @@ mod identify;
 mod identity;
 mod lanes;
 mod line;
+mod log;
 mod mark;
 mod numbered;
 mod permits;
@@ -63,6 +66,7 @@ pub(crate) struct Side {
     /// What SMB's clients hold of it.
     pub(crate) grants: Option<Box<Held>>,
     draft: record::Draft,
+    log: Option<std::sync::Weak<Log>>,
 }
 
 impl Object {

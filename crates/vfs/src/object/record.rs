@@ -46,7 +46,7 @@ impl Object {
         Number { vnode: (word >> 32) as u32, uniquifier: word as u32 }
     }
 
-    pub(super) fn is_loaded(&self) -> bool {
+    pub(crate) fn is_loaded(&self) -> bool {
         self.number.load(Ordering::Acquire) != NONE
     }
 

@@ -214,9 +214,9 @@ impl Objects {
     }
 
     /// The object of this identity in `volume`, if it is in use.
-    pub(crate) fn in_use_as(&self, volume: &Arc<SharedVolume>, identity: &Identity) -> Option<Arc<Object>> {
+    pub(crate) fn in_use_in(&self, volume: &SharedVolume, identity: &Identity) -> Option<Arc<Object>> {
         let object = self.shard(identity).get(identity)?.upgrade()?;
-        Arc::ptr_eq(&object.volume, volume).then_some(object)
+        std::ptr::eq(&*object.volume, volume).then_some(object)
     }
 
     /// Whether SMB's clients hold anything of any object.

@@ -190,6 +190,10 @@ impl SharedVolume {
         self.news
     }
 
+    pub(crate) fn index(&self) -> &Index {
+        &self.index
+    }
+
     /// The first version of this opening.
     pub(crate) fn first_version(&self) -> Version {
         Version { generation: self.generation, count: 0 }
@@ -201,7 +205,7 @@ impl SharedVolume {
     }
 
     /// The device of its directory's file system.
-    pub(super) fn device(&self) -> u64 {
+    pub(crate) fn device(&self) -> u64 {
         self.root.dev
     }
 }

@@ -1,6 +1,6 @@
 //! The kernel's handle of a file (name_to_handle_at(2)).
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -30,18 +30,7 @@ impl Call for HandleOf {
             Some(name) => (name.as_c_str(), 0),
             None => (c"", libc::AT_EMPTY_PATH),
         };
-        let flags = if self.connectable { flags | AT_HANDLE_CONNECTABLE } else { flags };
-        let mut handle = RawHandle::new();
-        let mut mount = 0;
-        // SAFETY: the handle says how much room it has, the name ends with a zero, and both outlive the call.
-        let answer = unsafe {
-            let handle = (&raw mut handle).cast::<libc::file_handle>();
-            libc::name_to_handle_at(file.as_raw_fd(), name.as_ptr(), handle, &raw mut mount, flags)
-        };
-        match answer {
-            0 => Ok(handle.to_handle()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        handle(file, name, if self.connectable { flags | AT_HANDLE_CONNECTABLE } else { flags })
     }
 
     /// An open file's inode is in memory, which is all that is asked.
@@ -55,6 +44,25 @@ impl Call for HandleOf {
             Some(name) => at.disk.handle_at(at.inode, name.as_bytes(), at.engine),
             None => at.disk.handle_of(at.inode),
         }
+    }
+}
+
+/// The handle of what has a name in a directory, links not followed.
+pub(super) fn handle_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<FileHandle> {
+    handle(dir, name, 0)
+}
+
+fn handle(at: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<FileHandle> {
+    let mut handle = RawHandle::new();
+    let mut mount = 0;
+    // SAFETY: the handle says how much room it has, the name ends with a zero, and both outlive the call.
+    let answer = unsafe {
+        let handle = (&raw mut handle).cast::<libc::file_handle>();
+        libc::name_to_handle_at(at.as_raw_fd(), name.as_ptr(), handle, &raw mut mount, flags)
+    };
+    match answer {
+        0 => Ok(handle.to_handle()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

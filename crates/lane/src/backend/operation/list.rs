@@ -1,4 +1,4 @@
-//! Lists a directory (getdents64(2), and fstatat(2) for each entry).
+//! Lists a directory (getdents64(2), and for each entry fstatat(2), and name_to_handle_at(2) where that is wanted).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use rustix::fs::{self as sys, AtFlags};
 
+use super::handle_of::handle_at;
 use super::{Operation, Start};
 use crate::backend::sim::Step;
 use crate::backend::uring::{Uring, files};
@@ -15,6 +16,8 @@ use crate::backend::{DirEntry, Fd};
 pub(crate) struct List {
     pub(crate) dir: Fd,
     pub(crate) max: usize,
+    /// With the handle of each.
+    pub(crate) handles: bool,
 }
 
 impl Operation for List {
@@ -28,13 +31,13 @@ impl Operation for List {
     }
 
     fn prepare(&mut self, _: &Uring) -> Start {
-        let max = self.max;
-        Start::on_helper::<Self>(self.dir, move |dir| list(dir, max))
+        let (max, handles) = (self.max, self.handles);
+        Start::on_helper::<Self>(self.dir, move |dir| list(dir, max, handles))
     }
 
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Vec<DirEntry>>> {
         let at = step.file()?;
-        Poll::Ready(at.disk.entries(at.inode, self.max, at.engine))
+        Poll::Ready(at.disk.entries(at.inode, self.max, self.handles, at.engine))
     }
 
     fn finish(self, result: io::Result<Vec<DirEntry>>) -> io::Result<Vec<DirEntry>> {
@@ -42,7 +45,7 @@ impl Operation for List {
     }
 }
 
-fn list(dir: BorrowedFd<'_>, max: usize) -> io::Result<Vec<DirEntry>> {
+fn list(dir: BorrowedFd<'_>, max: usize, handles: bool) -> io::Result<Vec<DirEntry>> {
     let mut entries = Vec::new();
     // A description of its own: the position of a shared one would be shared too.
     for entry in sys::Dir::read_from(dir)? {
@@ -55,7 +58,8 @@ fn list(dir: BorrowedFd<'_>, max: usize) -> io::Result<Vec<DirEntry>> {
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         let stat = sys::statat(dir, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok();
-        entries.push(DirEntry { name: name.to_vec(), stat: stat.as_ref().map(files::convert) });
+        let handle = if handles { handle_at(dir, entry.file_name()).ok() } else { None };
+        entries.push(DirEntry { name: name.to_vec(), stat: stat.as_ref().map(files::convert), handle });
     }
     Ok(entries)
 }

@@ -173,14 +173,22 @@ impl Disk {
     }
 
     /// Every entry, in an order nobody may rely on; `EFBIG` when there are more than `max`.
-    pub(crate) fn entries(&self, dir: &Inode, max: usize, engine: &mut Engine) -> io::Result<Vec<DirEntry>> {
+    pub(crate) fn entries(
+        &self,
+        dir: &Inode,
+        max: usize,
+        handles: bool,
+        engine: &mut Engine,
+    ) -> io::Result<Vec<DirEntry>> {
         self.may_fail(self.config.name_error, engine)?;
         let entries = dir.directory()?.borrow();
         if entries.len() > max {
             return Err(errno(libc::EFBIG));
         }
-        let entry =
-            |(name, inode): (&Vec<u8>, &Rc<Inode>)| DirEntry { name: name.clone(), stat: Some(inode.stat()) };
+        let entry = |(name, inode): (&Vec<u8>, &Rc<Inode>)| {
+            let handle = if handles { self.handle_of(inode).ok() } else { None };
+            DirEntry { name: name.clone(), stat: Some(inode.stat()), handle }
+        };
         let mut listed: Vec<_> = entries.iter().map(entry).collect();
         listed.shuffle(&mut engine.rng);
         Ok(listed)

@@ -1,0 +1,203 @@
+//! What a directory holds, by number, and what comes and goes in it: for who makes an image of it, as AFS's clients are given.
+
+use std::sync::Arc;
+
+use index::{Kind, Listed, Number, PlaceRef, Version};
+use lane::fs::{DirEntry, FileKind};
+use lane::offload::offload;
+
+use crate::change::c_name;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::name::Name;
+use crate::object::{By, Edit, Identity, Log, Object, SharedVolume, identity_of};
+
+/// The names of a directory at one version of it, and how to stay up to date.
+pub struct Names {
+    /// All of them, in the file system's order: files, directories and symbolic links themselves, those too that begin with a dot.
+    pub entries: Vec<Numbered>,
+    /// Keeps account of what changes from here on. Keep it with what is made of the names.
+    pub history: History,
+}
+
+/// A name, and what it leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Numbered {
+    /// The name.
+    pub name: Box<[u8]>,
+    /// What has it: a symbolic link itself.
+    pub number: Number,
+}
+
+/// What an image of a directory is of, and what has changed since.
+pub struct History {
+    object: Arc<Object>,
+    log: Arc<Log>,
+    version: Version,
+}
+
+impl History {
+    /// Which version of the directory the image is of, once what [`History::catch_up`] gave has been applied.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// What leads from the image to how the directory is now, but for a change that is under way; in the order of the changes, so that who
+    /// makes them one after another has the same image. `None` where that is not known, as after changes behind the server's back: the
+    /// names are to be read anew. Never waits.
+    pub fn catch_up(&mut self) -> Option<Vec<Edit>> {
+        // Before the look: a change that begins after it raises the version further, or is under way.
+        let is_changing = self.object.is_changing();
+        let now = self.object.version();
+        if now == self.version {
+            return Some(Vec::new());
+        }
+        let (edits, version) = self.log.since(self.version)?;
+        if version < now && !is_changing {
+            return None;
+        }
+        self.version = version;
+        Some(edits)
+    }
+}
+
+impl Directory {
+    /// Its names with their numbers, at most `max` of them: read and looked up by helpers, all at once. Who asks for them has looked the
+    /// directory up, with [`Rights::LOOKUP`](identity::Rights::LOOKUP).
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] when there are more; [`Error::Busy`] when it changes again and again; [`Error::ReadOnly`] on a volume
+    /// [without objects](crate::VolumeSpec::with_objects); those of the file system.
+    pub async fn names(&self, max: usize) -> Result<Names, Error> {
+        let names = self.read_names(max).await;
+        self.volume().counted(self.volume().told(self.path(), "a directory cannot be read", names))
+    }
+
+    async fn read_names(&self, max: usize) -> Result<Names, Error> {
+        let object = self.object().ok_or(Error::ReadOnly)?;
+        let log = object.keep_log();
+        for _ in 0..ATTEMPTS_MAX {
+            // A change that is under way may have begun before there was a log.
+            self.volume().rest(object).await?;
+            let (version, before) = (object.version(), self.attributes()?);
+            self.volume().counters().names_read.increment();
+            let listed = self.listed(max).await?;
+            // Else the numbers of what is just being made would be asked for before it has one.
+            let is_still = || object.version() == version && !object.is_changing();
+            if !is_still() || self.attributes()? != before {
+                continue;
+            }
+            let entries = self.numbered(listed).await?;
+            if is_still() {
+                let history = History { object: Arc::clone(object), log, version };
+                return Ok(Names { entries, history });
+            }
+        }
+        Err(Error::Busy)
+    }
+
+    async fn listed(&self, max: usize) -> Result<Vec<DirEntry>, Error> {
+        let dir = self.dir().open(&c".".to_owned(), crate::directory::LISTED).await?.into_dir()?;
+        let listed = dir.entries_with_handles(max).await;
+        listed.map_err(|error| match error.raw_os_error() {
+            Some(libc::EFBIG) => Error::TooLarge { max },
+            _ => error.into(),
+        })
+    }
+
+    async fn numbered(&self, listed: Vec<DirEntry>) -> Result<Vec<Numbered>, Error> {
+        let (shared, object) = self.volume().shared().zip(self.object()).ok_or(Error::ReadOnly)?;
+        let mut named = Vec::with_capacity(listed.len());
+        for (at, DirEntry { name, stat, handle }) in listed.into_iter().enumerate() {
+            if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
+                lane::give_way().await;
+            }
+            let stat = stat.filter(|stat| stat.kind != FileKind::Other);
+            let (Some(stat), Ok(parsed)) = (stat, Name::parse(&name)) else { continue };
+            if parsed.is_reserved() {
+                continue;
+            }
+            let identity = match handle {
+                Some(handle) => Identity::of_handle(stat.dev, handle.kind, &handle.bytes),
+                None => match identity_of(By::Name(self.dir(), &c_name(parsed)), &stat).await {
+                    Err(Error::NotFound) => continue,
+                    identity => identity?,
+                },
+            };
+            let kind = if stat.kind == FileKind::Directory { Kind::Directory } else { Kind::File };
+            named.push((name, identity, kind));
+        }
+        let named: Arc<[_]> = named.into();
+        for attempt in 0..ATTEMPTS_MAX {
+            let (shared_there, named_there) = (Arc::clone(shared), Arc::clone(&named));
+            let parent = object.number().vnode;
+            let numbers = offload(None, move || shared_there.numbers_of(parent, &named_there)).await;
+            match numbers.map_err(|_| Error::Overloaded)? {
+                Ok(numbers) => {
+                    shared.reserve_numbers(self.volume().root().dir());
+                    let entries = named.iter().zip(numbers);
+                    let numbered = |((name, ..), number): (&Found, Number)| Numbered {
+                        name: name.as_slice().into(),
+                        number,
+                    };
+                    return Ok(entries.map(numbered).collect());
+                }
+                Err(index::Error::Full) => shared.make_room(self.volume().root().dir(), attempt).await?,
+                Err(error) => return Err(shared.told(&error)),
+            }
+        }
+        Err(Error::Busy)
+    }
+}
+
+/// A name, which file has it, and of what kind that is.
+type Found = (Vec<u8>, Identity, Kind);
+
+impl SharedVolume {
+    /// The numbers of what is listed in the directory of this vnode: of what is in use the object's, else the index's.
+    fn numbers_of(&self, parent: u32, found: &[Found]) -> Result<Vec<Number>, index::Error> {
+        let in_use: Vec<_> = found.iter().map(|(_, identity, _)| self.number_in_use(identity)).collect();
+        let others = found.iter().zip(&in_use).filter(|(_, number)| number.is_none());
+        let words: Vec<_> = others
+            .map(|((name, identity, kind), _)| {
+                (identity.words(self.device()), *kind, PlaceRef { parent, name })
+            })
+            .collect();
+        let listed: Vec<_> = words
+            .iter()
+            .map(|(words, kind, place)| Listed { identity: words, kind: *kind, place: *place })
+            .collect();
+        let mut known = self.index().numbers(self.id(), &listed)?.into_iter();
+        let number = |number: Option<Number>| number.unwrap_or_else(|| known.next().expect("one for each"));
+        Ok(in_use.into_iter().map(number).collect())
+    }
+
+    fn number_in_use(&self, identity: &Identity) -> Option<Number> {
+        let object = self.objects().in_use_in(self, identity)?;
+        // Somebody else's first use of it is just under way; where that asks the disk, so do we.
+        for _ in 0..YIELDS_MAX {
+            if object.is_loaded() {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        object.is_loaded().then(|| object.number())
+    }
+}
+
+impl std::fmt::Debug for Names {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Names").field("entries", &self.entries).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History").field("version", &self.version).finish_non_exhaustive()
+    }
+}
+
+/// Readings of a directory that changes meanwhile.
+const ATTEMPTS_MAX: u32 = 16;
+const NAMES_PER_TURN: usize = 1024;
+const YIELDS_MAX: usize = 100;

@@ -1,0 +1,137 @@
+//! What has come and gone in a directory lately, change by change: for who keeps an image of its names, on whatever lane, and edits that
+//! rather than making it anew. It is there only while somebody keeps one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, Weak};
+
+use index::{Number, Version};
+
+use super::Object;
+
+/// The latest changes of one directory's names.
+#[derive(Default)]
+pub(crate) struct Log {
+    changes: Mutex<VecDeque<Change>>,
+}
+
+/// One change of names, which raised the directory's version once.
+#[derive(Clone)]
+pub(crate) struct Change {
+    pub(crate) before: Version,
+    pub(crate) after: Version,
+    pub(crate) edits: Vec<Edit>,
+}
+
+/// A name that comes or goes. One that is given to another file goes first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// It leads to the file of this number now.
+    Added {
+        /// The name.
+        name: Box<[u8]>,
+        /// What it leads to.
+        number: Number,
+    },
+    /// It leads nowhere.
+    Removed {
+        /// The name.
+        name: Box<[u8]>,
+    },
+}
+
+impl Log {
+    /// The change is made, under the directory's permit.
+    pub(crate) fn note(&self, change: Change) {
+        let mut changes = self.lock();
+        if changes.len() == CHANGES_MAX {
+            changes.pop_front();
+        }
+        changes.push_back(change);
+    }
+
+    /// The edits that lead from version `from` to the latest that is known, and which that is; `None` where they do not lead on from there.
+    pub(crate) fn since(&self, from: Version) -> Option<(Vec<Edit>, Version)> {
+        let changes = self.lock();
+        let Some(first) = changes.iter().position(|change| change.before == from) else {
+            return (changes.back().is_none_or(|last| last.after <= from)).then(|| (Vec::new(), from));
+        };
+        let (mut edits, mut at) = (Vec::new(), from);
+        for change in changes.iter().skip(first) {
+            if change.before != at {
+                return None;
+            }
+            at = change.after;
+            edits.extend_from_slice(&change.edits);
+        }
+        Some((edits, at))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Change>> {
+        self.changes.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl Object {
+    /// The log of this directory, which is kept for as long as somebody has it. Of changes that were under way when it is asked for it may
+    /// say nothing.
+    pub(crate) fn keep_log(&self) -> Arc<Log> {
+        let mut side = self.lock_side();
+        let known = side.log.as_ref().and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let log = Arc::new(Log::default());
+            side.log = Some(Arc::downgrade(&log));
+            self.line().marks.fetch_or(LOGGED, Ordering::SeqCst);
+            log
+        })
+    }
+
+    /// The log, if somebody keeps one: one look at a flag where nobody does.
+    pub(crate) fn log(&self) -> Option<Arc<Log>> {
+        if self.line().marks.load(Ordering::SeqCst) & LOGGED == 0 {
+            return None;
+        }
+        let mut side = self.lock_side();
+        let log = side.log.as_ref().and_then(Weak::upgrade);
+        if log.is_none() {
+            side.log = None;
+            self.line().marks.fetch_and(!LOGGED, Ordering::SeqCst);
+        }
+        log
+    }
+}
+
+/// In the object's marks.
+const LOGGED: u8 = 4;
+/// Beyond these an image is made anew.
+const CHANGES_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_lead_from_one_version_to_another_without_a_gap_or_not_at_all() {
+        let at = |count| Version { generation: 7, count };
+        let removed = |n: u8| Edit::Removed { name: [n].into() };
+        let log = Log::default();
+        assert_eq!(log.since(at(3)), Some((vec![], at(3))));
+        let note = |before, after, n| {
+            log.note(Change { before: at(before), after: at(after), edits: vec![removed(n)] })
+        };
+        note(3, 4, 1);
+        note(4, 5, 2);
+        assert_eq!(log.since(at(3)), Some((vec![removed(1), removed(2)], at(5))));
+        assert_eq!(log.since(at(4)), Some((vec![removed(2)], at(5))));
+        assert_eq!(log.since(at(5)), Some((vec![], at(5))));
+        assert_eq!(log.since(at(2)), None, "what was before is not known");
+        // Something was changed untold.
+        note(6, 7, 3);
+        assert_eq!(log.since(at(4)), None);
+        assert_eq!(log.since(at(5)), None);
+        assert_eq!(log.since(at(6)), Some((vec![removed(3)], at(7))));
+        (7..7 + CHANGES_MAX as u32).for_each(|n| note(n, n + 1, 4));
+        assert_eq!(log.since(at(6)), None, "that is too long ago");
+        assert_eq!(log.since(at(7)).unwrap().0.len(), CHANGES_MAX);
+    }
+}
