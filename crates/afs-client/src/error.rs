@@ -85,6 +85,9 @@ pub enum Error {
     /// The server has another number of bytes than were sent.
     #[error("the server says that the file has {0} bytes now, and {1} were sent")]
     Size(u64, u64),
+    /// A file holds something else than was stored, or than it held before.
+    #[error("the bytes are not those that they should be")]
+    Differs,
     /// A file too large for the old procedures, which the server has alone.
     #[error("the server takes no files above 2 GiB")]
     NoLargeFiles,

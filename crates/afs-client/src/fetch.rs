@@ -187,6 +187,45 @@ pub async fn whole<S: Sink + 'static>(
     }
 }
 
+/// As [`whole`], one piece after the other, so that the sink gets the bytes in order.
+///
+/// # Errors
+/// As there.
+pub async fn in_order(server: &FileServer, plan: Plan, sink: &impl Sink) -> Result<(), Error> {
+    let connection = server.turn();
+    let mut at = plan.from;
+    while at < plan.to {
+        let count = plan.piece.max(1).min(plan.to - at);
+        plan.piece(server, connection, (at, count), sink).await?;
+        at += count;
+    }
+    Ok(())
+}
+
+impl Plan {
+    /// All of a file as it was found.
+    pub fn of(fid: Fid, metadata: &Metadata) -> Self {
+        Self { fid, from: 0, to: metadata.length, version: metadata.data_version, piece: PIECE }
+    }
+
+    async fn piece(
+        &self,
+        server: &FileServer,
+        connection: usize,
+        (from, count): (u64, u64),
+        sink: &impl Sink,
+    ) -> Result<(), Error> {
+        let range = range(server, connection, self.fid, (from, count), sink).await?;
+        if range.metadata.data_version != self.version {
+            return Err(Error::Changed(self.version, range.metadata.data_version));
+        }
+        if range.length != count {
+            return Err(Error::Short { got: range.length, wanted: count });
+        }
+        Ok(())
+    }
+}
+
 struct Work {
     plan: Plan,
     /// First byte that nobody has taken on.
@@ -207,7 +246,7 @@ impl Work {
                 return;
             }
             self.next.set(from + count);
-            match self.piece(server, connection, (from, count), sink).await {
+            match self.plan.piece(server, connection, (from, count), sink).await {
                 Ok(()) => {
                     self.done.borrow_mut().insert(from, from + count);
                     (self.progress)(count);
@@ -217,23 +256,6 @@ impl Work {
                 }
             }
         }
-    }
-
-    async fn piece(
-        &self,
-        server: &FileServer,
-        connection: usize,
-        (from, count): (u64, u64),
-        sink: &impl Sink,
-    ) -> Result<(), Error> {
-        let range = range(server, connection, self.plan.fid, (from, count), sink).await?;
-        if range.metadata.data_version != self.plan.version {
-            return Err(Error::Changed(self.plan.version, range.metadata.data_version));
-        }
-        if range.length != count {
-            return Err(Error::Short { got: range.length, wanted: count });
-        }
-        Ok(())
     }
 
     /// The byte before which there is no gap.

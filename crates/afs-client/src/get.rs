@@ -50,7 +50,7 @@ impl Get {
     /// Gets one file as `name` of `dir`. Returns how many bytes came, those of an earlier attempt not among them.
     ///
     /// # Errors
-    /// [`Error::Local`] with `EEXIST` where something has the name; [`Error::Changed`] and those of the server: what came so far is
+    /// [`Error::Taken`] where something has the name; [`Error::Changed`] and those of the server: what came so far is
     /// kept for [`Get::resume`].
     pub async fn file(&self, found: &Found, dir: &Dir, name: &CString) -> Result<u64, Error> {
         if found.metadata.is_directory() {
@@ -64,8 +64,7 @@ impl Get {
         let (file, from) = local::of(name, self.begin(dir, &names, length).await)?;
         self.progress.want(length - from);
         let file = Rc::new(LocalFile::new(file, name, &self.progress));
-        let version = found.metadata.data_version;
-        let plan = Plan { fid: found.fid, from, to: length, version, piece: fetch::PIECE };
+        let plan = Plan { from, ..Plan::of(found.fid, &found.metadata) };
         match fetch::whole(&found.server, plan, Rc::clone(&file), self.progress.moved()).await {
             Ok(()) => {
                 let finished = self.finish(dir, name, &names, file.file(), &found.metadata).await;
@@ -210,7 +209,7 @@ async fn keep(dir: &Dir, names: &Names, file: &File, upto: u64) -> io::Result<()
 
 async fn refuse_taken(dir: &Dir, name: &CString) -> Result<(), Error> {
     match dir.stat_at(name).await {
-        Ok(_) => local::of(name, Err(ErrorKind::AlreadyExists.into())),
+        Ok(_) => Err(Error::Taken(local::shown(name))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         Err(error) => local::of(name, Err(error)),
     }

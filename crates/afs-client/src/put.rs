@@ -39,7 +39,7 @@ impl Put {
     /// Puts the local file `from` of `dir` as `name` into the directory `to`.
     ///
     /// # Errors
-    /// [`Error::Refused`] with EEXIST where something has the name; [`Error::Size`], [`Error::Short`] for a file that changed
+    /// [`Error::Taken`] where something has the name; [`Error::Size`], [`Error::Short`] for a file that changed
     /// meanwhile; those of the server.
     pub async fn file(&self, dir: &Dir, from: &CString, to: &Found, name: &[u8]) -> Result<Metadata, Error> {
         let place = Place { server: to.server.clone(), fid: to.fid };

@@ -1,6 +1,8 @@
 //! Load generators: clients on lanes that ask as fast as they are answered, check what they get, and
 //! report rates and latencies. The command line is `linerate bench`.
 
+pub mod afs;
 pub mod http;
 pub mod latency;
 pub mod rx;
+mod start;

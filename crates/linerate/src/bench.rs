@@ -8,6 +8,7 @@ use comfy_table::Table;
 use lane::layout::{LaneCount, Layout, Wishes};
 use lane::topology::Topology;
 
+mod afs;
 mod http;
 pub(crate) mod rx;
 mod watch;
@@ -23,6 +24,8 @@ pub(crate) struct Args {
 enum What {
     /// Ask an HTTP or HTTPS server for one URL, as fast as it answers
     Http(http::Args),
+    /// Be many clients of an AFS cell at once, each with a socket and callbacks of its own
+    Afs(afs::Args),
     /// Call an rxperf service over Rx, as fast as it answers
     Rx(rx::Args),
     /// Serve rxperf's calls, for `linerate bench rx` and the stock tool
@@ -34,6 +37,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Http(args) => http::run(args),
+        What::Afs(args) => afs::run(args),
         What::Rx(args) => rx::run(args),
         What::RxServer(args) => rx::serve(args),
         What::Udp(args) => rx::udp(args),

@@ -8,10 +8,14 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 mod accounts;
 mod acl;
+mod afs;
 mod bench;
 mod doctor;
+mod get;
 mod group;
+mod ls;
 mod output;
+mod put;
 mod rxdebug;
 mod serve;
 mod stat;
@@ -46,6 +50,12 @@ enum Command {
     Acl(acl::Args),
     /// Give volumes their numbers, show them, forget them
     Volume(volume::Args),
+    /// Fetch files of an AFS cell
+    Get(get::Args),
+    /// Store files in an AFS cell
+    Put(put::Args),
+    /// Show what a directory of an AFS cell holds
+    Ls(ls::Args),
     /// Measure a server
     Bench(bench::Args),
     /// Ask an Rx server for its version, packets, connections and peers
@@ -75,6 +85,9 @@ fn main() -> ExitCode {
         Command::Group(args) => group::run(&args),
         Command::Acl(args) => acl::run(&args),
         Command::Volume(args) => volume::run(&args),
+        Command::Get(args) => afs::ended(get::run(&args)),
+        Command::Put(args) => afs::ended(put::run(&args)),
+        Command::Ls(args) => afs::ended(ls::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::Rxdebug(args) => rxdebug::run(&args),
         Command::Completions { shell } => {

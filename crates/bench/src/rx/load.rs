@@ -14,8 +14,8 @@ use rx_lane::{Anonymous, CallError, Connection, Driver, DriverConfig};
 use rxperf::{Outbound, Plan, Reply, Request, SERVICE, Work};
 use serde::Serialize;
 
-use super::start::StartLine;
 use crate::latency::{Latencies, Percentiles};
+use crate::start::StartLine;
 
 /// What to do.
 #[derive(Clone, Debug)]

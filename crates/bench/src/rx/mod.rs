@@ -4,7 +4,6 @@
 mod blast;
 mod load;
 mod server;
-mod start;
 
 pub use blast::{BlastReport, blast, serve_blast};
 pub use load::{LoadError, Options, Progress, Report, run};

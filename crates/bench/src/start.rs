@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 /// Opens once every lane has arrived; then is when the clock starts.
 #[derive(Debug)]
-pub(super) struct StartLine {
+pub(crate) struct StartLine {
     missing: AtomicUsize,
     began: OnceLock<Instant>,
 }
 
 /// A lane on its way; it arrives when this is dropped, so that one that fails holds nobody up.
 #[derive(Debug)]
-pub(super) struct Arrival(Arc<StartLine>);
+pub(crate) struct Arrival(Arc<StartLine>);
 
 impl StartLine {
     /// A line for so many lanes, at least one.
-    pub(super) fn new(lanes: usize) -> Arc<Self> {
+    pub(crate) fn new(lanes: usize) -> Arc<Self> {
         Arc::new(Self { missing: AtomicUsize::new(lanes), began: OnceLock::new() })
     }
 
     /// To be asked for once by each lane.
-    pub(super) fn arrival(self: &Arc<Self>) -> Arrival {
+    pub(crate) fn arrival(self: &Arc<Self>) -> Arrival {
         Arrival(Arc::clone(self))
     }
 
     /// Waits for the other lanes and says when the last one came.
-    pub(super) async fn wait(&self) -> Instant {
+    pub(crate) async fn wait(&self) -> Instant {
         loop {
             if let Some(began) = self.began() {
                 return began;
@@ -37,7 +37,7 @@ impl StartLine {
     }
 
     /// When the last lane came, if all have.
-    pub(super) fn began(&self) -> Option<Instant> {
+    pub(crate) fn began(&self) -> Option<Instant> {
         self.began.get().copied()
     }
 }

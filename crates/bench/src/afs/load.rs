@@ -1,0 +1,475 @@
+//! The load itself: clients shared out over lanes, each with calls that follow one another.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use afs_client::fetch::{self, Plan};
+use afs_client::{Cell as AfsCell, CellOptions, Client, ClientOptions, Error, FileServer, Found};
+use afs_wire::Fid;
+use lane::layout::Layout;
+use lane::runtime::{Runtime, RuntimeOptions};
+use rx_lane::DriverConfig;
+use serde::Serialize;
+use xdr::afs::AfsUuid;
+
+use super::actor::Actor;
+use super::pattern::{Against, Check};
+use crate::latency::{Latencies, Percentiles};
+use crate::start::{Arrival, StartLine};
+
+/// What every client does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Fetches one file, a chunk a call, over and over.
+    Fetch,
+    /// Stores a file of its own, a chunk a call, over and over.
+    Store,
+    /// Asks for one file's status.
+    Stat,
+    /// Of ten calls seven ask for the status of a file of its own, two fetch a chunk of it and one stores one.
+    Mixed,
+    /// Makes a file in one directory and removes it again.
+    Names,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the cell is.
+    pub cell: CellOptions,
+    /// The volume.
+    pub volume: String,
+    /// In it a file to fetch or ask for, or a directory to store or make names in.
+    pub path: Vec<Vec<u8>>,
+    /// What every client does.
+    pub work: Work,
+    /// Clients in all, shared out over the lanes.
+    pub clients: usize,
+    /// Connections of each client.
+    pub connections: usize,
+    /// How long a client waits for a busy volume within a call.
+    pub patience: Duration,
+    /// Calls at once of each client.
+    pub calls: usize,
+    /// Bytes of a call.
+    pub chunk: u64,
+    /// Bytes that a client stores before it begins at the start again.
+    pub file_size: u64,
+    /// How long to make calls.
+    pub duration: Duration,
+    /// Compare all bytes with what they were at first, or with what was stored.
+    pub verify: bool,
+    /// Limits, timers and socket of each client.
+    pub driver: DriverConfig,
+    /// Identity of the first client; the others count up from it.
+    pub uuid: AfsUuid,
+    /// Process whose CPU time is told, which is the server's.
+    pub pid: Option<u32>,
+}
+
+/// Running totals, for a progress bar.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// Calls that ended well.
+    pub calls: AtomicU64,
+    /// Their bytes, both ways.
+    pub bytes: AtomicU64,
+    /// Calls that failed.
+    pub errors: AtomicU64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// What every client did.
+    pub work: Work,
+    /// Clients.
+    pub clients: usize,
+    /// Bytes of a call.
+    pub chunk: u64,
+    /// Seconds before the first call: until every client is known to the server, and has its file.
+    pub startup_seconds: f64,
+    /// Seconds from the first call to the last.
+    pub seconds: f64,
+    /// Calls that ended well.
+    pub calls: u64,
+    /// Calls per second.
+    pub calls_per_second: f64,
+    /// Bytes of files sent to the server.
+    pub bytes_sent: u64,
+    /// Bytes of files received, those of calls that were cut off at the end among them.
+    pub bytes_received: u64,
+    /// Bits of files per second, both ways together.
+    pub bits_per_second: f64,
+    /// Calls, or files at the end, whose bytes were compared and are right.
+    pub verified: u64,
+    /// Failed calls by reason.
+    pub errors: BTreeMap<String, u64>,
+    /// Files that servers said had changed.
+    pub files_broken: u64,
+    /// DATA packets that the clients sent again, and how many of them needlessly.
+    pub resends: u64,
+    /// See [`resends`](Self::resends).
+    pub resends_spurious: u64,
+    /// CPU time of the server's process meanwhile, if it was told which.
+    pub server_cpu_seconds: Option<f64>,
+    /// CPU time of this process meanwhile.
+    pub client_cpu_seconds: Option<f64>,
+    /// From making a call to its end.
+    pub latency: Percentiles,
+}
+
+/// A load that could not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The lanes.
+    #[error(transparent)]
+    Lanes(#[from] lane::runtime::StartError),
+    /// Rx on a lane.
+    #[error(transparent)]
+    Rx(#[from] rx_lane::StartError),
+    /// The file or directory.
+    #[error(transparent)]
+    Target(#[from] Error),
+    /// It is of the wrong kind.
+    #[error("{0} is wanted for this load")]
+    Kind(&'static str),
+}
+
+/// What all actors of a lane share.
+#[derive(Debug)]
+pub struct Load {
+    pub(super) work: Work,
+    pub(super) fid: Fid,
+    pub(super) length: u64,
+    pub(super) chunk: u64,
+    pub(super) file_size: u64,
+    pub(super) verify: bool,
+    /// SHA-256 of each chunk as it was at first.
+    pub(super) sums: Option<Arc<Vec<Vec<u8>>>>,
+    /// Tells the names of one load from those of another.
+    pub(super) run: String,
+}
+
+/// What the load is about, found before it begins.
+#[derive(Clone, Debug)]
+struct Target {
+    server: SocketAddr,
+    fid: Fid,
+    length: u64,
+    sums: Option<Arc<Vec<Vec<u8>>>>,
+}
+
+/// Runs the load on the lanes of `layout`; `progress` counts along.
+///
+/// # Errors
+/// [`LoadError`]; failures after that are counted in the report instead.
+pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Result<Report, LoadError> {
+    let started = Instant::now();
+    let look = options.clone();
+    let target = lane::runtime::run_here(RuntimeOptions::default(), async move { target(&look).await })??;
+    let lanes = layout.lane_count();
+    let results = Arc::new(Mutex::new(Vec::new()));
+    let line = StartLine::new(lanes);
+    let (shared, sink, counted, common) =
+        (options.clone(), Arc::clone(&results), Arc::clone(progress), Arc::clone(&line));
+    let runtime = Runtime::start(layout, RuntimeOptions::default(), move |spec| {
+        // The first lanes take the clients that do not share out evenly.
+        let mine = shared.clients / lanes + usize::from(spec.id < shared.clients % lanes);
+        let before = spec.id * (shared.clients / lanes) + spec.id.min(shared.clients % lanes);
+        let (options, target, progress) = (shared.clone(), target.clone(), Arc::clone(&counted));
+        let (sink, line) = (Arc::clone(&sink), Arc::clone(&common));
+        async move {
+            let lane = LaneLoad { options, target, progress, first: before, count: mine };
+            let tally = lane.run(&line, spec.id == 0).await;
+            sink.lock().expect("no lane panics while it reports").push(tally);
+        }
+    })?;
+    runtime.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let mut total = Tally::default();
+    for tally in results.lock().expect("all lanes have ended").drain(..) {
+        total.merge(tally?);
+    }
+    let startup = line.began().map_or_else(|| started.elapsed(), |began| began - started);
+    Ok(total.report(options, startup))
+}
+
+/// Finds what the load is about, and sums it up where it is compared later.
+async fn target(options: &Options) -> Result<Target, LoadError> {
+    let client = client(options, options.clients)?;
+    let cell = AfsCell::new(&client, options.cell.clone())?;
+    let found = cell.find(&options.volume, &options.path, true).await?;
+    let directory = found.metadata.is_directory();
+    match options.work {
+        Work::Fetch if directory => return Err(LoadError::Kind("a file")),
+        Work::Fetch if found.metadata.length == 0 => return Err(LoadError::Kind("a file with bytes in it")),
+        Work::Store | Work::Mixed | Work::Names if !directory => {
+            return Err(LoadError::Kind("a directory"));
+        }
+        _ => {}
+    }
+    let sums = if options.work == Work::Fetch && options.verify {
+        Some(Arc::new(sums(&found, options.chunk).await?))
+    } else {
+        None
+    };
+    let (server, length) = (found.server.address(), found.metadata.length);
+    cell.close().await;
+    Ok(Target { server, fid: found.fid, length, sums })
+}
+
+async fn sums(found: &Found, chunk: u64) -> Result<Vec<Vec<u8>>, Error> {
+    let mut sums = Vec::new();
+    let (whole, ignored) = (Plan::of(found.fid, &found.metadata), Cell::new(0));
+    for from in (0..whole.to).step_by(usize::try_from(chunk).unwrap_or(usize::MAX)) {
+        let check = Check { came: &ignored, against: Against::sum() };
+        let part = Plan { from, to: (from + chunk).min(whole.to), piece: chunk, ..whole };
+        fetch::in_order(&found.server, part, &check).await?;
+        if let Against::Sum(context) = check.against {
+            sums.extend(context.take().map(|context| context.finish().as_ref().to_vec()));
+        }
+    }
+    Ok(sums)
+}
+
+/// The client of this number.
+fn client(options: &Options, number: usize) -> Result<Client, rx_lane::StartError> {
+    let mut uuid = u128::from_be_bytes(options.uuid.0);
+    uuid = uuid.wrapping_add(number as u128);
+    let any: SocketAddr = match options.cell.file_server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let mut client = ClientOptions::new(AfsUuid(uuid.to_be_bytes()));
+    client.driver = options.driver.clone();
+    client.connections = options.connections;
+    client.patience = options.patience;
+    Client::bind(any, client)
+}
+
+struct LaneLoad {
+    options: Options,
+    target: Target,
+    progress: Arc<Progress>,
+    /// Number of the lane's first client.
+    first: usize,
+    count: usize,
+}
+
+impl LaneLoad {
+    async fn run(self, line: &Arc<StartLine>, watches: bool) -> Result<Tally, LoadError> {
+        let tally = Rc::new(RefCell::new(Tally::default()));
+        let (clients, actors) = self.begin(line.arrival(), &tally).await?;
+        let began = line.wait().await;
+        let cpu = || (self.options.pid.and_then(cpu_seconds), cpu_seconds(std::process::id()));
+        let before = watches.then(cpu);
+        let resends = sent_again(&clients);
+        let end = began + self.options.duration;
+        let tasks: Vec<_> = actors
+            .iter()
+            .map(|actor| {
+                let (actor, tally) = (Rc::clone(actor), Rc::clone(&tally));
+                let progress = Arc::clone(&self.progress);
+                lane::spawn(async move { calls(&actor, end, &tally, &progress).await })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
+        let mut done = tally.take();
+        done.elapsed = lane::time::now() - began;
+        if let Some((server, own)) = before {
+            let (server_after, own_after) = cpu();
+            let between = |after: Option<f64>, before: Option<f64>| Some(after? - before?);
+            (done.server_cpu, done.client_cpu) = (between(server_after, server), between(own_after, own));
+        }
+        let after = sent_again(&clients);
+        (done.resends, done.resends_spurious) = (after.0 - resends.0, after.1 - resends.1);
+        done.received_in_all = actors.iter().map(|actor| actor.received.get()).sum();
+        self.end(&actors, &mut done).await;
+        done.files_broken = clients.iter().map(|(client, _)| client.manager().heard().files).sum();
+        Ok(done)
+    }
+
+    /// Starts the clients, each known to the server afterwards. One that fails is counted.
+    async fn begin(
+        &self,
+        arrival: Arrival,
+        tally: &Rc<RefCell<Tally>>,
+    ) -> Result<(Vec<(Client, FileServer)>, Vec<Rc<Actor>>), LoadError> {
+        let (options, target) = (&self.options, &self.target);
+        let load = Rc::new(Load {
+            work: options.work,
+            fid: target.fid,
+            length: target.length,
+            chunk: options.chunk,
+            file_size: options.file_size,
+            verify: options.verify,
+            sums: target.sums.clone(),
+            run: options.uuid.to_string()[..8].to_owned(),
+        });
+        let mut clients = Vec::with_capacity(self.count);
+        let mut starting = Vec::new();
+        for number in self.first..self.first + self.count {
+            let client = client(options, number)?;
+            let server = client.file_server(target.server)?;
+            for call in 0..options.calls {
+                let (server, load) = (server.clone(), Rc::clone(&load));
+                let actor = (number * options.calls + call) as u64;
+                starting.push(lane::spawn(async move { Actor::new(server, load, actor, call).await }));
+            }
+            clients.push((client, server));
+        }
+        let mut actors = Vec::with_capacity(starting.len());
+        for actor in starting {
+            match actor.await {
+                Ok(actor) => actors.push(Rc::new(actor)),
+                Err(error) => tally.borrow_mut().count_error(&error),
+            }
+        }
+        drop(arrival);
+        Ok((clients, actors))
+    }
+
+    /// Takes away what was made, all clients at once.
+    async fn end(&self, actors: &[Rc<Actor>], done: &mut Tally) {
+        let ending: Vec<_> = actors
+            .iter()
+            .map(|actor| {
+                let actor = Rc::clone(actor);
+                lane::spawn(async move { lane::time::timeout(ENDING_MAX, actor.end()).await })
+            })
+            .collect();
+        for end in ending {
+            match end.await {
+                Ok(Ok(verified)) => done.verified += u64::from(verified),
+                Ok(Err(error)) => done.count_error(&error),
+                Err(_) => done.count("the server does not answer at the end".to_owned()),
+            }
+        }
+    }
+}
+
+/// Calls that follow one another until `end`.
+async fn calls(actor: &Actor, end: Instant, tally: &RefCell<Tally>, progress: &Progress) {
+    while lane::time::now() < end {
+        let asked = Instant::now();
+        // A call that is not done when time is up does not count, and is not waited for; what it has brought does.
+        let Ok(result) = lane::time::timeout_at(end, actor.call()).await else { return };
+        match result {
+            Ok(moved) => {
+                let mut tally = tally.borrow_mut();
+                tally.latencies.record(asked.elapsed());
+                tally.calls += 1;
+                tally.sent += moved.sent;
+                tally.verified += u64::from(moved.verified);
+                progress.calls.fetch_add(1, Ordering::Relaxed);
+                progress.bytes.fetch_add(moved.sent + moved.received, Ordering::Relaxed);
+            }
+            Err(error) => {
+                progress.errors.fetch_add(1, Ordering::Relaxed);
+                tally.borrow_mut().count_error(&error);
+                // A server that is down must not be hammered.
+                lane::time::sleep(RETRY_DELAY).await;
+            }
+        }
+    }
+}
+
+/// DATA packets sent again, and needlessly so.
+fn sent_again(clients: &[(Client, FileServer)]) -> (u64, u64) {
+    let of = |(client, _): &(Client, FileServer)| {
+        let endpoint = client.driver().endpoint();
+        (endpoint.stats().resends, endpoint.stats().resends_spurious)
+    };
+    clients.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+}
+
+/// CPU time of a process with all its threads so far.
+fn cpu_seconds(pid: u32) -> Option<f64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may have anything in it: utime and stime are the 12th and 13th words (proc(5)).
+    let (_, behind) = text.rsplit_once(')')?;
+    let mut words = behind.split_whitespace().skip(11);
+    let ticks: u64 = words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?;
+    Some(ticks as f64 / TICKS_PER_SECOND)
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    calls: u64,
+    sent: u64,
+    received_in_all: u64,
+    verified: u64,
+    errors: BTreeMap<String, u64>,
+    latencies: Latencies,
+    files_broken: u64,
+    resends: u64,
+    resends_spurious: u64,
+    server_cpu: Option<f64>,
+    client_cpu: Option<f64>,
+    elapsed: Duration,
+}
+
+impl Tally {
+    fn count_error(&mut self, error: &Error) {
+        self.count(error.to_string());
+    }
+
+    fn count(&mut self, reason: String) {
+        *self.errors.entry(reason).or_default() += 1;
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.sent += other.sent;
+        self.received_in_all += other.received_in_all;
+        self.verified += other.verified;
+        for (reason, count) in other.errors {
+            *self.errors.entry(reason).or_default() += count;
+        }
+        self.latencies.merge(&other.latencies);
+        self.files_broken += other.files_broken;
+        self.resends += other.resends;
+        self.resends_spurious += other.resends_spurious;
+        self.server_cpu = self.server_cpu.or(other.server_cpu);
+        self.client_cpu = self.client_cpu.or(other.client_cpu);
+        self.elapsed = self.elapsed.max(other.elapsed);
+    }
+
+    fn report(self, options: &Options, startup: Duration) -> Report {
+        let seconds = self.elapsed.as_secs_f64().max(1e-6);
+        Report {
+            work: options.work,
+            clients: options.clients,
+            chunk: options.chunk,
+            startup_seconds: startup.as_secs_f64(),
+            seconds,
+            calls: self.calls,
+            calls_per_second: self.calls as f64 / seconds,
+            bytes_sent: self.sent,
+            bytes_received: self.received_in_all,
+            bits_per_second: (self.sent + self.received_in_all) as f64 * 8.0 / seconds,
+            verified: self.verified,
+            errors: self.errors,
+            files_broken: self.files_broken,
+            resends: self.resends,
+            resends_spurious: self.resends_spurious,
+            server_cpu_seconds: self.server_cpu,
+            client_cpu_seconds: self.client_cpu,
+            latency: self.latencies.percentiles(),
+        }
+    }
+}
+
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// How long a client has at the end for its own file.
+const ENDING_MAX: Duration = Duration::from_secs(30);
+/// Of `/proc/PID/stat` on every Linux (USER_HZ).
+const TICKS_PER_SECOND: f64 = 100.0;

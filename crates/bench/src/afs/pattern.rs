@@ -1,0 +1,132 @@
+//! What a load stores: bytes that say where they are, without being made anew.
+
+use std::cell::Cell;
+
+use afs_client::Error;
+use afs_client::fetch::Sink;
+use afs_client::store::Source;
+use aws_lc_rs::digest::{Context, SHA256};
+use rx_lane::{Held, Rooms};
+
+/// Bytes of a file of the load; another's are others.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pattern {
+    pub(super) seed: u64,
+}
+
+impl Pattern {
+    fn at(self, offset: u64) -> usize {
+        ((offset + self.seed * 7919) % TABLE.len() as u64) as usize
+    }
+
+    fn fill(self, offset: u64, room: &mut [u8]) {
+        let mut at = self.at(offset);
+        let mut room = room;
+        while !room.is_empty() {
+            let part = &TABLE[at..(at + room.len()).min(TABLE.len())];
+            let (now, rest) = room.split_at_mut(part.len());
+            now.copy_from_slice(part);
+            (room, at) = (rest, 0);
+        }
+    }
+
+    fn is(self, offset: u64, bytes: &[u8]) -> bool {
+        let mut at = self.at(offset);
+        let mut bytes = bytes;
+        while !bytes.is_empty() {
+            let part = &TABLE[at..(at + bytes.len()).min(TABLE.len())];
+            let (now, rest) = bytes.split_at(part.len());
+            if now != part {
+                return false;
+            }
+            (bytes, at) = (rest, 0);
+        }
+        true
+    }
+}
+
+impl Source for Pattern {
+    async fn fill(&self, offset: u64, rooms: &mut Rooms) -> Result<usize, Error> {
+        let mut filled = 0;
+        for room in rooms.slices_mut() {
+            Self::fill(*self, offset + filled as u64, room);
+            filled += room.len();
+        }
+        Ok(filled)
+    }
+}
+
+/// Counts what comes, and looks at it.
+pub(super) struct Check<'c> {
+    /// All bytes so far, those of calls that are cut off among them.
+    pub(super) came: &'c Cell<u64>,
+    pub(super) against: Against,
+}
+
+/// What bytes are compared with.
+pub(super) enum Against {
+    Nothing,
+    Pattern(Pattern, Cell<bool>),
+    Sum(Cell<Option<Context>>),
+}
+
+impl Against {
+    /// To be summed up.
+    pub(super) fn sum() -> Self {
+        Self::Sum(Cell::new(Some(Context::new(&SHA256))))
+    }
+}
+
+impl Sink for Check<'_> {
+    async fn take(&self, offset: u64, bytes: Held) -> Result<(), Error> {
+        self.came.set(self.came.get() + bytes.len() as u64);
+        match &self.against {
+            Against::Nothing => {}
+            Against::Pattern(pattern, differ) => {
+                let mut at = offset;
+                for slice in bytes.slices() {
+                    differ.set(differ.get() || !pattern.is(at, slice));
+                    at += slice.len() as u64;
+                }
+            }
+            Against::Sum(context) => {
+                let mut sum = context.take();
+                if let Some(sum) = &mut sum {
+                    bytes.slices().for_each(|slice| sum.update(slice));
+                }
+                context.set(sum);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A prime number of bytes, so that pieces of usual lengths begin elsewhere each.
+static TABLE: [u8; 65_521] = table();
+
+const fn table() -> [u8; 65_521] {
+    let mut bytes = [0; 65_521];
+    let (mut at, mut state) = (0, 1u64);
+    while at < bytes.len() {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bytes[at] = (state >> 56) as u8;
+        at += 1;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_is_told_from_the_same_bytes_elsewhere() {
+        let pattern = Pattern { seed: 3 };
+        let mut bytes = vec![0; 200_000];
+        pattern.fill(70_000, &mut bytes);
+        assert!(pattern.is(70_000, &bytes) && pattern.is(70_123, &bytes[123..]));
+        assert!(!pattern.is(70_001, &bytes) && !Pattern { seed: 4 }.is(70_000, &bytes));
+        bytes[199_999] ^= 1;
+        assert!(!pattern.is(70_000, &bytes));
+    }
+}

@@ -1,0 +1,243 @@
+//! What the commands for files of AFS cells share: who is asked, a lane to do it on, a progress bar, the sum of a file.
+
+use std::cell::RefCell;
+use std::io::{IsTerminal, Read};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use afs_client::fetch::{self, Plan, Sink};
+use afs_client::{Address, Cell, CellOptions, Client, ClientOptions, Error, Found, Progress};
+use anyhow::Context;
+use aws_lc_rs::digest::{self, SHA256};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lane::runtime::{RuntimeOptions, run_here};
+use xdr::afs::AfsUuid;
+
+/// Where a cell is.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Where {
+    /// Who knows where volumes are, such as 10.0.0.1:7003; without it the address's host, at a port 3 higher
+    #[arg(long, value_name = "HOST[:PORT]")]
+    location: Option<String>,
+    /// The cell's name, where its mount points say it
+    #[arg(long, value_name = "NAME")]
+    cell: Option<String>,
+    /// How long a busy volume or a server that restarts is waited for, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=3600))]
+    patience: u32,
+}
+
+/// How a cell is reached.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Reach {
+    #[command(flatten)]
+    place: Where,
+    /// Connections to each file server, over which the pieces of a large file come
+    #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    connections: u32,
+}
+
+/// What a command works with.
+pub(crate) struct Reached {
+    pub(crate) cell: Cell,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Where {
+    /// Where the cell of an address is.
+    pub(crate) fn options(&self, address: &Address) -> anyhow::Result<CellOptions> {
+        let options = CellOptions::of(address).with_context(|| format!("cannot find {}", address.host))?;
+        let locations = match &self.location {
+            Some(host) => resolve(host, LOCATION_PORT)?,
+            None => options.locations,
+        };
+        Ok(CellOptions { locations, name: self.cell.clone(), ..options })
+    }
+
+    /// How long a busy volume is waited for.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs(self.patience.into())
+    }
+}
+
+impl Reach {
+    /// Does `work` on a lane, under a progress bar; afterwards the servers are told that nothing is relied on any more.
+    pub(crate) fn run<T: 'static>(
+        &self,
+        address: &Address,
+        work: impl AsyncFnOnce(&Reached) -> anyhow::Result<T> + 'static,
+    ) -> anyhow::Result<Done<T>> {
+        let options = self.place.options(address)?;
+        let mut client = ClientOptions::new(new_uuid());
+        client.connections = self.connections as usize;
+        client.patience = self.place.patience();
+        let progress = Arc::new(Progress::default());
+        stop_at_signals(&progress);
+        let bar = Bar::start(&progress);
+        let began = Instant::now();
+        let shared = Arc::clone(&progress);
+        let done = run_here(RuntimeOptions::default(), async move {
+            let any = unspecified(options.file_server);
+            let client = Client::bind(any, client)?;
+            let reached = Reached { cell: Cell::new(&client, options)?, progress: shared };
+            let done = work(&reached).await;
+            // Whoever is gone needs no good-bye.
+            let _ = lane::time::timeout(FAREWELL, reached.cell.close()).await;
+            done
+        });
+        bar.stop();
+        let value = done??;
+        Ok(Done { value, seconds: began.elapsed().as_secs_f64() })
+    }
+}
+
+/// What came of it, and how long it took.
+pub(crate) struct Done<T> {
+    pub(crate) value: T,
+    pub(crate) seconds: f64,
+}
+
+/// The code that a failed command ends with: 130 where it was interrupted, as a shell tells it.
+pub(crate) fn ended(done: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    match done {
+        Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
+            server::logs::complain(&format!("linerate: {error:#}\n"));
+            Ok(ExitCode::from(130))
+        }
+        done => done,
+    }
+}
+
+/// Any address of ours, of the kind that reaches `server`.
+fn unspecified(server: SocketAddr) -> SocketAddr {
+    let ip: IpAddr = match server {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    (ip, 0).into()
+}
+
+/// A random identity (RFC 9562 version 4).
+pub(crate) fn new_uuid() -> AfsUuid {
+    let mut bytes = [0; 16];
+    // Without random numbers two clients may be taken for one; what they get is right all the same.
+    let _ = aws_lc_rs::rand::fill(&mut bytes);
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    AfsUuid(bytes)
+}
+
+fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
+    let found = host.to_socket_addrs().or_else(|_| (host, port).to_socket_addrs());
+    let mut found = found.with_context(|| format!("{host} is not HOST[:PORT]"))?;
+    found.next().with_context(|| format!("{host} has no address"))
+}
+
+/// SIGINT and SIGTERM end the transfer at its next step, which cleans up; the second one ends the process.
+fn stop_at_signals(progress: &Arc<Progress>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let progress = Arc::clone(progress);
+    let wait = async move {
+        let (Ok(mut interrupt), Ok(mut terminate)) =
+            (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+        else {
+            return;
+        };
+        loop {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            if progress.stop.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        }
+    };
+    // A process without them is ended by default, as ever.
+    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        std::thread::spawn(move || runtime.block_on(wait));
+    }
+}
+
+/// SHA-256 of what a file holds at its server, fetched once more from its start.
+pub(crate) async fn sum_there(found: &Found) -> Result<String, Error> {
+    let sink = Hashing(RefCell::new(digest::Context::new(&SHA256)));
+    fetch::in_order(&found.server, Plan::of(found.fid, &found.metadata), &sink).await?;
+    Ok(hexadecimal(sink.0.into_inner().finish().as_ref()))
+}
+
+/// SHA-256 of a local file.
+pub(crate) fn sum_here(path: &Path) -> anyhow::Result<String> {
+    let told = || format!("cannot read {}", path.display());
+    let mut file = std::fs::File::open(path).with_context(told)?;
+    let mut context = digest::Context::new(&SHA256);
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer).with_context(told)? {
+            0 => return Ok(hexadecimal(context.finish().as_ref())),
+            count => context.update(&buffer[..count]),
+        }
+    }
+}
+
+struct Hashing(RefCell<digest::Context>);
+
+impl Sink for Hashing {
+    async fn take(&self, _: u64, bytes: rx_lane::Held) -> Result<(), Error> {
+        let mut context = self.0.borrow_mut();
+        bytes.slices().for_each(|slice| context.update(slice));
+        Ok(())
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Draws how far a transfer is, on a terminal, until stopped.
+struct Bar {
+    ended: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Bar {
+    fn start(progress: &Arc<Progress>) -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        let (stop, progress) = (Arc::clone(&ended), Arc::clone(progress));
+        Self { ended, thread: std::thread::spawn(move || draw(&progress, &stop)) }
+    }
+
+    fn stop(self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        // The bar is decoration: the outcome does not depend on it.
+        let _ = self.thread.join();
+    }
+}
+
+fn draw(progress: &Progress, stop: &AtomicBool) {
+    let target = if std::io::stderr().is_terminal() {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(0), target);
+    let style = "{elapsed_precise} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}";
+    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+    while !stop.load(Ordering::Relaxed) {
+        std::thread::park_timeout(Duration::from_millis(100));
+        bar.set_length(progress.bytes_wanted.load(Ordering::Relaxed));
+        bar.set_position(progress.bytes.load(Ordering::Relaxed));
+        bar.set_message(format!("{} files", progress.files.load(Ordering::Relaxed)));
+    }
+    bar.finish_and_clear();
+}
+
+/// Of the location service.
+const LOCATION_PORT: u16 = 7003;
+/// How long servers have to hear that the client goes.
+const FAREWELL: Duration = Duration::from_secs(2);

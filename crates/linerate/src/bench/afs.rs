@@ -1,0 +1,158 @@
+//! `linerate bench afs ADDRESS`: the load of many clients on one AFS file server.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use afs_client::Address;
+use anyhow::Context;
+use bench::afs::{Options, Progress, Report, Work};
+use clap::ValueEnum;
+use rx_lane::DriverConfig;
+
+use super::watch::{Totals, Watcher};
+use crate::afs::{Where, new_uuid};
+use crate::output::{self, bit_rate, rate, say};
+
+/// Flags of `linerate bench afs`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A file to fetch or ask for, or a directory to store or make names in, such as afs://10.0.0.1/root.cell/file
+    #[arg(value_name = "ADDRESS")]
+    address: Address,
+    /// What every client does
+    #[arg(short, long, value_enum, default_value_t = Mode::Fetch)]
+    mode: Mode,
+    /// Bytes that a call fetches or stores
+    #[arg(long, default_value = "1M", value_parser = super::rx::size)]
+    chunk: u32,
+    /// Bytes that a client stores in its file before it begins at the start again
+    #[arg(long, default_value = "64M", value_parser = super::rx::size)]
+    file_size: u32,
+    /// Clients in all, each with a socket, an identity and a callback service of its own
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    clients: u32,
+    /// Connections of each client
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    connections: u32,
+    /// Calls at once of each client, at most 4 on each of its connections
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
+    calls: u32,
+    /// Threads: lanes to run the clients on; without it, one for each core
+    #[arg(short, long, visible_alias = "lanes")]
+    threads: Option<u32>,
+    /// How long, in seconds, from when all clients are known to the server
+    #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// Compare all bytes with what they were at first, or with what was stored
+    #[arg(long)]
+    verify: bool,
+    /// Packet buffers of each client
+    #[arg(long, default_value_t = 2048, value_parser = clap::value_parser!(u32).range(256..=65_536))]
+    packets: u32,
+    /// Process whose CPU time the report tells: that of the server, if it runs here
+    #[arg(long)]
+    pid: Option<u32>,
+    #[command(flatten)]
+    place: Where,
+    /// The report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Fetch one file, a chunk a call
+    Fetch,
+    /// Store a file of its own, a chunk a call
+    Store,
+    /// Ask for one file's status
+    Stat,
+    /// Of ten calls seven ask for the status of a file of its own, two fetch it and one stores
+    Mixed,
+    /// Make a file in one directory and remove it again
+    Names,
+}
+
+impl From<Mode> for Work {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Fetch => Self::Fetch,
+            Mode::Store => Self::Store,
+            Mode::Stat => Self::Stat,
+            Mode::Mixed => Self::Mixed,
+            Mode::Names => Self::Names,
+        }
+    }
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let mut driver = DriverConfig::default();
+    driver.endpoint.packets = args.packets as usize;
+    // A call that holds half of its client's packets leaves room for another's answers.
+    let window = args.packets / 2;
+    driver.endpoint.receive_window = driver.endpoint.receive_window.min(window);
+    driver.endpoint.send_window = driver.endpoint.send_window.min(window);
+    let options = Options {
+        cell: args.place.options(&args.address)?,
+        volume: args.address.volume.clone(),
+        path: args.address.path.clone(),
+        work: args.mode.into(),
+        clients: args.clients as usize,
+        connections: args.connections as usize,
+        patience: args.place.patience(),
+        calls: args.calls as usize,
+        chunk: u64::from(args.chunk).max(1),
+        file_size: args.file_size.into(),
+        duration: Duration::from_secs(args.seconds.into()),
+        verify: args.verify,
+        driver,
+        uuid: new_uuid(),
+        pid: args.pid,
+    };
+    let layout = super::layout(args.threads)?;
+    let progress = Arc::new(Progress::default());
+    let counted = Arc::clone(&progress);
+    let watcher = Watcher::start(options.duration, move || Totals {
+        done: counted.calls.load(Ordering::Relaxed),
+        bytes: counted.bytes.load(Ordering::Relaxed),
+        errors: counted.errors.load(Ordering::Relaxed),
+    });
+    let report = bench::afs::run(&options, &layout, &progress);
+    watcher.stop();
+    let report = report.with_context(|| format!("cannot measure {}", args.address))?;
+    if args.json {
+        say!("{}", serde_json::to_string(&report)?);
+    } else {
+        print(&args.address, &report);
+    }
+    Ok(if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(address: &Address, report: &Report) {
+    say!("{address}");
+    let mut table = output::table(["", ""], &[1]);
+    table.add_row(["calls".to_owned(), report.calls.to_string()]);
+    table.add_row(["calls/s".to_owned(), rate(report.calls_per_second)]);
+    table.add_row(["throughput".to_owned(), bit_rate(report.bits_per_second)]);
+    table.add_row(["sent".to_owned(), output::bytes(report.bytes_sent)]);
+    table.add_row(["received".to_owned(), output::bytes(report.bytes_received)]);
+    table.add_row(["resends".to_owned(), report.resends.to_string()]);
+    table.add_row(["files told changed".to_owned(), report.files_broken.to_string()]);
+    if report.verified > 0 {
+        table.add_row(["verified".to_owned(), report.verified.to_string()]);
+    }
+    for (whose, seconds) in
+        [("server CPU", report.server_cpu_seconds), ("client CPU", report.client_cpu_seconds)]
+    {
+        if let Some(seconds) = seconds {
+            table.add_row([whose.to_owned(), format!("{seconds:.2} s")]);
+        }
+    }
+    super::add_latencies(&mut table, &report.latency);
+    say!("{table}");
+    for (reason, count) in &report.errors {
+        say!(" {count} failed: {reason}");
+    }
+}

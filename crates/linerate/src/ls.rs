@@ -1,0 +1,174 @@
+//! `linerate ls afs://HOST/VOLUME/PATH`.
+
+use std::process::ExitCode;
+
+use afs_client::directory::{self, Entry};
+use afs_client::{Address, FileType, Found, Metadata, TEXT_MAX, fetch};
+use anyhow::Context;
+use serde_json::{Value, json};
+use service::civil::Civil;
+
+use crate::afs::Reach;
+use crate::output::{say, table};
+
+/// Flags of `linerate ls`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to show, such as afs://10.0.0.1/root.cell
+    #[arg(value_name = "ADDRESS")]
+    address: Address,
+    #[command(flatten)]
+    reach: Reach,
+    /// One JSON object a name
+    #[arg(long)]
+    json: bool,
+}
+
+/// One line.
+struct Line {
+    name: Vec<u8>,
+    fid: afs_wire::Fid,
+    /// Or why it cannot be had.
+    status: Result<Metadata, String>,
+    /// What a link says.
+    target: Option<Vec<u8>>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let address = args.address.clone();
+    let lines = args.reach.run(&args.address, async move |reached| {
+        let found = reached.cell.find(&address.volume, &address.path, true).await?;
+        lines(&found, address.name()).await.with_context(|| format!("cannot list {address}"))
+    })?;
+    let lines = lines.value;
+    let unknown = lines.iter().any(|line| line.status.is_err());
+    if args.json {
+        lines.iter().for_each(|line| say!("{}", as_json(line)));
+    } else {
+        print(&lines);
+    }
+    Ok(if unknown { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+async fn lines(found: &Found, name: &[u8]) -> anyhow::Result<Vec<Line>> {
+    if !found.metadata.is_directory() {
+        let (name, status) = (name.to_vec(), Ok(found.metadata));
+        return Ok(vec![Line { name, fid: found.fid, status, target: None }]);
+    }
+    let mut lines = Vec::new();
+    for (Entry { name, fid }, status) in directory::list_status(&found.server, found.fid).await? {
+        let kind = status.as_ref().ok().map(|metadata| metadata.kind);
+        let target = match kind {
+            Some(FileType::Link | FileType::MountPoint) => {
+                Some(fetch::small(&found.server, fid, TEXT_MAX).await?)
+            }
+            _ => None,
+        };
+        let status = status.map_err(|code| code.to_string());
+        lines.push(Line { name, fid, status, target });
+    }
+    Ok(lines)
+}
+
+fn print(lines: &[Line]) {
+    let mut table = table(["mode", "links", "owner", "size", "modified", "version", "name"], &[1, 2, 3, 5]);
+    for line in lines {
+        let name = printable(&line.name);
+        let name = match (&line.target, &line.status) {
+            (Some(target), _) => format!("{name} -> {}", printable(target)),
+            (None, Err(reason)) => format!("{name}: {reason}"),
+            (None, Ok(_)) => name,
+        };
+        match &line.status {
+            Ok(metadata) => table.add_row([
+                mode(metadata),
+                metadata.links.to_string(),
+                metadata.owner.to_string(),
+                metadata.length.to_string(),
+                time(metadata.modified),
+                metadata.data_version.to_string(),
+                name,
+            ]),
+            Err(_) => table.add_row(["?", "", "", "", "", "", &name]),
+        };
+    }
+    say!("{table}");
+}
+
+fn as_json(line: &Line) -> Value {
+    let mut value = json!({
+        "name": String::from_utf8_lossy(&line.name),
+        "volume": line.fid.volume, "vnode": line.fid.vnode, "uniquifier": line.fid.uniquifier,
+    });
+    match &line.status {
+        Ok(metadata) => {
+            value["type"] = json!(type_of(metadata.kind));
+            value["size"] = json!(metadata.length);
+            value["mode"] = json!(format!("{:04o}", metadata.mode));
+            value["modified"] = json!(metadata.modified);
+            value["data_version"] = json!(metadata.data_version);
+            value["links"] = json!(metadata.links);
+            value["owner"] = json!(metadata.owner);
+            value["group"] = json!(metadata.group);
+        }
+        Err(reason) => value["error"] = json!(reason),
+    }
+    if let Some(target) = &line.target {
+        value["target"] = json!(String::from_utf8_lossy(target));
+    }
+    value
+}
+
+fn type_of(kind: FileType) -> &'static str {
+    match kind {
+        FileType::File => "file",
+        FileType::Directory => "directory",
+        FileType::Link => "link",
+        FileType::MountPoint => "mount point",
+        FileType::Other(_) => "unknown",
+    }
+}
+
+/// Type and permission bits as `ls -l` writes them; a mount point is an `m`.
+fn mode(metadata: &Metadata) -> String {
+    let kind = match metadata.kind {
+        FileType::File => '-',
+        FileType::Directory => 'd',
+        FileType::Link => 'l',
+        FileType::MountPoint => 'm',
+        FileType::Other(_) => '?',
+    };
+    let bits = (0..9).map(|at| match metadata.mode >> (8 - at) & 1 {
+        0 => '-',
+        _ => ['r', 'w', 'x'][at % 3],
+    });
+    std::iter::once(kind).chain(bits).collect()
+}
+
+/// UTC, to the second.
+fn time(seconds: u32) -> String {
+    let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(seconds.into());
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+}
+
+/// A name for a terminal: what would move its cursor is escaped.
+fn printable(name: &[u8]) -> String {
+    let text = String::from_utf8_lossy(name);
+    text.chars()
+        .map(|char| if char.is_control() { char.escape_default().to_string() } else { char.to_string() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_and_names_are_shown_as_by_ls() {
+        let status = afs_wire::Status { file_type: 2, unix_mode_bits: 0o750, ..afs_wire::Status::default() };
+        assert_eq!(mode(&Metadata::of(&status)), "drwxr-x---");
+        let status = afs_wire::Status { file_type: 3, unix_mode_bits: 0o644, ..status };
+        assert_eq!(mode(&Metadata::of(&status)), "mrw-r--r--");
+        assert_eq!(printable(b"a\x1b[31mb\n"), "a\\u{1b}[31mb\\n");
+    }
+}

@@ -1,0 +1,120 @@
+//! `linerate put FILE afs://HOST/VOLUME/PATH`.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use afs_client::{Address, Error, Found, Put, Tree};
+use anyhow::{Context, bail};
+use lane::fs::Dir;
+
+use crate::afs::{Done, Reach, Reached, sum_here, sum_there};
+use crate::get::of_tree;
+use crate::output::{self, bit_rate, say};
+
+/// Flags of `linerate put`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// What to store: a file, or a directory with --recursive
+    file: PathBuf,
+    /// Where to: a directory that is there, or a new name in one, such as afs://10.0.0.1/root.cell/dir/file
+    #[arg(value_name = "ADDRESS")]
+    address: Address,
+    /// A directory with all beneath it
+    #[arg(short, long)]
+    recursive: bool,
+    /// Over files that have the name
+    #[arg(long)]
+    overwrite: bool,
+    /// Fetch the file back and compare SHA-256 sums
+    #[arg(long, conflicts_with = "recursive")]
+    verify: bool,
+    #[command(flatten)]
+    reach: Reach,
+    /// What came of it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was put.
+struct Stored {
+    tree: Tree,
+    sum: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let local = std::path::absolute(&args.file)?;
+    let is_directory = local.metadata().with_context(|| format!("cannot read {}", local.display()))?.is_dir();
+    if is_directory && !args.recursive {
+        bail!("{} is a directory; --recursive stores it with all beneath it", args.file.display());
+    }
+    let name = local.file_name().with_context(|| format!("{} has no name", local.display()))?;
+    let name = CString::new(name.as_bytes())?;
+    let dir = local.parent().unwrap_or(Path::new("/")).to_owned();
+    let (address, verify, overwrite) = (args.address.clone(), args.verify, args.overwrite);
+    let done = args.reach.run(&args.address, async move |reached| {
+        let put = Put { overwrite, progress: reached.progress.clone() };
+        let (to, there) = place(reached, &address, name.as_bytes()).await?;
+        let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        if is_directory {
+            return Ok(Stored { tree: put.tree(&dir, &name, &to, &there).await?, sum: None });
+        }
+        let metadata = put.file(&dir, &name, &to, &there).await?;
+        let sum = if verify { Some(verified(&local, &to, &there).await?) } else { None };
+        Ok(Stored { tree: Tree { files: 1, bytes: metadata.length, ..Tree::default() }, sum })
+    })?;
+    tell(&done, &args.address, args.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directory of the cell, and the name in it: that of the local file where the address is a directory.
+async fn place(reached: &Reached, address: &Address, name: &[u8]) -> anyhow::Result<(Found, Vec<u8>)> {
+    let Address { volume, path, .. } = address;
+    match reached.cell.find(volume, path, true).await {
+        Ok(found) if found.metadata.is_directory() => return Ok((found, name.to_vec())),
+        Ok(_) if address.directory => return Err(Error::NotADirectory(address.to_string()).into()),
+        Ok(_) => {}
+        Err(error) if error.is_not_found() && !address.directory && !path.is_empty() => {}
+        Err(error) => return Err(error.into()),
+    }
+    let Some((last, above)) = path.split_last() else { bail!("{address} is no directory") };
+    Ok((reached.cell.find(volume, above, true).await?, last.clone()))
+}
+
+/// The sum of what the server has now, if it is the local file's as well.
+async fn verified(local: &Path, to: &Found, name: &[u8]) -> anyhow::Result<String> {
+    let fid = afs_client::directory::look_up(&to.server, to.fid, name).await?;
+    let fid = fid.context("the file is gone again")?;
+    let metadata = to.server.status(fid).await?;
+    let there = sum_there(&Found { server: to.server.clone(), fid, metadata }).await?;
+    let here = sum_here(local)?;
+    if here != there {
+        bail!("the server's file has another SHA-256 sum ({there}) than {} ({here})", local.display());
+    }
+    Ok(there)
+}
+
+fn tell(done: &Done<Stored>, address: &Address, json: bool) {
+    let Stored { tree, sum } = &done.value;
+    let bits = tree.bytes as f64 * 8.0 / done.seconds.max(1e-6);
+    if json {
+        let report = serde_json::json!({
+            "address": address.to_string(), "files": tree.files, "directories": tree.directories,
+            "links": tree.links, "skipped": tree.skipped, "bytes": tree.bytes,
+            "seconds": done.seconds, "bits_per_second": bits, "sha256": sum,
+        });
+        say!("{report}");
+        return;
+    }
+    say!(
+        "{address}: {} in {:.2} s, {}{}",
+        output::bytes(tree.bytes),
+        done.seconds,
+        bit_rate(bits),
+        of_tree(tree)
+    );
+    if let Some(sum) = sum {
+        say!("sha256 {sum}, as at the server");
+    }
+}
