@@ -63,6 +63,12 @@ struct Pass {
     moderation: Moderation,
 }
 
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.shared.end_services();
+    }
+}
+
 /// How a transmit pass ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sent {

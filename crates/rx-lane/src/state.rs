@@ -101,6 +101,15 @@ impl Shared {
         self.handlers.borrow_mut().insert(id, Rc::new(Offered { handler, service }));
     }
 
+    /// The driver has ended: its services are asked for nothing any more. They may have it in hand, to call their clients, so
+    /// neither would let go of the other.
+    pub(super) fn end_services(&self) {
+        let handlers = self.handlers.take();
+        let attached = std::mem::take(&mut self.state.borrow_mut().attached);
+        // They may use the driver as they go.
+        drop((attached, handlers));
+    }
+
     /// Tells the driver's task that there may be something to send.
     pub(super) fn kick(&self) {
         if !self.kicked.replace(true)

@@ -1,0 +1,274 @@
+//! A client that caches: it keeps what it read until it is told otherwise, or its promise runs out.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use afs_wire::{Interfaces, code, rxafscb};
+use lane::backend::sim;
+use lane::net::UdpSocket;
+use lane::time;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, Links, ServerCall};
+use xdr::afs::AfsUuid;
+use xdr::rpc::Failure;
+
+use super::server::{ADDRESS, READ, SERVICE, WRITE, config};
+
+/// How a client answers when it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Good,
+    /// It does not know the call.
+    Unknown,
+    /// It refuses.
+    Refuses,
+    /// What it answers is none of what was asked for.
+    Garbage,
+    /// It never answers.
+    Deaf,
+}
+
+/// Who a client says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// As today's: TellMeAboutYourself.
+    Today,
+    /// WhoAreYou alone.
+    Older,
+    /// Nothing: known by its address.
+    Nameless,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kept {
+    pub(crate) content: u8,
+    pub(crate) version: u64,
+    pub(crate) until: Instant,
+    fid: (u32, u32),
+}
+
+/// One client; what it has is beside its process, which can be started anew.
+pub(crate) struct Client {
+    pub(crate) host: sim::Host,
+    pub(crate) kind: Kind,
+    pub(crate) uuid: Cell<AfsUuid>,
+    pub(crate) mode: Cell<Mode>,
+    pub(crate) cache: RefCell<HashMap<&'static str, Kept>>,
+    connections: RefCell<Vec<Connection>>,
+    driver: RefCell<Option<Driver>>,
+    /// What it was told while something was on the way to it is not believed after.
+    is_careful: bool,
+    told: Cell<u64>,
+    told_all: Cell<u64>,
+    pub(crate) tally: rxafscb::Tally,
+    pub(crate) files_told: Cell<u64>,
+}
+
+impl Client {
+    pub(crate) fn new(host: sim::Host, kind: Kind, number: u8, is_careful: bool) -> Rc<Self> {
+        Rc::new(Self {
+            host,
+            kind,
+            uuid: Cell::new(AfsUuid([number; 16])),
+            mode: Cell::new(Mode::Good),
+            cache: RefCell::default(),
+            connections: RefCell::default(),
+            driver: RefCell::default(),
+            is_careful,
+            told: Cell::new(0),
+            told_all: Cell::new(0),
+            tally: rxafscb::Tally::default(),
+            files_told: Cell::new(0),
+        })
+    }
+
+    /// Its process begins, on its host's lane: with nothing in its cache.
+    pub(crate) fn begin(self: &Rc<Self>, port: u16, seed: u64) {
+        self.cache.borrow_mut().clear();
+        let socket = UdpSocket::bind(SocketAddr::from(([0, 0, 0, 0], port)), &config().socket).unwrap();
+        let driver =
+            Driver::start_seeded(socket, Links::alone(), config(), SmallRng::seed_from_u64(seed).random());
+        let me = Rc::clone(self);
+        driver.serve(SERVICE, move |call: ServerCall| {
+            let me = Rc::clone(&me);
+            async move { me.called(call).await }
+        });
+        self.driver.replace(Some(driver));
+        self.connect();
+    }
+
+    /// Its process is no more, and what it had of the lane goes with it.
+    pub(crate) fn end(&self) {
+        self.connections.borrow_mut().clear();
+        self.driver.replace(None);
+        self.cache.borrow_mut().clear();
+    }
+
+    /// New connections, some of which are on each lane of the server.
+    pub(crate) fn connect(&self) {
+        let driver = self.driver.borrow().clone().expect("it has begun");
+        let connect = |_| driver.connect(ADDRESS.into(), SERVICE, &Anonymous).unwrap();
+        let connections = (0..4).map(connect).collect();
+        self.connections.replace(connections);
+    }
+
+    pub(crate) async fn call(&self, which: usize, request: &[u8]) -> Result<Vec<u8>, CallError> {
+        let connection = self.connections.borrow().get(which).cloned().ok_or(CallError::Gone)?;
+        let mut call = connection.call().await?;
+        call.write(request).await?;
+        call.finish().await?;
+        call.read_to_end(1024).await
+    }
+
+    /// Reads a file and keeps it.
+    pub(crate) async fn read(&self, which: usize, file: &'static str) -> Result<Kept, CallError> {
+        let asked = time::now();
+        let (told, told_all) = (self.told.get(), self.told_all.get());
+        let reply = self.call(which, &[&[READ], file.as_bytes()].concat()).await?;
+        let word = |at: usize| u32::from_be_bytes(reply[at..at + 4].try_into().unwrap());
+        let version = u64::from_be_bytes(reply[8..16].try_into().unwrap());
+        // It counts from before it asked.
+        let until = asked + Duration::from_secs(word(16).into());
+        let kept = Kept { content: reply[20], version, until, fid: (word(0), word(4)) };
+        let is_over = self.told_all.get() != told_all || self.is_careful && self.told.get() != told;
+        if is_over {
+            self.cache.borrow_mut().remove(file);
+        } else {
+            self.cache.borrow_mut().insert(file, kept);
+        }
+        Ok(kept)
+    }
+
+    /// Writes a file and gives its version; what it has of the file is as it wrote it.
+    pub(crate) async fn write(
+        &self,
+        which: usize,
+        file: &'static str,
+        content: u8,
+    ) -> Result<u64, CallError> {
+        let told = self.told.get() + self.told_all.get();
+        let reply = self.call(which, &[&[WRITE, content], file.as_bytes()].concat()).await;
+        let mut cache = self.cache.borrow_mut();
+        let version = reply.map(|reply| u64::from_be_bytes(reply[..].try_into().unwrap()));
+        match (&version, cache.get_mut(file)) {
+            (Ok(version), Some(kept)) if told == self.told.get() + self.told_all.get() => {
+                (kept.content, kept.version) = (content, *version);
+            }
+            // It does not know.
+            _ => drop(cache.remove(file)),
+        }
+        version
+    }
+
+    /// It is called.
+    async fn called(&self, mut call: ServerCall) -> Result<(), AbortCode> {
+        match self.mode.get() {
+            Mode::Good => Ok(rxafscb::serve(self, &mut call, &self.tally).await?),
+            Mode::Unknown => Err(AbortCode(xdr::rpc::code::OPCODE)),
+            Mode::Refuses => Err(AbortCode(code::VNOVOL)),
+            Mode::Garbage => {
+                // Longer than any answer, or shorter.
+                call.write(&[0xff; 3]).await?;
+                call.finish().await?;
+                call.closed().await?;
+                Ok(())
+            }
+            Mode::Deaf => std::future::pending().await,
+        }
+    }
+
+    fn interfaces(&self) -> Interfaces {
+        Interfaces { count: 0, uuid: self.uuid.get(), ..Interfaces::default() }
+    }
+
+    fn forgets_all(&self) {
+        self.told_all.set(self.told_all.get() + 1);
+        self.cache.borrow_mut().clear();
+    }
+}
+
+type Refused = Failure<CallError>;
+
+const UNKNOWN: Refused = Failure::Refused(xdr::rpc::code::OPCODE);
+
+impl rxafscb::Server<ServerCall> for Client {
+    async fn call_back(
+        &self,
+        _: &ServerCall,
+        request: rxafscb::CallBack,
+    ) -> Result<rxafscb::CallBackReply, Refused> {
+        self.told.set(self.told.get() + 1);
+        self.files_told.set(self.files_told.get() + request.files.0.len() as u64);
+        for fid in request.files.0 {
+            let is_it = |kept: &Kept| fid.vnode == 0 || kept.fid == (fid.vnode, fid.uniquifier);
+            self.cache.borrow_mut().retain(|_, kept| !is_it(kept));
+        }
+        Ok(rxafscb::CallBackReply)
+    }
+
+    async fn init_call_back_state(
+        &self,
+        _: &ServerCall,
+        _: rxafscb::InitCallBackState,
+    ) -> Result<rxafscb::InitCallBackStateReply, Refused> {
+        self.forgets_all();
+        Ok(rxafscb::InitCallBackStateReply)
+    }
+
+    async fn probe(&self, _: &ServerCall, _: rxafscb::Probe) -> Result<rxafscb::ProbeReply, Refused> {
+        Ok(rxafscb::ProbeReply)
+    }
+
+    async fn who_are_you(
+        &self,
+        _: &ServerCall,
+        _: rxafscb::WhoAreYou,
+    ) -> Result<rxafscb::WhoAreYouReply, Refused> {
+        match self.kind {
+            Kind::Nameless => Err(UNKNOWN),
+            _ => Ok(rxafscb::WhoAreYouReply { interfaces: self.interfaces() }),
+        }
+    }
+
+    async fn init_call_back_state3(
+        &self,
+        _: &ServerCall,
+        request: rxafscb::InitCallBackState3,
+    ) -> Result<rxafscb::InitCallBackState3Reply, Refused> {
+        if self.kind == Kind::Nameless {
+            return Err(UNKNOWN);
+        }
+        assert_eq!(request.server, super::server::UUID);
+        self.forgets_all();
+        Ok(rxafscb::InitCallBackState3Reply)
+    }
+
+    async fn probe_uuid(
+        &self,
+        _: &ServerCall,
+        request: rxafscb::ProbeUuid,
+    ) -> Result<rxafscb::ProbeUuidReply, Refused> {
+        match request.client == self.uuid.get() {
+            true => Ok(rxafscb::ProbeUuidReply),
+            false => Err(Failure::Refused(1)),
+        }
+    }
+
+    async fn tell_me_about_yourself(
+        &self,
+        _: &ServerCall,
+        _: rxafscb::TellMeAboutYourself,
+    ) -> Result<rxafscb::TellMeAboutYourselfReply, Refused> {
+        match self.kind {
+            Kind::Today => Ok(rxafscb::TellMeAboutYourselfReply {
+                interfaces: self.interfaces(),
+                capabilities: xdr::List(vec![1]),
+            }),
+            _ => Err(UNKNOWN),
+        }
+    }
+}
