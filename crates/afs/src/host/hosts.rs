@@ -134,9 +134,9 @@ impl Hosts {
         state.next += 1;
         let number = HOLDERS | state.next;
         // A copy of a client has a key of its own.
-        let own = meeting.uuid().map(|uuid| uuid.0).filter(|key| !state.keys.contains(key));
+        let own = meeting.told().uuid.map(|uuid| uuid.0).filter(|key| !state.keys.contains(key));
         let key = own.unwrap_or_else(|| self.drawn_key(number));
-        let host = Arc::new(Host::new(number, meeting.uuid(), key, client(Holder(number))?, now));
+        let host = Arc::new(Host::new(number, meeting.told(), key, client(Holder(number))?, now));
         state.table.insert(number, Arc::clone(&host), meeting, left);
         state.by_number.insert(number, Arc::downgrade(&host));
         state.keys.insert(key);

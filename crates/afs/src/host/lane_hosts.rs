@@ -99,6 +99,13 @@ impl LaneHosts {
         }
     }
 
+    /// The client says that it relies on so many files no more (GiveUpCallBacks). That is a hint, and only counted: it may have asked for one
+    /// of them again since, by a call that came before this one, and would not hear of its next change. What it does not
+    /// need runs out, or leaves when places are short.
+    pub fn gives_up(&self, files: usize) {
+        self.counters.gave_up.add(files as u64);
+    }
+
     /// What is counted on this lane.
     pub fn counters(&self) -> &Arc<HostCounters> {
         &self.counters

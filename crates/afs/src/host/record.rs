@@ -10,6 +10,7 @@ use vfs::{Client, Holder, Number, VolumeId};
 use xdr::afs::AfsUuid;
 
 use super::table::Resident;
+use super::told::Told;
 
 /// A client with a cache, one record for all lanes. Where it is reached is in the table of hosts.
 pub struct Host {
@@ -20,6 +21,7 @@ pub struct Host {
     /// What it is kept by in the index.
     pub(super) key: [u8; 16],
     client: Arc<Client>,
+    loses_overtaking: bool,
     /// When it last asked for something, in seconds of the table's clock.
     seen: AtomicU32,
     /// When the index last heard of it.
@@ -43,17 +45,24 @@ pub struct Promise {
 }
 
 impl Host {
-    pub(super) fn new(
-        number: u64,
-        uuid: Option<AfsUuid>,
-        key: [u8; 16],
-        client: Arc<Client>,
-        now: u32,
-    ) -> Self {
+    pub(super) fn new(number: u64, told: &Told, key: [u8; 16], client: Arc<Client>, now: u32) -> Self {
+        let (uuid, loses_overtaking) = (told.uuid, told.loses_overtaking());
         let (seen, recorded) = (AtomicU32::new(now), AtomicU32::new(now));
         let [is_silent, has_left, is_safe] = [(); 3].map(|()| AtomicBool::new(false));
         let names = Mutex::default();
-        Self { number, uuid, key, client, seen, recorded, is_silent, has_left, is_safe, names }
+        Self {
+            number,
+            uuid,
+            key,
+            client,
+            loses_overtaking,
+            seen,
+            recorded,
+            is_silent,
+            has_left,
+            is_safe,
+            names,
+        }
     }
 
     /// As `vfs` knows it: for promises.
@@ -69,6 +78,13 @@ impl Host {
     /// Who it says it is; `None` for a client that has no identity and is known by its address alone.
     pub fn uuid(&self) -> Option<AfsUuid> {
         self.uuid
+    }
+
+    /// Whether it would lose a break that overtakes the reply with the promise, and go on relying on what is over: then the reply is held
+    /// to be on its way ([`vfs::Promised::on_its_way`]) until the client has acknowledged it. Linux's client does, which can be told by its
+    /// counting no addresses as its own. OpenAFS's notices, and may take 400 ms to acknowledge, for which changes would wait.
+    pub fn loses_overtaking_breaks(&self) -> bool {
+        self.loses_overtaking
     }
 
     /// It knows this volume by another number too, as that of its read-only name: it is told of that one as well. To be said before

@@ -118,8 +118,8 @@ impl Meeting {
         self.was_reset = true;
     }
 
-    pub(crate) fn uuid(&self) -> Option<AfsUuid> {
-        self.told.uuid
+    pub(crate) fn told(&self) -> &Told {
+        &self.told
     }
 }
 

@@ -34,6 +34,11 @@ impl Told {
         let interfaces = addresses.filter(|ip| !ip.is_loopback() && !ip.is_unspecified());
         Self { uuid, interfaces: interfaces.map(IpAddr::V4).collect() }
     }
+
+    /// As [`Host::loses_overtaking_breaks`](super::Host::loses_overtaking_breaks). Who has no identity is older than any client that does.
+    pub(crate) fn loses_overtaking(&self) -> bool {
+        self.uuid.is_some() && self.interfaces.is_empty()
+    }
 }
 
 #[cfg(test)]

@@ -43,8 +43,6 @@ pub(crate) struct Player {
 }
 
 pub(crate) struct Bed {
-    pub(crate) world: World,
-    pub(crate) server: Host,
     pub(crate) players: Vec<Rc<Player>>,
     pub(crate) shared: Rc<Shared>,
     pub(crate) rng: SmallRng,
@@ -52,6 +50,8 @@ pub(crate) struct Bed {
     boot: u8,
     options: HostOptions,
     of_objects: (Option<usize>, Option<usize>),
+    pub(crate) server: Host,
+    pub(crate) world: World,
 }
 
 /// What clients' tasks and the test share.
@@ -80,7 +80,8 @@ impl Shared {
 impl Bed {
     /// Two clients behind one address translator, two that have no identity or an old way of telling it, and one more.
     pub(crate) fn new(seed: u64, config: Config) -> Self {
-        let is_careful = |n: usize| config.net.link.loss > 0.0 || n % 2 == 0;
+        // What has no identity is of the kind that notices.
+        let is_careful = |n: usize| config.net.link.loss > 0.0 || n % 2 == 0 || n == 3;
         let careful: Vec<_> = (0..5).map(is_careful).collect();
         let world = World::new(seed, config);
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -157,7 +158,11 @@ impl Bed {
         self.shared.misses_before.set(self.shared.misses_before.get() + process.misses());
         process.lanes.borrow_mut().clear();
         drop(process);
-        if by_power { self.server.lose_power() } else { self.server.kill() }
+        if by_power {
+            self.server.lose_power()
+        } else {
+            self.server.kill()
+        }
         // Another file with the same bytes: what is left of the process, as jobs of its helpers, cannot write to it.
         if by_power {
             let rng = &mut self.rng;
@@ -202,7 +207,10 @@ impl Bed {
             }
             for (file, kept) in &*player.client.cache.borrow() {
                 let acknowledged = self.shared.truth[file].acknowledged.get();
-                assert!(kept.content >= acknowledged, "client {n} relies on {kept:?} of {file}, {acknowledged} is there");
+                assert!(
+                    kept.content >= acknowledged,
+                    "client {n} relies on {kept:?} of {file}, {acknowledged} is there"
+                );
             }
         }
     }

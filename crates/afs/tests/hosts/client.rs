@@ -171,7 +171,8 @@ impl Client {
             Mode::Unknown => Err(AbortCode(xdr::rpc::code::OPCODE)),
             Mode::Refuses => Err(AbortCode(code::VNOVOL)),
             Mode::Garbage => {
-                // Longer than any answer, or shorter.
+                // It has answered, whatever that means: it is taken at its word.
+                self.forgets_all();
                 call.write(&[0xff; 3]).await?;
                 call.finish().await?;
                 call.closed().await?;
@@ -182,7 +183,15 @@ impl Client {
     }
 
     fn interfaces(&self) -> Interfaces {
-        Interfaces { count: 0, uuid: self.uuid.get(), ..Interfaces::default() }
+        let mut addresses = [0; 32];
+        addresses[0] = 0x0a00_0100;
+        // One that counts none is taken for one that does not notice.
+        Interfaces {
+            count: self.is_careful.into(),
+            uuid: self.uuid.get(),
+            addresses,
+            ..Interfaces::default()
+        }
     }
 
     fn forgets_all(&self) {

@@ -34,7 +34,9 @@ fn no_client_that_can_be_reached_relies_on_what_is_stale() {
     let totals = totals.borrow();
     // They were no easy histories; one seed alone need not have all.
     if totals.get("seeds").is_some_and(|seeds| *seeds == all) {
-        for what in ["kill", "power", "cut off", "moved", "anew", "mode", "writes", "served", "told", "resets"] {
+        for what in
+            ["kill", "power", "cut off", "moved", "anew", "mode", "writes", "served", "told", "resets"]
+        {
             assert!(totals.get(what).is_some_and(|count| *count > 100), "{what}: {totals:?}");
         }
         for what in ["hosts moved", "probes", "refused", "down"] {
@@ -91,7 +93,11 @@ fn happen(bed: &mut Bed) -> &'static str {
         }
         2..7 => {
             let is_cut_off = !bed.players[n].is_cut_off.get();
-            if is_cut_off { net.partition(&host, &bed.server) } else { net.heal(&host, &bed.server) }
+            if is_cut_off {
+                net.partition(&host, &bed.server)
+            } else {
+                net.heal(&host, &bed.server)
+            }
             for n in of_machine {
                 bed.players[n].is_cut_off.set(is_cut_off);
                 bed.players[n].doubt(now);

@@ -4,4 +4,5 @@
 mod bed;
 mod client;
 mod coherence;
+mod directed;
 mod server;

@@ -16,6 +16,8 @@ use lane::fs::SyncOf;
 use lane::net::UdpSocket;
 use lane::socket::reuseport::{SteeredSilo, Steering, owner_lane};
 use lane::time;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use rx::Route;
 use rx_lane::{AbortCode, Driver, DriverConfig, Handler, Links, ServerCall, ServerConnection};
 use vfs::{
@@ -39,6 +41,7 @@ pub(crate) const GIVE_UP_ALL: u8 = 3;
 #[derive(Clone)]
 pub(crate) struct Process {
     pub(crate) hosts: Hosts,
+    pub(crate) index: Arc<Index>,
     pub(crate) lanes: Rc<RefCell<Vec<Lane>>>,
     /// What was heard of those that an earlier run has left.
     pub(crate) resets: Rc<Cell<Option<Resets>>>,
@@ -73,7 +76,7 @@ impl Process {
         let mut of_objects = ObjectsOptions { lanes_max: LANES, ..Default::default() };
         change(&mut of_objects);
         let objects = Objects::new(of_objects, Arc::clone(&index));
-        let hosts = Hosts::new(options, UUID, Some(index));
+        let hosts = Hosts::new(options, UUID, Some(Arc::clone(&index)));
         let silo = |n: usize| SteeredSilo { ifindexes: vec![n as u32 + 1], lanes: n..n + 1 };
         let steering = Steering::new((0..LANES).map(silo).collect()).unwrap();
         // By connection, so that a client is on both.
@@ -84,10 +87,12 @@ impl Process {
                 false => Some(owner_lane(route.epoch, route.cid, LANES)),
             }
         });
-        let process = Self { hosts, lanes: Rc::default(), resets: Rc::default() };
+        let process = Self { hosts, index, lanes: Rc::default(), resets: Rc::default() };
         for links in Links::over(&steering, 64) {
             let (lane, process, objects) = (links.lane(), process.clone(), objects.clone());
-            let seed = world.seed() as u8 ^ boot.wrapping_mul(16) ^ lane as u8;
+            // Another for each life.
+            let seed = world.seed().wrapping_mul(1_000_003) + world.now().as_micros() as u64 + lane as u64;
+            let seed = SmallRng::seed_from_u64(seed).random();
             server.spawn_on(lane, async move { process.serve(links, &objects, seed).await });
             // Sockets join the group in the order of the lanes.
             world.run_for(Duration::from_micros(10));
@@ -95,11 +100,11 @@ impl Process {
         process
     }
 
-    async fn serve(self, links: Links, objects: &Objects, seed: u8) {
+    async fn serve(self, links: Links, objects: &Objects, seed: [u8; 32]) {
         let lane = links.lane();
         let options = UdpOptions { reuse_port: true, ..UdpOptions::default() };
         let socket = UdpSocket::bind(SocketAddr::from(ADDRESS), &options).unwrap();
-        let driver = Driver::start_seeded(socket, links, config(), [seed; 32]);
+        let driver = Driver::start_seeded(socket, links, config(), seed);
         // Nothing but promises keeps these caches honest.
         let day = Duration::from_secs(86_400);
         let cache = CacheOptions { ttl: day, listing_ttl: day, watches_max: 0, ..Default::default() };
@@ -163,10 +168,7 @@ impl Handler for Files {
         Contact::new(connection)
     }
 
-    fn handle(
-        &self,
-        mut call: ServerCall<Contact>,
-    ) -> impl Future<Output = Result<(), AbortCode>> + 'static {
+    fn handle(&self, mut call: ServerCall<Contact>) -> impl Future<Output = Result<(), AbortCode>> + 'static {
         let lane = self.0.clone();
         async move {
             let request = call.read_to_end(1024).await?;
@@ -215,7 +217,7 @@ async fn read(
         reply.extend(u64::from(confirmed.version).to_be_bytes());
         reply.extend(promise.seconds.to_be_bytes());
         reply.push(buf[0]);
-        let on_its_way = promised.on_its_way();
+        let on_its_way = host.loses_overtaking_breaks().then(|| promised.on_its_way());
         call.write(&reply).await?;
         call.finish().await?;
         call.closed().await?;
