@@ -19,6 +19,8 @@ mod counters;
 mod hosts;
 mod lane_hosts;
 mod meeting;
+#[cfg(test)]
+mod memory;
 mod options;
 mod record;
 mod restart;

@@ -103,7 +103,7 @@ impl Bed {
             (3, 0, Kind::Older),
         ];
         let player = |(n, &(host, lane, kind)): (usize, &(usize, usize, Kind))| {
-            let client = Client::new(hosts[host].clone(), kind, n as u8 + 1, careful[n]);
+            let client = Client::new(Some(hosts[host].clone()), kind, n as u8 + 1, careful[n]);
             Rc::new(Player {
                 client,
                 machine: host,
@@ -179,7 +179,7 @@ impl Bed {
         let player = Rc::clone(&self.players[n]);
         let (seed, shared) = (self.world.seed(), Rc::clone(&self.shared));
         player.lives.set(player.lives.get() + 1);
-        let host = player.client.host.clone();
+        let host = player.client.host().clone();
         host.spawn_on(player.lane, async move {
             let seed = seed.wrapping_mul(1000) + n as u64 * 50 + player.lives.get();
             player.client.begin(7001 + player.lane as u16, seed);

@@ -53,7 +53,9 @@ pub(crate) struct Kept {
 
 /// One client; what it has is beside its process, which can be started anew.
 pub(crate) struct Client {
-    pub(crate) host: sim::Host,
+    /// Its machine, where it is simulated.
+    host: Option<sim::Host>,
+    pub(crate) server: Cell<SocketAddr>,
     pub(crate) kind: Kind,
     pub(crate) uuid: Cell<AfsUuid>,
     pub(crate) mode: Cell<Mode>,
@@ -69,9 +71,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(host: sim::Host, kind: Kind, number: u8, is_careful: bool) -> Rc<Self> {
+    pub(crate) fn new(host: Option<sim::Host>, kind: Kind, number: u8, is_careful: bool) -> Rc<Self> {
         Rc::new(Self {
             host,
+            server: Cell::new(ADDRESS.into()),
             kind,
             uuid: Cell::new(AfsUuid([number; 16])),
             mode: Cell::new(Mode::Good),
@@ -84,6 +87,10 @@ impl Client {
             tally: rxafscb::Tally::default(),
             files_told: Cell::new(0),
         })
+    }
+
+    pub(crate) fn host(&self) -> &sim::Host {
+        self.host.as_ref().expect("it is simulated")
     }
 
     /// Its process begins, on its host's lane: with nothing in its cache.
@@ -111,7 +118,7 @@ impl Client {
     /// New connections, some of which are on each lane of the server.
     pub(crate) fn connect(&self) {
         let driver = self.driver.borrow().clone().expect("it has begun");
-        let connect = |_| driver.connect(ADDRESS.into(), SERVICE, &Anonymous).unwrap();
+        let connect = |_| driver.connect(self.server.get(), SERVICE, &Anonymous).unwrap();
         let connections = (0..4).map(connect).collect();
         self.connections.replace(connections);
     }

@@ -103,7 +103,7 @@ fn happen(bed: &mut Bed) -> &'static str {
     // All of one machine.
     let machine = bed.players[n].machine;
     let of_machine: Vec<_> = (0..bed.players.len()).filter(|&n| bed.players[n].machine == machine).collect();
-    let (net, host) = (bed.world.net(), bed.players[n].client.host.clone());
+    let (net, host) = (bed.world.net(), bed.players[n].client.host().clone());
     match bed.rng.random_range(0..20) {
         by @ 0..2 => {
             bed.fall(by == 1);

@@ -67,7 +67,7 @@ impl Scene {
     fn client(&mut self, ip: &str, port: u16, kind: Kind) -> Rc<Client> {
         let host = self.world.host(ip);
         let number = self.clients.len() as u8 + 1;
-        let client = Client::new(host.clone(), kind, number, true);
+        let client = Client::new(Some(host.clone()), kind, number, true);
         let begins = Rc::clone(&client);
         self.on(&host, async move { begins.begin(port, u64::from(number)) });
         self.clients.push(Rc::clone(&client));
@@ -80,7 +80,7 @@ impl Scene {
 
     fn read(&self, client: &Rc<Client>, file: &'static str) -> Result<u8, CallError> {
         let me = Rc::clone(client);
-        self.on(&client.host, async move { me.read(0, file).await.map(|kept| kept.content) })
+        self.on(client.host(), async move { me.read(0, file).await.map(|kept| kept.content) })
     }
 
     /// Reads a file that it keeps then: what a client asked for before it was told that it relies on nothing it does not.
@@ -93,13 +93,13 @@ impl Scene {
     /// It opens other connections.
     fn reconnect(&self, client: &Rc<Client>) {
         let me = Rc::clone(client);
-        self.on(&client.host, async move { me.connect() });
+        self.on(client.host(), async move { me.connect() });
     }
 
     /// How long it took.
     fn write(&self, client: &Rc<Client>, file: &'static str, content: u8) -> Result<Duration, CallError> {
         let me = Rc::clone(client);
-        self.on(&client.host, async move {
+        self.on(client.host(), async move {
             let began = time::now();
             me.write(0, file, content).await.map(|_| time::now() - began)
         })
@@ -135,7 +135,7 @@ fn a_client_is_told_that_it_relies_on_nothing_before_it_is_served_first() {
         // Other connections of the same client need not ask.
         for which in 0..4 {
             let me = Rc::clone(&client);
-            scene.on(&client.host, async move { me.read(which, "b").await.unwrap() });
+            scene.on(client.host(), async move { me.read(which, "b").await.unwrap() });
         }
         assert_eq!([calls(1), calls(3), calls(4), calls(6)], expected, "{kind:?}");
         assert_eq!(scene.process().hosts.len(), 1);
@@ -174,12 +174,12 @@ fn who_does_not_answer_when_he_is_called_is_no_host_and_holds_up_nobody() {
         .iter()
         .map(|bad| {
             let bad = Rc::clone(bad);
-            bad.host.clone().start_on(0, async move { bad.read(0, "a").await.map(drop) })
+            bad.host().clone().start_on(0, async move { bad.read(0, "a").await.map(drop) })
         })
         .collect();
     // While they are asked, too.
     assert!(scene.write(&good, "a", 1).unwrap() < AT_ONCE);
-    let refused = scene.on(&good.host, async move {
+    let refused = scene.on(good.host(), async move {
         let mut refused = Vec::new();
         for one in all {
             refused.push(one.await);
@@ -236,7 +236,7 @@ fn who_gives_up_everything_is_told_nothing() {
     let [one, two] = ["10.0.1.1", "10.0.1.2"].map(|ip| scene.client(ip, 7001, Kind::Today));
     scene.read(&two, "a").unwrap();
     let me = Rc::clone(&two);
-    scene.on(&two.host, async move { me.call(1, &[GIVE_UP_ALL]).await.unwrap() });
+    scene.on(two.host(), async move { me.call(1, &[GIVE_UP_ALL]).await.unwrap() });
     two.mode.set(Mode::Deaf);
     assert!(scene.write(&one, "a", 1).unwrap() < AT_ONCE);
     assert_eq!(scene.process().sum(|hosts| hosts.gave_up_all.get()), 1);
@@ -360,7 +360,7 @@ fn a_host_whose_home_lane_ends_is_told_by_another() {
             let read = time::timeout(Duration::from_secs(3), me.read(which, "a")).await;
             served.set(served.get() + u32::from(matches!(read, Ok(Ok(_)))));
         };
-        scene.on(&one.host, reading);
+        scene.on(one.host(), reading);
     }
     assert!(served.get() > 0, "by connections to the other lane");
     scene.end();
@@ -371,11 +371,11 @@ fn two_clients_behind_one_address_are_two_hosts_and_one_that_changes_its_port_st
     let mut scene = Scene::new(HostOptions::default());
     let writer = scene.client("10.0.1.9", 7001, Kind::Today);
     let [one, two] = [7001, 7002].map(|port| scene.client("10.0.1.1", port, Kind::Today));
-    scene.world.net().put_behind_nat(&one.host, "10.0.2.1");
+    scene.world.net().put_behind_nat(one.host(), "10.0.2.1");
     scene.read(&one, "a").unwrap();
     scene.read(&two, "a").unwrap();
     assert_eq!(scene.process().hosts.len(), 2);
-    scene.world.net().rebind_nat(&one.host);
+    scene.world.net().rebind_nat(one.host());
     scene.reconnect(&one);
     scene.keep(&one, "b");
     assert_eq!(scene.process().hosts.len(), 2, "it is where it was not before");
@@ -398,7 +398,7 @@ fn who_says_that_he_is_another_has_no_part_in_what_that_one_is_told() {
     assert_eq!(scene.process().hosts.len(), 2);
     // It gives up what is its own.
     let me = Rc::clone(&other);
-    scene.on(&other.host, async move { me.call(0, &[GIVE_UP_ALL]).await.unwrap() });
+    scene.on(other.host(), async move { me.call(0, &[GIVE_UP_ALL]).await.unwrap() });
     scene.write(&writer, "a", 1).unwrap();
     assert_eq!((one.files_told.get(), other.files_told.get()), (1, 0));
     scene.end();
@@ -411,11 +411,11 @@ fn an_address_that_another_client_has_by_now_is_that_one() {
     let one = scene.client("10.0.1.1", 7001, Kind::Today);
     scene.read(&one, "a").unwrap();
     one.end();
-    one.host.kill();
-    one.host.restart();
+    one.host().kill();
+    one.host().restart();
     one.uuid.set(AfsUuid([99; 16]));
     let (me, at) = (Rc::clone(&one), SocketAddr::from(([10, 0, 1, 1], 7001)));
-    scene.on(&one.host, async move { me.begin(at.port(), 4711) });
+    scene.on(one.host(), async move { me.begin(at.port(), 4711) });
     scene.read(&one, "a").unwrap();
     assert_eq!(scene.process().hosts.len(), 1, "who was there is no more");
     assert_eq!(scene.process().sum(|hosts| hosts.hosts_gave_way.get()), 1);

@@ -6,3 +6,4 @@ mod client;
 mod coherence;
 mod directed;
 mod server;
+mod storm;

@@ -1,0 +1,45 @@
+//! What hosts cost in memory, as an allocator takes it: counted, not reckoned.
+
+use std::net::SocketAddr;
+
+use lane::backend::sim::{Config, World};
+use lane::memory::{Counting, Taken};
+use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
+use xdr::afs::AfsUuid;
+
+use super::table::{Meeting, Step};
+use super::told::{Place, Told};
+use super::{HostOptions, Hosts};
+
+#[test]
+fn a_host_takes_at_most_a_kibibyte_with_all_ways_that_lead_to_it() {
+    let world = World::new(1, Config::clean());
+    let host = world.host("10.0.0.1");
+    world.block_on(&host, async {
+        let objects = Objects::in_memory(ObjectsOptions { lanes_max: 1, ..Default::default() });
+        let cache = Cache::sharing(CacheOptions::default(), &objects);
+        let hosts = Hosts::new(HostOptions::default(), AfsUuid([1; 16]), None);
+        let before = Taken::here();
+        for n in 0..COUNT {
+            let [_, a, b, c] = n.to_be_bytes();
+            let place = Place { address: SocketAddr::from(([10, a, b, c], 7001)), epoch: n, local: None };
+            let mut uuid = [0; 16];
+            uuid[..4].copy_from_slice(&n.to_be_bytes());
+            let told = Told { uuid: Some(AfsUuid(uuid)), interfaces: vec![place.address.ip()] };
+            let mut meeting = Meeting::new(place, told);
+            meeting.reset();
+            let mut left = Vec::new();
+            let step = hosts.step(&meeting, &mut left, |holder| cache.client(holder)).unwrap();
+            assert!(matches!(step, (Step::Make, Some(_))) && left.is_empty());
+        }
+        let each = (Taken::here().now - before.now) / COUNT as isize;
+        assert!(each <= 1024, "{each} bytes a host");
+        println!("{each} bytes a host, its record in vfs included");
+        assert_eq!(hosts.len(), COUNT as usize);
+    });
+}
+
+const COUNT: u32 = 20_000;
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
