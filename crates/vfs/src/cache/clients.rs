@@ -13,7 +13,8 @@ use super::joined::Joined;
 use crate::error::Error;
 use crate::object::Object;
 use crate::promise::{
-    Answer, Answers, Broken, Client, Full, Holder, Leaving, Notice, Teller, Ticket, carry_on, tell, teller_of,
+    Answer, Answers, Arrivals, Broken, Client, Full, Holder, Leaving, Notice, Teller, Ticket, carry_on, tell,
+    teller_of,
 };
 
 impl Cache {
@@ -63,10 +64,9 @@ impl Cache {
     /// Voids all that a client was promised, on every lane, and has it told so: it, or its connection, is not to be trusted to
     /// remember. Waits until it has heard, or will before it is served again.
     pub async fn void_all(&self, client: &Arc<Client>) {
-        let Some(joined) = self.joined() else { return };
-        let (answers, now) = (Answers::default(), time::now());
-        let until = now + VOID_KEPT;
-        joined.carry_on(client, |client| client.post_all(until, answers.ask(), now));
+        let Some(joined) = self.joined_rc() else { return };
+        let answers = Answers::default();
+        joined.void(client, answers.ask());
         if time::timeout(joined.objects.options().promises.patience, answers).await.is_err() {
             client.owe();
         }
@@ -125,12 +125,8 @@ impl Joined {
             // The reply that carries the promise comes first: a client that hears of its end before it has it would keep it.
             let (joined, arriving) = (Rc::clone(self), one.arriving.clone());
             lane::spawn(async move {
-                let all = async {
-                    for one in &arriving {
-                        one.over().await;
-                    }
-                };
-                let _ = time::timeout(joined.objects.options().promises.overtake_max, all).await;
+                let overtake_max = joined.objects.options().promises.overtake_max;
+                let _ = time::timeout(overtake_max, over(&arriving)).await;
                 joined.post(&client, notice, matters_until, answer);
             })
             .detach();
@@ -188,11 +184,45 @@ impl Joined {
     }
 
     /// Voids what every client of this lane was promised, on all lanes.
-    pub(super) fn void_clients(&self) {
-        let now = time::now();
+    pub(super) fn void_clients(self: &Rc<Self>) {
         for client in self.promises.clients() {
-            let nobody = Answers::default().ask();
-            self.carry_on(&client, |client| client.post_all(now + VOID_KEPT, nobody, now));
+            self.void(&client, Answers::default().ask());
+        }
+    }
+
+    /// Voids what a client was promised, on all lanes, at once. It is told so after the replies that are on their way to it, from whichever
+    /// lane: else it would keep what it gets by them. `answer` is dropped when it has heard.
+    fn void(self: &Rc<Self>, client: &Arc<Client>, answer: Answer) {
+        client.hold_all();
+        let held = Held { joined: Rc::clone(self), client: Arc::clone(client) };
+        let now = time::now();
+        self.carry_on(client, |client| client.post_all(now + VOID_KEPT, answer, now));
+        let answers = Answers::default();
+        self.objects.desks().ask_for_arrivals(&self.ringer, client, &answers);
+        let arriving = self.promises.arriving_to(client);
+        lane::spawn(async move {
+            let all = async {
+                over(&arriving).await;
+                answers.await;
+            };
+            let _ = time::timeout(held.joined.objects.options().promises.overtake_max, all).await;
+            drop(held);
+        })
+        .detach();
+    }
+
+    /// Answers other lanes that void what clients were promised, once no reply is on its way from here.
+    pub(super) fn wait_for_those_who_are_voided(&self) {
+        while let Some((client, answer)) = self.objects.desks().next_voided(self.member()) {
+            let arriving = self.promises.arriving_to(&client);
+            if !arriving.is_empty() {
+                let overtake_max = self.objects.options().promises.overtake_max;
+                lane::spawn(async move {
+                    let _ = time::timeout(overtake_max, over(&arriving)).await;
+                    drop(answer);
+                })
+                .detach();
+            }
         }
     }
 
@@ -218,6 +248,25 @@ impl Joined {
         for client in left {
             self.carry_on(&client, |client| client.left());
         }
+    }
+}
+
+/// Waits until none of these is on its way any more.
+async fn over(arriving: &[Rc<Arrivals>]) {
+    for one in arriving {
+        one.over().await;
+    }
+}
+
+/// Keeps back that all is void.
+struct Held {
+    joined: Rc<Joined>,
+    client: Arc<Client>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.joined.carry_on(&self.client, Client::release_all);
     }
 }
 

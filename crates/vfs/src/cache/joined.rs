@@ -234,6 +234,7 @@ pub(super) async fn answer_others(inner: Weak<Inner>, objects: Objects, me: Memb
             inner.answer(question);
         }
         if let Some(joined) = inner.upgrade().and_then(|inner| inner.joined.get().cloned()) {
+            joined.wait_for_those_who_are_voided();
             joined.tell_those_who_wait();
         }
         if bell.recv().await.is_none() {

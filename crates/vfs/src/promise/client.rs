@@ -45,6 +45,8 @@ struct State {
     /// Somebody on the home lane is telling it.
     is_told: bool,
     queue: VecDeque<Queued>,
+    /// Who keeps back that all is void, until replies on their way have come.
+    holds: u32,
     /// What it is being told.
     telling: Vec<Queued>,
 }
@@ -75,6 +77,7 @@ impl Client {
             late: 0,
             is_told: false,
             queue: VecDeque::new(),
+            holds: 0,
             telling: Vec::new(),
         };
         let (epoch, owes, is_retired) = (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
@@ -161,6 +164,18 @@ impl Client {
         self.post(Notice::All, until, answer, now)
     }
 
+    /// Keeps back that all is void until [`Client::release_all`], each time.
+    pub(crate) fn hold_all(&self) {
+        self.lock().holds += 1;
+    }
+
+    /// Replies on their way have come, or had their time.
+    pub(crate) fn release_all(&self) -> Next {
+        let mut state = self.lock();
+        state.holds -= 1;
+        state.next()
+    }
+
     /// Whether it has yet to hear that all is void.
     pub(crate) fn is_to_hear_all(&self) -> bool {
         self.lock().unheard().any(|queued| matches!(queued.notice, Notice::All))
@@ -219,6 +234,7 @@ impl Client {
                     state.queue.iter().take_while(|queued| matches!(queued.notice, Notice::Object(_)));
                 objects.count().min(max)
             }
+            Some(Notice::All) if state.holds > 0 => 0,
             Some(Notice::Volume(_) | Notice::All) => 1,
             None => 0,
         };
@@ -300,7 +316,8 @@ impl State {
 
     /// Whoever gets `Tell` does it.
     fn next(&mut self) -> Next {
-        if self.is_down || self.is_told || self.queue.is_empty() {
+        let is_held = || self.holds > 0 && matches!(self.queue[0].notice, Notice::All);
+        if self.is_down || self.is_told || self.queue.is_empty() || is_held() {
             return Next::Nothing;
         }
         self.is_told = true;

@@ -30,6 +30,8 @@ struct Desk {
     leases: VecDeque<Untold>,
     /// Clients to be told, each once.
     calls: VecDeque<Arc<Client>>,
+    /// Clients that are to hear that all is void, after the replies on their way to them from here.
+    voided: VecDeque<(Arc<Client>, Answer)>,
     /// Answers that who sat there did not come to.
     left: Vec<(Instant, Answer)>,
 }
@@ -82,7 +84,12 @@ impl Desks {
     pub(crate) fn mourn(&self, lane: Member) -> VecDeque<Arc<Client>> {
         let mut desk = self.lock(lane);
         (desk.is_open, desk.is_mourned, desk.tells) = (false, true, false);
-        std::mem::take(&mut desk.calls)
+        // What was on its way from there comes now or never.
+        let voided = std::mem::take(&mut desk.voided);
+        let calls = std::mem::take(&mut desk.calls);
+        drop(desk);
+        drop(voided);
+        calls
     }
 
     /// Says whether nobody has sat down there since.
@@ -149,6 +156,24 @@ impl Desks {
     /// The next client to be told on a lane.
     pub(crate) fn next_call(&self, lane: Member) -> Option<Arc<Client>> {
         self.lock(lane).calls.pop_front()
+    }
+
+    /// Asks every lane but the one that asks to answer once no reply is on its way to a client whose promises are void.
+    pub(crate) fn ask_for_arrivals(&self, ringer: &Sender<()>, client: &Arc<Client>, answers: &Answers) {
+        let others = (0..self.desks.len()).map(Member::from).filter(|&lane| lane != ringer.member());
+        for lane in others {
+            let mut desk = self.lock(lane);
+            if desk.is_open {
+                desk.voided.push_back((Arc::clone(client), answers.ask()));
+                drop(desk);
+                ringer.ring(lane);
+            }
+        }
+    }
+
+    /// The next client of [`Desks::ask_for_arrivals`].
+    pub(crate) fn next_voided(&self, lane: Member) -> Option<(Arc<Client>, Answer)> {
+        self.lock(lane).voided.pop_front()
     }
 
     /// The next question to a lane.

@@ -279,6 +279,14 @@ impl Given {
         all
     }
 
+    /// Replies on their way to a client.
+    pub(super) fn arriving_to(&self, client: &Arc<Client>) -> Vec<Rc<Arrivals>> {
+        let Some(&here) = self.by_holder.get(&client.holder()) else { return Vec::new() };
+        let is_to = |number: &u32| self.all.get(*number).is_some_and(|promise| promise.client == here);
+        let all = self.arrivals.iter().filter(|(number, arrivals)| is_to(number) && !arrivals.is_over());
+        all.map(|(_, arrivals)| Rc::clone(arrivals)).collect()
+    }
+
     /// They are over.
     pub(super) fn forget_arrivals(&mut self, number: u32, arrivals: &Rc<Arrivals>) {
         // The number may be another promise's by now.

@@ -194,6 +194,11 @@ impl Promises {
         self.books.borrow_mut().given.forget_arrivals(number, arrivals);
     }
 
+    /// Replies on their way to a client that carry promises.
+    pub(crate) fn arriving_to(&self, client: &Arc<Client>) -> Vec<Rc<Arrivals>> {
+        self.books.borrow().given.arriving_to(client)
+    }
+
     /// Whether the object was changed by somebody else since the last look on this lane. If not, this is the last from now on.
     pub(crate) fn is_foreign(&self, object: &Arc<Object>, version: Version, now: &Attributes) -> bool {
         let mut books = self.books.borrow_mut();

@@ -142,6 +142,57 @@ fn a_reply_on_its_way_comes_before_the_word_that_its_promise_is_over() {
 }
 
 #[test]
+fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
+    let (told, step): (Told, Rc<Cell<u32>>) = (Rc::default(), Rc::default());
+    on_lanes(1, Config::clean(), 2, move |lane, _, volume| {
+        let (told, step) = (Rc::clone(&told), Rc::clone(&step));
+        async move {
+            let _service = Service::on(&volume, &told);
+            let client = volume.cache().client(Holder(1)).unwrap();
+            if lane == 0 {
+                root(&volume).await.create(&nobody(), name("page"), NEW).await.unwrap();
+                step.set(1);
+                until(|| step.get() == 2).await;
+                let here = promised(&volume, &client, "").await;
+                let reply = here.on_its_way();
+                let voiding = lane::spawn({
+                    let (volume, client) = (volume.clone(), Arc::clone(&client));
+                    async move { volume.cache().void_all(&client).await }
+                });
+                time::sleep(Duration::from_millis(10)).await;
+                assert!(here.confirm().is_none(), "nothing is promised any more at once");
+                drop(reply);
+                time::sleep(Duration::from_millis(10)).await;
+                assert!(told.borrow().is_empty(), "there is one more on its way from the other lane");
+                // A change meanwhile waits for him too.
+                let began = time::now();
+                root(&volume).await.remove(&nobody(), name("page")).await.unwrap();
+                assert!(time::now() - began > Duration::from_millis(50));
+                assert_eq!(told.take(), [(1, Said::All)]);
+                voiding.await;
+                step.set(3);
+                // A reply that never comes keeps nobody waiting for ever.
+                let lost = promised(&volume, &client, "").await;
+                let _lost = lost.on_its_way();
+                let began = time::now();
+                volume.cache().void_all(&client).await;
+                let waited = time::now() - began;
+                assert!((Duration::from_secs(1)..Duration::from_secs(2)).contains(&waited), "{waited:?}");
+                assert_eq!(told.take(), [(1, Said::All)]);
+            } else {
+                until(|| step.get() == 1).await;
+                let reply = promised(&volume, &client, "page").await.on_its_way();
+                step.set(2);
+                time::sleep(Duration::from_millis(100)).await;
+                assert!(told.borrow().is_empty());
+                drop(reply);
+                until(|| step.get() == 3).await;
+            }
+        }
+    });
+}
+
+#[test]
 fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells() {
     watched(Writable::anyone(), |volume, fs| async move {
         fs.write("/srv/page", "first").unwrap();
