@@ -42,6 +42,7 @@ lane::counter_block! {
         count clients_down: "Times a client was given up until it comes by itself.",
         count doubted_all: "Times every promise of the lane was voided because changes made behind the server's back were lost or too many.",
         count changes_behind: "Changes found that were made behind the server's back.",
+        count displaced_unsought: "Names behind which nobody looked for a replaced file that clients rely on, as there were too many.",
         gauge promises: "Files and directories of writable volumes that the lane relies on.",
         count changes: "Changes made.",
         count changes_anew: "Times a change began anew because what its names led to was in use.",

@@ -2,12 +2,17 @@
 //! change, and who relies on what was changed hears.
 
 use std::rc::Rc;
+use std::sync::Arc;
+
+use lane::fs::Stat;
 
 use super::here::Unmade;
 use super::settle::Settling;
+use crate::cache::Node;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::RelPath;
+use crate::object::{Object, Place};
 use crate::promise::What;
 use crate::volume::{Resolved, Volume};
 
@@ -20,10 +25,29 @@ impl Volume {
     pub(crate) async fn changed_behind(&self, what: &Resolved) -> Result<(), Error> {
         let object = what.object().ok_or(Error::ReadOnly)?;
         let joined = self.cache().joined().ok_or(Error::ReadOnly)?;
+        let is_so = || Ok(joined.promises.is_foreign(object, object.version(), &what.attributes_now()?));
+        self.raise_behind(object, is_so).await
+    }
+
+    /// A file that somebody else has taken away from where it was, or replaced there: who relies on it alone hears, if it is still
+    /// recorded there.
+    ///
+    /// # Errors
+    /// As [`Volume::changed_behind`].
+    pub(crate) async fn displaced_behind(&self, object: &Arc<Object>, from: &Place) -> Result<(), Error> {
+        self.raise_behind(object, || Ok(object.is_placed_at(from))).await
+    }
+
+    /// Gives an object its next version, everybody who relies on it having been told, if that is due under its permit.
+    async fn raise_behind(
+        &self,
+        object: &Arc<Object>,
+        is_due: impl Fn() -> Result<bool, Error>,
+    ) -> Result<(), Error> {
         let mut settling = Settling::default();
         let way = loop {
             let permits = self.permits_behind(object).await?;
-            if !joined.promises.is_foreign(object, object.version(), &what.attributes_now()?) {
+            if !is_due()? {
                 return Ok(());
             }
             match self.tell(&Caller::anonymous(), permits, vec![(object, What::Unknown)]).await {
@@ -39,12 +63,27 @@ impl Volume {
         Ok(())
     }
 
-    /// Looks whether somebody else has changed what has this name, if clients rely on it.
-    pub(crate) async fn look_behind(&self, path: RelPath<'_>) -> Result<(), Error> {
-        let Some(joined) = self.cache().joined() else { return Ok(()) };
+    /// Looks whether somebody else has changed what has this name, if clients rely on it. Gives what has the name now, and in which
+    /// directory.
+    pub(crate) async fn look_behind(&self, path: RelPath<'_>) -> Option<Looked> {
         let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
-        let (node, stat, _) = self.open_seen(path, vantage).await?;
-        let what = self.resolved(&node, stat.into());
+        let at = vantage.object().cloned().zip(path.file_name());
+        let at = at.map(|(directory, name)| Place { directory, name: name.as_bytes().into() });
+        let now = match self.open_seen(path, vantage).await {
+            Ok((node, stat, _)) => {
+                // What cannot be told is found out at the next look of somebody.
+                let _ = self.look_at(&node, &stat).await;
+                node.object().cloned()
+            }
+            Err(Error::NotFound | Error::SymlinkRefused | Error::NotServable) => None,
+            Err(_) => return None,
+        };
+        at.map(|at| Looked { at, now })
+    }
+
+    async fn look_at(&self, node: &Node, stat: &Stat) -> Result<(), Error> {
+        let Some(joined) = self.cache().joined() else { return Ok(()) };
+        let what = self.resolved(node, (*stat).into());
         let Some(object) = what.object() else { return Ok(()) };
         if !joined.promises.is_given(object) || object.is_busy() {
             return Ok(());
@@ -54,6 +93,12 @@ impl Volume {
         }
         Ok(())
     }
+}
+
+/// What a look at a name has shown.
+pub(crate) struct Looked {
+    pub(crate) at: Place,
+    pub(crate) now: Option<Arc<Object>>,
 }
 
 impl Resolved {

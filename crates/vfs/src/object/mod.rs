@@ -132,7 +132,11 @@ impl Object {
         let before = {
             let mut side = self.lock_side();
             side.draft.settle(at);
-            side.changing.take()
+            let changed = side.changing.take();
+            if at.is_some() && matches!(changed.as_deref(), Some(What::Gone)) {
+                side.draft.take_away();
+            }
+            changed
         };
         drop(before);
         fence(Ordering::SeqCst);

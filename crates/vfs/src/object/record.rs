@@ -2,6 +2,7 @@
 //! the object is let go of, not at each change: until then the object says what counts, and after a crash the file itself, whose
 //! change time is another one by then.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -122,10 +123,25 @@ impl Object {
             if side.place.as_ref().is_some_and(|before| *before != place) {
                 side.draft.flags |= MOVED;
             }
+            side.draft.flags &= !TAKEN;
             side.place.replace(place)
         };
         // Outside of the lock: it may be the last that holds the directories above.
         drop(before);
+    }
+
+    /// Whether that is where it was last found, and this server has not taken that name away since.
+    pub(crate) fn is_placed_at(&self, place: &Place) -> bool {
+        let side = self.lock_side();
+        side.place.as_ref() == Some(place) && side.draft.flags & TAKEN == 0
+    }
+
+    /// Which of these places, by their directories, it was last found at, if this server has not taken the name away since.
+    pub(crate) fn placed_among(&self, places: &HashMap<*const Self, Vec<Place>>) -> Option<Place> {
+        let side = self.lock_side();
+        let place = side.place.as_ref().filter(|_| side.draft.flags & TAKEN == 0)?;
+        let among = places.get(&Arc::as_ptr(&place.directory))?;
+        among.iter().find(|other| *other == place).cloned()
     }
 
     /// Looks at an open file of it that is about to be closed, if the index will have to be told of it.
@@ -191,6 +207,11 @@ impl Draft {
         self.is_settled = seen.is_settled(now);
     }
 
+    /// The name by which it was last found leads nowhere, or to another.
+    pub(super) fn take_away(&mut self) {
+        self.flags |= TAKEN;
+    }
+
     fn change(&mut self, at: SystemTime) {
         (self.look, self.time) = (Look::Changed, nanoseconds(at));
     }
@@ -235,6 +256,8 @@ const GONE: u8 = 1;
 const KNOWN: u8 = 2;
 /// It is not where the index knows it to be, or nobody has looked.
 const MOVED: u8 = 4;
+/// This server has taken its name away.
+const TAKEN: u8 = 8;
 
 /// No file's number: vnodes begin at 1.
 pub(super) const NONE: u64 = 0;

@@ -20,6 +20,7 @@ pub use self::options::PromiseOptions;
 pub use self::promised::{Confirmed, Promised};
 pub use self::promised_link::PromisedLink;
 pub(crate) use self::promises::{Full, Leaving, Promise, Promises, Ticket};
+pub(crate) use self::sought::{Displaced, Sought};
 pub use self::teller::{Heard, Teller};
 pub(crate) use self::teller::{carry_on, tell, teller_of};
 
@@ -36,6 +37,7 @@ mod options;
 mod promised;
 mod promised_link;
 mod promises;
+mod sought;
 mod store;
 mod teller;
 

@@ -12,7 +12,7 @@ use lane::mesh::Member;
 
 use super::given::{Given, Standing, State};
 use super::store::{NONE, Store};
-use super::{Arrivals, Broken, Client, Ended, Notice, OnItsWay};
+use super::{Arrivals, Broken, Client, Displaced, Ended, Notice, OnItsWay, Sought};
 use crate::attributes::Attributes;
 use crate::object::{Object, SharedVolume};
 
@@ -250,6 +250,16 @@ impl Promises {
             }
             Left::All => {}
         }
+    }
+
+    /// Objects that clients rely on and that were last found at a place where something else is now, or nothing, among `count` of them from
+    /// number `from` on; and the number to go on from, `None` when all have been looked at.
+    pub(crate) fn displaced(&self, sought: &Sought, from: u32, count: u32) -> (Vec<Displaced>, Option<u32>) {
+        let books = self.books.borrow();
+        let end = books.held.end().min(from.saturating_add(count));
+        let all = (from..end).filter_map(|number| books.held.get(number)).filter(|held| held.first != NONE);
+        let displaced = all.filter_map(|held| sought.displaced(&held.object)).collect();
+        (displaced, (end < books.held.end()).then_some(end))
     }
 
     /// Takes promises that are over off the books, among `count` of them from number `from` on. Gives the number to go on from,

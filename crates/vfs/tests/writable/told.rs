@@ -229,6 +229,37 @@ fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells
 }
 
 #[test]
+fn who_relies_on_a_file_alone_hears_that_somebody_else_has_replaced_it_or_taken_it_away() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        for at in ["replaced", "removed", "moved", "stays", "ours"] {
+            fs.write(&format!("/srv/{at}"), at).unwrap();
+        }
+        let service = Service::on(&volume, &Rc::default());
+        let [one, other] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
+        let mut of = std::collections::BTreeMap::new();
+        for at in ["replaced", "removed", "moved", "stays", "ours"] {
+            let look = promised(&volume, &one, at).await;
+            of.insert(at, look.resolved().object().unwrap().identity().clone());
+        }
+        promised(&volume, &other, "ours").await;
+        time::sleep(Duration::from_millis(20)).await;
+        fs.replace("/srv/replaced", "by another").unwrap();
+        fs.remove("/srv/removed").unwrap();
+        fs.rename("/srv/moved", "/srv/elsewhere").unwrap();
+        until(|| service.told.borrow().len() >= 3).await;
+        let heard = ["replaced", "removed", "moved"].map(|at| (1, Said::Object(of[at].clone())));
+        assert_eq!(sorted(&service.told), sorted(&Rc::new(RefCell::new(heard.into()))));
+        // Who does it himself keeps what he was promised.
+        let caller = nobody().sparing(one.holder());
+        root(&volume).await.remove(&caller, name("ours")).await.unwrap();
+        time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(service.told.take(), [(2, Said::Object(of["ours"].clone()))]);
+        assert_eq!(volume.counters().changes_behind.get(), 3);
+        assert_eq!(volume.counters().displaced_unsought.get(), 0);
+    });
+}
+
+#[test]
 fn without_notification_it_is_told_before_somebody_else_is_answered() {
     let seen: Told = Rc::default();
     let told = Rc::clone(&seen);

@@ -1,0 +1,41 @@
+//! Files that somebody else has replaced or taken away: found among what a lane has promised by where they were.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::change::Looked;
+use crate::object::{Object, Place};
+
+/// Names that were looked at, by their directories, and what has them now.
+pub(crate) struct Sought {
+    by_directory: HashMap<*const Object, Vec<Place>>,
+    now: HashSet<*const Object>,
+    /// Keeps what has the names now, and so its place in memory, from being another's.
+    _looked: Vec<Looked>,
+}
+
+/// An object that is no longer where it was found.
+pub(crate) struct Displaced {
+    pub(crate) object: Arc<Object>,
+    pub(crate) at: Place,
+}
+
+impl Sought {
+    pub(crate) fn new(looked: Vec<Looked>) -> Self {
+        let mut by_directory = HashMap::<_, Vec<_>>::new();
+        for Looked { at, .. } in &looked {
+            by_directory.entry(Arc::as_ptr(&at.directory)).or_default().push(at.clone());
+        }
+        let now = looked.iter().filter_map(|looked| looked.now.as_ref()).map(Arc::as_ptr).collect();
+        Self { by_directory, now, _looked: looked }
+    }
+
+    /// Whether this was at one of the names and is not any more.
+    pub(super) fn displaced(&self, object: &Arc<Object>) -> Option<Displaced> {
+        if self.now.contains(&Arc::as_ptr(object)) {
+            return None;
+        }
+        let at = object.placed_among(&self.by_directory)?;
+        Some(Displaced { object: Arc::clone(object), at })
+    }
+}
