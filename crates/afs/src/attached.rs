@@ -154,9 +154,7 @@ impl Attached {
 
     fn insert(&mut self, served: Served) {
         let place = self.served.len();
-        for kind in
-            Kind::ALL.into_iter().filter(|kind| served.kind != Kind::ReadOnly || *kind != Kind::ReadWrite)
-        {
+        for kind in Kind::ALL {
             self.by_number.insert(served.first + kind.index(), (place, kind));
         }
         self.by_name.insert(Rc::clone(&served.name), place);
@@ -165,6 +163,14 @@ impl Attached {
 
     /// The volume of this number.
     pub fn by_id(&self, id: u32) -> Option<AttachedVolume> {
+        let is_there =
+            |volume: &AttachedVolume| volume.kind != Kind::ReadWrite || volume.served.kind == volume.kind;
+        self.located(id).filter(is_there)
+    }
+
+    /// As [`by_id`](Self::by_id), for who asks where volumes are: also by the number of a tree of which only a copy is told of, as
+    /// tools have that from the volume's entry.
+    pub fn located(&self, id: u32) -> Option<AttachedVolume> {
         let (place, kind) = *self.by_number.get(&id)?;
         Some(AttachedVolume::new(&self.served[place], kind))
     }

@@ -5,7 +5,8 @@
 //! - [`attached`]: the volumes that a lane serves, by number and by name;
 //! - [`audit`]: who did what to which files;
 //! - [`host`]: clients that cache, and how they are told of changes;
-//! - [`cell`]: location, protection and volume servers over them.
+//! - [`cell`]: location, protection and volume servers over them;
+//! - `settings`, `service`: `[afs]`, and the addresses of the cell on every lane of a server.
 
 pub mod attached;
 pub mod audit;
@@ -13,3 +14,7 @@ pub mod cell;
 pub mod code;
 pub mod fid;
 pub mod host;
+pub(crate) mod service;
+pub mod settings;
+
+pub use settings::Afs;

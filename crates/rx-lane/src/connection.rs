@@ -36,6 +36,9 @@ impl Connection {
     pub async fn call(&self) -> Result<Call, CallError> {
         let Open { shared, handle } = &*self.open;
         poll_fn(|cx| {
+            if shared.is_closed() {
+                return Poll::Ready(Err(CallError::Gone));
+            }
             let mut state = shared.state.borrow_mut();
             match state.endpoint.open_call(lane::time::now(), *handle) {
                 Ok(call) => {

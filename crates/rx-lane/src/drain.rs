@@ -51,6 +51,14 @@ impl Driver {
         shared.dispatch();
         Drained { cut, shielded: shared.counters.handlers.get() as usize, connections }
     }
+
+    /// Drains it, then ends it: calls that we made are aborted here, new ones find their connection gone, and the socket is
+    /// closed with the last handle to the driver. Its lane goes on.
+    pub async fn close(&self, within: Duration) -> Drained {
+        let drained = self.drain(within).await;
+        self.shared.close();
+        drained
+    }
 }
 
 impl Shared {

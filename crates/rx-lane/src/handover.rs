@@ -53,6 +53,58 @@ pub struct Links {
     ends: Option<(Sender<Mail>, Port<Mail>)>,
 }
 
+/// The lanes of a server that share an address: each joins with a driver, leaves as that ends, and may join anew. A clone is
+/// the same.
+#[derive(Clone, Debug)]
+pub struct Siblings {
+    roster: Arc<Roster>,
+    /// `None` where there is no other lane.
+    exchange: Option<Exchange<Mail>>,
+}
+
+impl Siblings {
+    /// The lanes of a listener group, none of which has joined. `capacity` is that of [`Links::over`].
+    pub fn over(steering: &Steering, capacity: usize) -> Self {
+        let silos = steering.silos().iter().map(|silo| silo.lanes.clone()).collect();
+        Self::of(Roster::new(silos), capacity)
+    }
+
+    /// As [`over`](Self::over) for `lanes` lanes of one silo.
+    pub fn between(lanes: usize, capacity: usize) -> Self {
+        Self::of(Roster::one_silo(lanes), capacity)
+    }
+
+    fn of(roster: Roster, capacity: usize) -> Self {
+        let lanes = roster.lanes();
+        (0..lanes).for_each(|lane| roster.leave(lane));
+        let exchange = (lanes > 1).then(|| Exchange::new(lanes, Limits { messages: capacity, calls: 0 }));
+        Self { roster: Arc::new(roster), exchange }
+    }
+
+    /// The links of a lane, for its driver; `None` as long as it has others.
+    ///
+    /// # Panics
+    /// When there is no such lane.
+    pub fn join(&self, lane: usize) -> Option<Links> {
+        if !self.roster.enter(lane) {
+            return None;
+        }
+        let opened = self.exchange.as_ref().map(|exchange| exchange.open(Member::from(lane))).transpose();
+        // Earlier links have left, and their port is about to close.
+        let Ok(port) = opened else {
+            self.roster.leave(lane);
+            return None;
+        };
+        let ends = port.map(|port| (port.sender(), port));
+        Some(Links { lane, roster: Arc::clone(&self.roster), ends })
+    }
+
+    /// Whether some lane has links.
+    pub fn is_in_use(&self) -> bool {
+        self.roster.is_anybody_present()
+    }
+}
+
 impl Links {
     /// The links among all lanes of a listener group, in the order of the lanes. `capacity` bounds what waits from
     /// each lane to each other, in runs of packets.
@@ -76,16 +128,9 @@ impl Links {
     }
 
     fn among(roster: Roster, capacity: usize) -> Vec<Self> {
-        let (lanes, roster) = (roster.lanes(), Arc::new(roster));
-        let exchange = Exchange::new(lanes, Limits { messages: capacity, calls: 0 });
-        let link = |lane| {
-            let ends = (lanes > 1).then(|| {
-                let port = exchange.open(Member::from(lane)).expect("each is opened once");
-                (port.sender(), port)
-            });
-            Self { lane, roster: Arc::clone(&roster), ends }
-        };
-        (0..lanes).map(link).collect()
+        let siblings = Siblings::of(roster, capacity);
+        let lanes = 0..siblings.roster.lanes();
+        lanes.map(|lane| siblings.join(lane).expect("each joins once")).collect()
     }
 
     /// Which of the lanes this is.

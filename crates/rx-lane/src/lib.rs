@@ -66,7 +66,7 @@ pub use counters::RxCounters;
 pub use drain::Drained;
 pub use error::{CallError, StartError};
 pub use handler::{AbortCode, Handler};
-pub use handover::Links;
+pub use handover::{Links, Siblings};
 pub use held::Held;
 pub use listen::open_group;
 pub use rooms::Rooms;
@@ -89,7 +89,8 @@ pub struct DriverConfig {
     pub socket: UdpOptions,
 }
 
-/// Rx on the current lane. Clones are handles to the same driver; it runs until the lane ends.
+/// Rx on the current lane. Clones are handles to the same driver; it runs until the lane ends, or it is
+/// [closed](Driver::close).
 #[derive(Clone)]
 pub struct Driver {
     shared: Rc<Shared>,
@@ -139,9 +140,22 @@ impl Driver {
         links: Links,
         config: DriverConfig,
     ) -> Result<Self, StartError> {
+        Self::start_counting(socket, links, config, Arc::default())
+    }
+
+    /// As [`start`](Self::start), with counters that are there already: of one driver at a time.
+    ///
+    /// # Errors
+    /// [`StartError::Random`].
+    pub fn start_counting(
+        socket: impl Into<Rc<UdpSocket>>,
+        links: Links,
+        config: DriverConfig,
+        counters: Arc<RxCounters>,
+    ) -> Result<Self, StartError> {
         let mut seed = [0; 32];
         OsRng.try_fill_bytes(&mut seed).map_err(|error| StartError::Random(error.to_string()))?;
-        Ok(Self::start_seeded(socket, links, config, seed))
+        Ok(Self::started(socket, links, config, seed, counters))
     }
 
     /// As [`start`](Self::start) with everything random drawn from `seed`: for simulated lanes.
@@ -150,6 +164,16 @@ impl Driver {
         links: Links,
         config: DriverConfig,
         seed: [u8; 32],
+    ) -> Self {
+        Self::started(socket, links, config, seed, Arc::default())
+    }
+
+    fn started(
+        socket: impl Into<Rc<UdpSocket>>,
+        links: Links,
+        config: DriverConfig,
+        seed: [u8; 32],
+        counters: Arc<RxCounters>,
     ) -> Self {
         let lane = u32::try_from(links.lane()).expect("far fewer lanes");
         let lanes = u32::try_from(links.lanes()).expect("far fewer lanes");
@@ -160,12 +184,12 @@ impl Driver {
         let socket = socket.into();
         // Without it calls to a server that is gone end by their dead time.
         let _ = socket.report_unreachable();
-        let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max));
+        let shared = Rc::new(Shared::new(endpoint, socket, config.handlers_max, counters));
         let running = pass::run(Rc::clone(&shared), links, config.gather);
         // After a panic nobody knows what state the protocol is in.
         lane::vital("Rx driver", async move {
             running.await;
-            lane::Ended::Unexpectedly
+            lane::Ended::Done
         })
         .detach();
         Self { shared }

@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 
 use lane::backend::UdpOptions;
 use lane::socket::reuseport::{Group, GroupConfig, GroupError, Steering, Transport};
-use lane::socket::{fragment, gro, options, pktinfo, traffic_class};
 
 /// Opens one socket for each lane of `steering` on one address; packets are steered to the lane that owns their
 /// connection. Each lane adopts its descriptor and starts a driver on it.
@@ -20,16 +19,7 @@ pub fn open_group(
     let config = GroupConfig {
         address,
         transport: Transport::Rx,
-        prepare: Box::new(move |socket| {
-            options::set_receive_buffer(socket, wanted.recv_buffer)?;
-            options::set_send_buffer(socket, wanted.send_buffer)?;
-            pktinfo::enable(socket)?;
-            fragment::allow(socket)?;
-            if wanted.traffic_class {
-                traffic_class::report(socket)?;
-            }
-            if wanted.gro { gro::enable(socket) } else { Ok(()) }
-        }),
+        prepare: Box::new(move |socket| wanted.prepare(socket)),
     };
     Group::open(config, steering)
 }

@@ -17,7 +17,7 @@ use crate::time_of_day;
 use rx::{Arrival, Transmit};
 use rxdebug::LaneDesk;
 
-/// Runs the driver as long as the lane lives.
+/// Runs the driver until it is closed.
 pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
     let mut pass = Pass {
         shared,
@@ -32,6 +32,9 @@ pub(super) async fn run(shared: Rc<Shared>, links: Links, gather: Duration) {
     };
     loop {
         poll_fn(|cx| pass.poll_work(cx)).await;
+        if pass.shared.is_closed() {
+            return;
+        }
         pass.take_in(lane::time::clock());
         pass.shared.dispatch();
         // Whoever was woken reads and writes now, before the one transmit pass.

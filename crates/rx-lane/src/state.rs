@@ -39,6 +39,8 @@ pub(super) struct Shared {
     pub(super) passes: Cell<u64>,
     /// Tasks that wait for something to come to its end.
     watchers: RefCell<Vec<Waker>>,
+    /// The driver's task has ended, or will before it does anything more.
+    closed: Cell<bool>,
 }
 
 pub(super) struct State {
@@ -74,7 +76,12 @@ pub(super) struct CallCell {
 }
 
 impl Shared {
-    pub(super) fn new(endpoint: Endpoint, socket: Rc<UdpSocket>, handlers_max: usize) -> Self {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        socket: Rc<UdpSocket>,
+        handlers_max: usize,
+        counters: Arc<RxCounters>,
+    ) -> Self {
         Self {
             state: RefCell::new(State {
                 endpoint,
@@ -85,7 +92,7 @@ impl Shared {
                 channel_waiters: HashMap::new(),
             }),
             socket,
-            counters: Arc::default(),
+            counters,
             share: RefCell::default(),
             handlers: RefCell::default(),
             shares: RefCell::new(HandlerShares::new(handlers_max)),
@@ -94,7 +101,24 @@ impl Shared {
             task: RefCell::default(),
             passes: Cell::new(0),
             watchers: RefCell::default(),
+            closed: Cell::new(false),
         }
+    }
+
+    /// Ends the driver's task, and all calls with it.
+    pub(super) fn close(&self) {
+        self.closed.set(true);
+        let calls = self.state.borrow_mut().all();
+        for cell in calls {
+            self.end_call(&cell, abort::RESTARTING);
+            [&cell.reader, &cell.writer, &cell.handler].into_iter().for_each(|waiting| wake(Some(waiting)));
+        }
+        self.kick();
+    }
+
+    /// Whether nothing is sent or received any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.get()
     }
 
     pub(super) fn add_handler(&self, id: u16, service: Service, handler: impl Handler) {
@@ -282,6 +306,12 @@ impl State {
         wake(Some(&cell.reader));
         wake(Some(&cell.writer));
         wake(Some(&cell.handler));
+    }
+
+    /// All calls. Who waits to make one more looks again.
+    fn all(&mut self) -> Vec<Rc<CallCell>> {
+        self.channel_waiters.drain().flat_map(|(_, waiters)| waiters).for_each(Waker::wake);
+        self.calls.iter().flatten().map(Rc::clone).collect()
     }
 
     /// Forgets a call that its owner has ended.

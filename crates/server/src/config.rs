@@ -170,7 +170,7 @@ impl Config {
             let problem = format!("{rate} is not within {} to {}", RATES.start(), RATES.end());
             return Err(ConfigError::invalid("limits.total_bytes_per_second", problem));
         }
-        let volumes = VolumeSection::all(document)?;
+        let mut volumes = VolumeSection::all(document)?;
         server.state_dir.iter_mut().for_each(|path| document.resolve(path));
         identity.accounts.iter_mut().for_each(|path| document.resolve(path));
         let logs = log.access.iter_mut().chain(&mut log.audit);
@@ -179,7 +179,11 @@ impl Config {
             let settings = service.read(document, &volumes)?;
             Ok(Wish { service: Arc::clone(service), settings })
         };
-        let wishes = services.iter().map(wish).collect::<Result<_, ConfigError>>()?;
+        let wishes = services.iter().map(wish).collect::<Result<Vec<_>, ConfigError>>()?;
+        for volume in &mut volumes {
+            let mut wanted = wishes.iter().filter_map(|wish| wish.settings.as_ref());
+            volume.objects = wanted.any(|settings| settings.needs_objects(&volume.name));
+        }
         let total_bytes_per_second = limits.total_bytes_per_second;
         Ok(Self { server, volumes, log, admin, identity, total_bytes_per_second, wishes })
     }

@@ -5,9 +5,10 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use lane::backend::UdpOptions;
 use lane::layout::Layout;
 use lane::socket::incoming;
-use lane::socket::reuseport::{self, Group, GroupConfig, GroupError, Steering, SteeringError};
+use lane::socket::reuseport::{self, Group, GroupConfig, GroupError, Prepare, Steering, SteeringError};
 use service::{Bound, Role, Transport, Wanted};
 
 use crate::silo::Taking;
@@ -184,7 +185,13 @@ impl Listeners {
             Some(other_role) => Arc::clone(&other_role.group),
             None => {
                 // Where a connection came from is a matter of placement: without it, it is served all the same.
-                let prepare = Box::new(|socket: &_| incoming::keep_interface(socket).or(Ok(())));
+                let prepare: Prepare = match transport {
+                    Transport::Tcp => Box::new(|socket| incoming::keep_interface(socket).or(Ok(()))),
+                    Transport::Rx => Box::new(|socket| {
+                        UdpOptions::default().prepare(socket)?;
+                        incoming::keep_interface(socket).or(Ok(()))
+                    }),
+                };
                 let transport = match transport {
                     Transport::Tcp => reuseport::Transport::Tcp { backlog: BACKLOG },
                     Transport::Rx => reuseport::Transport::Rx,

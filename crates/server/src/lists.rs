@@ -55,6 +55,7 @@ mod tests {
             symlinks: true,
             hidden: false,
             writable: Writable::Nobody,
+            objects: false,
         }
     }
 

@@ -69,6 +69,11 @@ impl ProcessObjects {
         })
     }
 
+    /// What lanes share, once a volume needs it.
+    pub(crate) fn objects(&self) -> Option<&Objects> {
+        self.objects.as_ref()
+    }
+
     /// The index, once a volume is writable.
     pub(crate) fn index(&self) -> Option<&IndexFile> {
         self.index.as_ref()

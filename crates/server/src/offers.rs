@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use lane::layout::Layout;
 use service::{Greeting, Ground, Site};
+use vfs::Objects;
 
 use crate::config::Config;
 use crate::descriptors;
@@ -22,14 +24,18 @@ impl Offers {
     ///
     /// # Errors
     /// Accounts that are refused, or the first service that cannot be served.
-    pub(crate) fn load(config: &Config, lanes: usize) -> Result<Self, ServerError> {
-        let fit = descriptors::fit(config, lanes);
+    pub(crate) fn load(
+        config: &Config,
+        layout: &Layout,
+        objects: Option<&Objects>,
+    ) -> Result<Self, ServerError> {
+        let fit = descriptors::fit(config, layout.lane_count());
         let accounts = config.identity.load()?;
         let state_dir = config.server.state_dir();
         let (mut sites, mut warnings) = (Vec::new(), Vec::new());
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
             let (state_dir, accounts, volumes) = (state_dir.as_deref(), &accounts, &config.volumes[..]);
-            let ground = Ground { state_dir, connections_per_lane, accounts, volumes };
+            let ground = Ground { state_dir, connections_per_lane, accounts, volumes, layout, objects };
             let loaded = wish.settings.as_ref().map(|settings| settings.load(&ground));
             let site = loaded.transpose().map_err(ServerError::Service)?;
             warnings.extend(site.iter().flat_map(|site| site.warnings()));

@@ -82,6 +82,7 @@ mod tests {
             symlinks: true,
             hidden: false,
             writable: writable.parse().unwrap(),
+            objects: false,
         }
     }
 

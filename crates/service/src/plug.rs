@@ -18,7 +18,9 @@ use std::time::Instant;
 
 use identity::Accounts;
 use lane::counters::CounterBlock;
+use lane::layout::Layout;
 use lane::net::TcpStream;
+use vfs::{Objects, VolumeName};
 
 use crate::commons::Commons;
 use crate::config::{ConfigError, Document, Keys};
@@ -65,6 +67,12 @@ pub trait Settings: fmt::Debug + Send + Sync {
     /// How many connections each lane may have, of those that take a descriptor each.
     fn connections(&self) -> ConnectionsMax;
 
+    /// Whether lanes are to share the files of a volume though nobody may change them, as for clients that cache.
+    fn needs_objects(&self, volume: &VolumeName) -> bool {
+        let _ = volume;
+        false
+    }
+
     /// Loads what the service needs beside the configuration.
     ///
     /// # Errors
@@ -90,6 +98,10 @@ pub struct Ground<'a> {
     pub connections_per_lane: usize,
     /// Who the users are, as of now: each reload loads them anew.
     pub accounts: &'a Arc<Accounts>,
+    /// The lanes, by silo: the same as long as the process lives.
+    pub layout: &'a Layout,
+    /// What lanes share of volumes, once there are some that have [objects](Settings::needs_objects).
+    pub objects: Option<&'a Objects>,
     /// The volumes, with what the command line says of them; in the order that [`Service::read`] had them.
     pub volumes: &'a [VolumeSection],
 }

@@ -23,6 +23,8 @@ pub struct VolumeSection {
     pub hidden: bool,
     /// Who may change what is in it.
     pub writable: Writable,
+    /// A service wants its files [shared](crate::Settings::needs_objects) by the lanes.
+    pub objects: bool,
 }
 
 /// A directory as a path led to it at some moment.
@@ -92,7 +94,7 @@ impl VolumeSection {
         if let Some(directory) = document.directory() {
             let name = FOR_DIRECTORY.parse().expect("it is a name");
             let (path, writable) = (directory.to_owned(), Writable::Nobody);
-            return Ok(vec![Self { name, path, symlinks: true, hidden: false, writable }]);
+            return Ok(vec![Self { name, path, symlinks: true, hidden: false, writable, objects: false }]);
         }
         let mut all: Vec<Self> = Vec::new();
         for (index, section) in document.volumes::<Section>()?.into_iter().enumerate() {
@@ -108,7 +110,7 @@ impl VolumeSection {
             })?;
             let Section { mut path, symlinks, hidden, .. } = section;
             document.resolve(&mut path);
-            all.push(Self { name, path, symlinks, hidden, writable });
+            all.push(Self { name, path, symlinks, hidden, writable, objects: false });
         }
         Ok(all)
     }
@@ -128,7 +130,8 @@ impl VolumeSection {
 
     fn spec(&self) -> VolumeSpec {
         let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.hidden };
-        VolumeSpec::new(self.name.clone(), &self.path, options).writable_by(self.writable.clone())
+        let spec = VolumeSpec::new(self.name.clone(), &self.path, options).writable_by(self.writable.clone());
+        if self.objects { spec.with_objects() } else { spec }
     }
 }
 
@@ -277,7 +280,7 @@ mod tests {
 
     fn section(name: &str, path: &str) -> VolumeSection {
         let (name, path, writable) = (name.parse().unwrap(), path.into(), Writable::Nobody);
-        VolumeSection { name, path, symlinks: true, hidden: false, writable }
+        VolumeSection { name, path, symlinks: true, hidden: false, writable, objects: false }
     }
 
     fn at(ino: u64) -> Option<Identity> {

@@ -47,19 +47,23 @@ impl Location {
     fn by_name(&self, name: &[u8]) -> Result<AttachedVolume, Refusal> {
         // Tools send the zero at its end, too.
         let name = name.strip_suffix(b"\0").unwrap_or(name);
+        let number = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
+        if let Some(number) = number {
+            return self.by_id(number, ANY_KIND);
+        }
         if name.is_empty() || name.len() >= wire::VL_NAME_SIZE as usize {
             return Err(Failure::Refused(VL_BADNAME));
         }
         self.found(self.cell.get().attached.by_name(name))
     }
 
-    /// `kind` is what the number is said to be of; -1 says nothing.
+    /// `kind` is what the number is said to be of; [`ANY_KIND`] says nothing.
     fn by_id(&self, id: u32, kind: i32) -> Result<AttachedVolume, Refusal> {
-        if !(-1..=2).contains(&kind) {
+        if !(ANY_KIND..=2).contains(&kind) {
             return Err(Failure::Refused(VL_BADVOLTYPE));
         }
-        let found = self.cell.get().attached.by_id(id);
-        self.found(found.filter(|volume| kind == -1 || volume.kind.index() as i32 == kind))
+        let found = self.cell.get().attached.located(id);
+        self.found(found.filter(|volume| kind == ANY_KIND || volume.kind.index() as i32 == kind))
     }
 
     fn found(&self, volume: Option<AttachedVolume>) -> Result<AttachedVolume, Refusal> {
@@ -125,7 +129,7 @@ impl Entry {
     fn asked(volume: &AttachedVolume) -> Self {
         let mut entry = Self::told(&volume.served);
         let (exists, site) = flags(volume.kind);
-        if entry.flags & exists == 0 {
+        if entry.flags & exists == 0 && volume.kind != Kind::ReadWrite {
             entry.flags |= exists;
             entry.sites.push(site);
         }
@@ -407,6 +411,8 @@ impl vl::Server<ServerCall> for Location {
     }
 }
 
+/// Whatever a number is of.
+const ANY_KIND: i32 = -1;
 /// Of a stock server's database that knows servers by UUID.
 const DATABASE_VERSION: i32 = 4;
 /// Entries of one answer where the list can be gone on with.

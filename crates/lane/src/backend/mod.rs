@@ -10,7 +10,7 @@
 use std::ffi::CString;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,6 +20,7 @@ use crate::helper::Job;
 use crate::helper::queue::Client;
 use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
+use crate::socket::{fragment, gro, options, pktinfo, traffic_class};
 
 use self::operation::{Op, Opened, Outcome};
 use self::pipe::Pipe;
@@ -404,6 +405,24 @@ impl Datagram {
 impl Default for ListenOptions {
     fn default() -> Self {
         Self { backlog: 4096, reuse_port: false }
+    }
+}
+
+impl UdpOptions {
+    /// Gives a socket that is not bound yet all of these but `reuse_port`, and what every datagram socket of a lane has: it
+    /// tells by which address a packet came, and fragments what is longer than the path takes.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn prepare(&self, socket: impl AsFd + Copy) -> io::Result<()> {
+        options::set_receive_buffer(socket, self.recv_buffer)?;
+        options::set_send_buffer(socket, self.send_buffer)?;
+        pktinfo::enable(socket)?;
+        fragment::allow(socket)?;
+        if self.traffic_class {
+            traffic_class::report(socket)?;
+        }
+        if self.gro { gro::enable(socket) } else { Ok(()) }
     }
 }
 

@@ -9,6 +9,7 @@ use rx_lane::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
 use rxperf::{Outbound, Reply, Request, Work};
 
 mod addresses;
+mod closing;
 mod files;
 mod handlers;
 mod lanes;

@@ -11,7 +11,7 @@ use crate::header::Header;
 #[derive(Debug)]
 pub struct Roster {
     silos: Vec<Range<usize>>,
-    /// By lane; false for good once its driver has ended.
+    /// By lane; false where no driver runs.
     present: Box<[AtomicBool]>,
     directory: Option<Directory>,
 }
@@ -59,6 +59,16 @@ impl Roster {
         let route = Route { epoch: header.epoch, cid: header.cid, from_client: header.from_client() };
         let owner = route.lane(lanes as u32) as usize;
         (0..lanes).map(|off| (owner + off) % lanes).find(|&lane| self.is_present(lane)).unwrap_or(owner)
+    }
+
+    /// A lane that was not there, or has left, is there from now on. False where it was there already.
+    pub fn enter(&self, lane: usize) -> bool {
+        !self.present[lane].swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether any lane's driver runs.
+    pub fn is_anybody_present(&self) -> bool {
+        self.present.iter().any(|present| present.load(Ordering::Acquire))
     }
 
     /// The lane ends, and with it all its connections.

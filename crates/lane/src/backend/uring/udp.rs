@@ -17,7 +17,7 @@ use crate::buffer::RecvBuf;
 use crate::socket::control::ControlMessages;
 use crate::socket::udp::{self, Burst, SendError};
 use crate::socket::unreachable::Report;
-use crate::socket::{fragment, gro, options, pktinfo, traffic_class, unreachable};
+use crate::socket::{fragment, gro, pktinfo, traffic_class, unreachable};
 
 pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd> {
     let socket = Socket::new(Domain::for_address(addr), Type::DGRAM.nonblocking(), Some(Protocol::UDP))?;
@@ -25,16 +25,7 @@ pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd>
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_port(wanted.reuse_port)?;
-    options::set_receive_buffer(&socket, wanted.recv_buffer)?;
-    options::set_send_buffer(&socket, wanted.send_buffer)?;
-    pktinfo::enable(&socket)?;
-    fragment::allow(&socket)?;
-    if wanted.gro {
-        gro::enable(&socket)?;
-    }
-    if wanted.traffic_class {
-        traffic_class::report(&socket)?;
-    }
+    wanted.prepare(&socket)?;
     socket.bind(&addr.into())?;
     Ok(socket.into())
 }

@@ -1,0 +1,132 @@
+//! What outlives reloads.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lane::socket::reuseport::Steering;
+use rx_lane::Siblings;
+use service::{Bound, Role};
+use xdr::afs::AfsUuid;
+
+/// What AFS keeps of the process: who the server is, and which lanes share which address.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    uuid: OnceLock<AfsUuid>,
+    since: OnceLock<u32>,
+    siblings: Mutex<HashMap<(Role, SocketAddr), Siblings>>,
+    has_listened: AtomicBool,
+}
+
+impl Kept {
+    /// The server's UUID: the one in `state`, or a new one that is put there; without a place for it, a new one for each
+    /// process, which clients take for another server.
+    pub(super) fn uuid(&self, state: Option<&Path>) -> io::Result<AfsUuid> {
+        if let Some(uuid) = self.uuid.get() {
+            return Ok(*uuid);
+        }
+        let uuid = match state {
+            Some(state) => kept_uuid(state)?,
+            None => new_uuid()?,
+        };
+        Ok(*self.uuid.get_or_init(|| uuid))
+    }
+
+    /// When this was first asked, in seconds since 1970.
+    pub(super) fn since(&self) -> u32 {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        *self.since.get_or_init(|| u32::try_from(now()).unwrap_or(u32::MAX))
+    }
+
+    /// Lanes listen at these from now on, and at none else.
+    pub(super) fn listens(&self, bound: &[Bound], steering: &Steering) {
+        self.has_listened.store(true, Ordering::Relaxed);
+        let mut siblings = self.lock();
+        // Lanes that still drain an address have their part in it.
+        siblings.retain(|key, siblings| {
+            bound.iter().any(|bound| (bound.role, bound.address) == *key) || siblings.is_in_use()
+        });
+        for bound in bound {
+            let made = || Siblings::over(steering, HANDOVERS_MAX);
+            siblings.entry((bound.role, bound.address)).or_insert_with(made);
+        }
+    }
+
+    /// Whether addresses may be in use by this process itself.
+    pub(crate) fn has_listened(&self) -> bool {
+        self.has_listened.load(Ordering::Relaxed)
+    }
+
+    /// The lanes that share an address.
+    pub(super) fn siblings(&self, role: Role, address: SocketAddr) -> Option<Siblings> {
+        self.lock().get(&(role, address)).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<(Role, SocketAddr), Siblings>> {
+        self.siblings.lock().expect("nobody panics while holding it")
+    }
+}
+
+fn kept_uuid(state: &Path) -> io::Result<AfsUuid> {
+    let path = state.join(UUID_FILE);
+    match fs::read(&path) {
+        Ok(bytes) => match <[u8; 16]>::try_from(bytes) {
+            Ok(uuid) => return Ok(AfsUuid(uuid)),
+            Err(_) => {
+                let problem = format!("{} is not 16 bytes long: remove it", path.display());
+                return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+            }
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let uuid = new_uuid()?;
+    fs::create_dir_all(state)?;
+    // Whole or not at all, and for good.
+    let new = state.join(UUID_FILE_NEW);
+    let mut file = File::create(&new)?;
+    file.write_all(&uuid.0)?;
+    file.sync_all()?;
+    fs::rename(&new, &path)?;
+    File::open(state)?.sync_all()?;
+    Ok(uuid)
+}
+
+/// A random one (RFC 9562, version 4).
+fn new_uuid() -> io::Result<AfsUuid> {
+    let mut uuid = [0; 16];
+    getrandom::fill(&mut uuid).map_err(io::Error::other)?;
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(AfsUuid(uuid))
+}
+
+/// In the state directory: the server's UUID, 16 bytes.
+const UUID_FILE: &str = "afs-server-uuid";
+const UUID_FILE_NEW: &str = "afs-server-uuid.new";
+/// Runs of packets that may wait on their way from one lane to another.
+const HANDOVERS_MAX: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_server_is_the_same_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let first = Kept::default().uuid(Some(&state)).unwrap();
+        assert_eq!(Kept::default().uuid(Some(&state)).unwrap(), first);
+        assert_eq!((first.0[6] >> 4, first.0[8] >> 6), (4, 2));
+        assert_ne!(Kept::default().uuid(None).unwrap(), Kept::default().uuid(None).unwrap());
+        let one = Kept::default();
+        assert_eq!(one.uuid(None).unwrap(), one.uuid(Some(&state)).unwrap(), "a process has one");
+        fs::write(state.join(UUID_FILE), b"short").unwrap();
+        assert!(Kept::default().uuid(Some(&state)).unwrap_err().to_string().contains("remove it"));
+    }
+}

@@ -1,0 +1,197 @@
+//! AFS on one lane: a driver for each address, which serve what is current.
+
+use std::cell::{Cell as Slot, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use lane::counters::CounterBlock;
+use lane::net::{TcpStream, UdpSocket};
+use rx_lane::{Driver, DriverConfig, RxCounters};
+use service::commons::Commons;
+use service::part::Part;
+use service::volumes::LaneVolumes;
+use service::{Door, LaneFuture, LaneService, LaneSocket, Role, Site, Switch};
+
+use super::kept::Kept;
+use super::roles;
+use super::site::AfsSite;
+use crate::cell::{Cell, CellCounters, Current, Location, Protection, Volumes};
+
+/// AFS on one lane.
+pub(super) struct LaneAfs {
+    current: Current<Cell>,
+    kept: Arc<Kept>,
+    commons: Commons,
+    cell_counters: Arc<CellCounters>,
+    /// Of the file server's driver.
+    rx_counters: Arc<RxCounters>,
+    /// Numbered as they were opened.
+    drivers: RefCell<Vec<(u64, Driver)>>,
+    opened: Slot<u64>,
+    mark: Slot<u32>,
+}
+
+impl LaneAfs {
+    pub(super) fn new(cell: Cell, kept: Arc<Kept>, commons: Commons) -> Self {
+        Self {
+            current: Current::new(cell),
+            kept,
+            commons,
+            cell_counters: Arc::default(),
+            rx_counters: Arc::default(),
+            drivers: RefCell::default(),
+            opened: Slot::new(0),
+            mark: Slot::new(0),
+        }
+    }
+
+    /// Starts the driver of a socket, once an earlier one of the same address has ended.
+    async fn start(&self, socket: Rc<UdpSocket>, role: Role) -> io::Result<Driver> {
+        let address = socket.local_addr()?;
+        let siblings = self.kept.siblings(role, address);
+        let siblings = siblings.ok_or_else(|| io::Error::other("a socket that nobody has asked for"))?;
+        let lane = lane::current().id().0.into();
+        let links = loop {
+            match siblings.join(lane) {
+                Some(links) => break links,
+                None => lane::time::sleep(JOIN_INTERVAL).await,
+            }
+        };
+        let (config, counters) = match role {
+            roles::FILES => (DriverConfig::default(), Arc::clone(&self.rx_counters)),
+            _ => (small(), Arc::default()),
+        };
+        let driver = Driver::start_counting(socket, links, config, counters).map_err(io::Error::other)?;
+        let (cell, counters) = (self.current.clone(), Arc::clone(&self.cell_counters));
+        match role {
+            roles::PROTECTION => Protection::new(cell, counters).serve_on(&driver),
+            roles::LOCATION => Location::new(cell, counters).serve_on(&driver),
+            roles::VOLUMES => Volumes::new(cell, counters).serve_on(&driver),
+            _ => {}
+        }
+        let part = Part::new(&self.commons.pacer);
+        driver.set_rate_source(move |sent, waiting| part.exchange(sent, waiting));
+        // Where marks cannot be set the server has told it.
+        let _ = driver.set_mark(self.mark.get());
+        Ok(driver)
+    }
+
+    /// Ends a driver when its socket is wanted no longer; what it has in hand may end within some time. At the end of the
+    /// service [`LaneService::drain`] does it.
+    fn end_with(self: &Rc<Self>, listening: &Rc<Listening>, driver: &Driver) {
+        let number = self.opened.get();
+        self.opened.set(number + 1);
+        self.drivers.borrow_mut().push((number, driver.clone()));
+        let (me, listening, driver) = (Rc::downgrade(self), Rc::clone(listening), driver.clone());
+        lane::spawn(async move {
+            listening.over().await;
+            if let Some(me) = me.upgrade() {
+                me.drivers.borrow_mut().retain(|(known, _)| *known != number);
+            }
+            driver.close(LEAVE_WITHIN).await;
+        })
+        .detach();
+    }
+}
+
+/// Whether a socket is still wanted.
+#[derive(Default)]
+struct Listening {
+    is_over: Slot<bool>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+/// Says so when it is dropped.
+struct Listener(Rc<Listening>);
+
+impl Listening {
+    async fn over(&self) {
+        poll_fn(|cx| {
+            if self.is_over.get() {
+                return Poll::Ready(());
+            }
+            *self.waiting.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.is_over.set(true);
+        if let Some(waker) = self.0.waiting.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+impl LaneService for LaneAfs {
+    fn counters(&self) -> Vec<(&'static str, Arc<dyn CounterBlock>)> {
+        vec![("rx", Arc::clone(&self.rx_counters) as _), ("afs", Arc::clone(&self.cell_counters) as _)]
+    }
+
+    fn listen(self: Rc<Self>, socket: LaneSocket, role: Role, _: Rc<dyn Door>) -> LaneFuture<io::Result<()>> {
+        Box::pin(async move {
+            let LaneSocket::Udp(socket) = socket else {
+                return Err(io::Error::other("AFS is served over UDP"));
+            };
+            let driver = self.start(socket, role).await?;
+            let listener = Listener(Rc::default());
+            self.end_with(&listener.0, &driver);
+            // Until the server drops it: a drain takes the drivers as they are.
+            std::future::pending().await
+        })
+    }
+
+    fn take(self: Rc<Self>, _: TcpStream, _: Role) {}
+
+    fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String> {
+        let cell = site.expect::<AfsSite>().open(volumes)?;
+        Ok(Box::new(move || self.current.set(cell)))
+    }
+
+    fn mark(&self, mark: u32) {
+        self.mark.set(mark);
+        for (_, driver) in self.drivers.borrow().iter() {
+            let _ = driver.set_mark(mark);
+        }
+    }
+
+    fn dismiss(&self) {}
+
+    fn drain(self: Rc<Self>, deadline: Instant) -> LaneFuture<usize> {
+        Box::pin(async move {
+            let within = deadline.saturating_duration_since(lane::time::now());
+            let drivers = self.drivers.take().into_iter();
+            let drains: Vec<_> = drivers
+                .map(|(_, driver)| lane::spawn(async move { driver.drain(within).await.cut }))
+                .collect();
+            let mut cut = 0;
+            for drain in drains {
+                cut += drain.await;
+            }
+            cut
+        })
+    }
+
+    fn flush_log(&self) {}
+}
+
+/// Of a server that is asked now and then.
+fn small() -> DriverConfig {
+    let mut config = DriverConfig { handlers_max: 256, ..DriverConfig::default() };
+    config.endpoint.packets = 1024;
+    config.endpoint.connections_max = 4096;
+    config.endpoint.unproved_max = 512;
+    config
+}
+
+/// Between two looks whether the last driver of an address has ended.
+const JOIN_INTERVAL: Duration = Duration::from_millis(5);
+/// How long calls of an address that is given up may go on.
+const LEAVE_WITHIN: Duration = Duration::from_secs(10);

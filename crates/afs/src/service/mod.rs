@@ -1,0 +1,25 @@
+//! AFS as a service of a server: four addresses of one cell, on every lane.
+//!
+//! Each address has a driver of its own on each lane, as stock clients know the servers of a cell by their ports. Only the
+//! file server's is sized for load.
+
+mod kept;
+mod lane_service;
+mod site;
+
+pub(crate) use self::kept::Kept;
+pub(crate) use self::site::AfsSite;
+
+/// What the sockets are for.
+pub(crate) mod roles {
+    use service::Role;
+
+    /// The file server: 7000.
+    pub(crate) const FILES: Role = Role(0);
+    /// Users and groups: 7002.
+    pub(crate) const PROTECTION: Role = Role(1);
+    /// Where volumes are: 7003.
+    pub(crate) const LOCATION: Role = Role(2);
+    /// What volumes are like: 7005.
+    pub(crate) const VOLUMES: Role = Role(3);
+}

@@ -1,0 +1,126 @@
+//! What AFS is to serve, on its way to the lanes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lane::socket::reuseport::Steering;
+use service::socket::reachable;
+use service::volumes::LaneVolumes;
+use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Site};
+use xdr::afs::AfsUuid;
+
+use super::kept::Kept;
+use super::lane_service::LaneAfs;
+use super::roles;
+use crate::attached::{Attached, Attachment};
+use crate::cell::{Cell, Here, People};
+use crate::settings::AfsSettings;
+
+/// What a configuration has AFS serve.
+pub(crate) struct AfsSite {
+    cell: String,
+    attachments: Vec<Attachment>,
+    paths: Vec<PathBuf>,
+    hindrance: Option<String>,
+    people: Arc<People>,
+    uuid: AfsUuid,
+    steering: Steering,
+    bound: Vec<Bound>,
+    here: Arc<Here>,
+    pub(super) kept: Arc<Kept>,
+}
+
+impl AfsSite {
+    pub(crate) fn load(settings: &AfsSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
+        let kept = Arc::clone(&settings.kept);
+        let uuid = kept.uuid(ground.state_dir).map_err(|error| format!("the AFS server's UUID: {error}"))?;
+        Ok(Self {
+            cell: settings.section.cell.clone(),
+            attachments: settings.attachments.clone(),
+            paths: settings.paths.clone(),
+            hindrance: settings.hindrance.clone(),
+            people: Arc::new(People::of(ground.accounts)),
+            uuid,
+            steering: Steering::by_layout(ground.layout)?,
+            bound: Vec::new(),
+            here: Arc::new(Here::new(uuid, kept.since(), &[])),
+            kept,
+        })
+    }
+
+    /// What a lane answers from.
+    pub(super) fn open(&self, volumes: &LaneVolumes) -> Result<Cell, String> {
+        // Without addresses nobody asks, and the volumes have no numbers.
+        let attachments = if self.hindrance.is_some() { &[][..] } else { &self.attachments[..] };
+        let attached = Rc::new(Attached::new(attachments, volumes)?);
+        Ok(Cell { attached, here: Arc::clone(&self.here), people: Arc::clone(&self.people) })
+    }
+
+    fn address(&self, role: service::Role) -> Option<SocketAddr> {
+        self.bound.iter().find(|bound| bound.role == role).map(|bound| bound.address)
+    }
+}
+
+impl Site for AfsSite {
+    fn warnings(&self) -> Vec<String> {
+        self.hindrance.iter().cloned().collect()
+    }
+
+    fn bound(&mut self, sockets: &[Bound]) {
+        self.bound = sockets.to_vec();
+        self.kept.listens(sockets, &self.steering);
+        let files: Vec<SocketAddr> = self.address(roles::FILES).into_iter().collect();
+        self.here = Arc::new(Here::new(self.uuid, self.kept.since(), &files));
+    }
+
+    fn greeting(&self) -> Greeting {
+        let Some(files) = self.address(roles::FILES) else { return Greeting::default() };
+        let cell = &self.cell;
+        let of = |(attachment, path): (&Attachment, &PathBuf)| {
+            format!("{} as volume {} of the AFS cell {cell}", path.display(), attachment.name)
+        };
+        let serves = self.attachments.iter().zip(&self.paths).map(of).collect();
+        let urls = reachable(files).iter().map(|address| format!("afs://{address}/")).collect();
+        let is_usual = |role, port| self.address(role).is_some_and(|address| address.port() == port);
+        let known = [
+            (roles::FILES, 7000),
+            (roles::PROTECTION, 7002),
+            (roles::LOCATION, 7003),
+            (roles::VOLUMES, 7005),
+        ];
+        // Stock clients find the servers of a cell at these ports and no others.
+        let tries = match known.into_iter().all(|(role, port)| is_usual(role, port)) {
+            true => self.tries(files),
+            false => Vec::new(),
+        };
+        Greeting { serves, urls, tries }
+    }
+
+    fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
+        let cell = self.open(lane.volumes)?;
+        Ok(Rc::new(LaneAfs::new(cell, Arc::clone(&self.kept), lane.commons)))
+    }
+}
+
+impl AfsSite {
+    /// How clients come to know the cell, and mount it.
+    fn tries(&self, files: SocketAddr) -> Vec<String> {
+        let cell = &self.cell;
+        let Some(ip) = reachable(files).first().map(SocketAddr::ip) else { return Vec::new() };
+        let root = self.attachments.iter().find(|attachment| attachment.name.as_str() == "root.cell");
+        let Some(root) = root.or(self.attachments.first()) else { return Vec::new() };
+        let mut tries = vec![
+            format!("echo 'add {cell} {ip}' >/proc/fs/afs/cells; mount -t afs '%{cell}:{}.' /mnt", root.name),
+            format!("printf '>{cell}\\n{ip} #{cell}\\n' >>/etc/openafs/CellServDB; ls /afs/{cell}"),
+            format!("vos listvldb -cell {cell} -noauth"),
+        ];
+        if !ip.is_loopback() {
+            tries.push(format!(
+                "in the DNS instead: _afs3-vlserver._udp.{cell}. SRV 0 0 7003 HOST. (or {cell}. AFSDB 1 HOST.)"
+            ));
+        }
+        tries
+    }
+}

@@ -1,0 +1,308 @@
+//! What the configuration says of AFS: `[afs]`, and which volumes it serves by what name.
+
+mod taken;
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use service::config::{ConfigError, Document, Keys};
+use service::volumes::VolumeSection;
+use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted};
+use vfs::VolumeName;
+
+use crate::attached::{AfsName, Attachment, Kind};
+use crate::service::{AfsSite, Kept, roles};
+
+/// AFS as a service of a server: the one value of the process.
+#[derive(Debug, Default)]
+pub struct Afs {
+    listen: Option<Vec<SocketAddr>>,
+    kept: Arc<Kept>,
+}
+
+impl Afs {
+    /// Listens at this instead of what the configuration says; `None` leaves that to the configuration, none of them
+    /// switches it off.
+    pub fn listening(listen: Option<Vec<SocketAddr>>) -> Self {
+        Self { listen, kept: Arc::default() }
+    }
+}
+
+/// `[afs]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct AfsSection {
+    /// IPv4 address and port of the file server; `off`: none. Its cell's other servers have the same address.
+    #[serde(deserialize_with = "service::config::address")]
+    pub listen: Option<SocketAddr>,
+    /// How clients call the cell.
+    pub cell: String,
+    /// Of the server of users and groups; stock clients know no other than 7002.
+    pub protection_port: u16,
+    /// Of the server that says where volumes are; stock clients know no other than 7003 but by DNS SRV.
+    pub location_port: u16,
+    /// Of the server that `vos` asks about volumes; it knows no other than 7005.
+    pub volume_port: u16,
+}
+
+/// What a configuration wants of AFS.
+#[derive(Debug)]
+pub struct AfsSettings {
+    /// `[afs]`
+    pub section: AfsSection,
+    /// Where the file server listens.
+    pub address: Ipv4Addr,
+    /// What it serves, in the order of the configuration.
+    pub attachments: Vec<Attachment>,
+    /// The directories of these, to be told.
+    pub paths: Vec<PathBuf>,
+    /// Why it is not served though nobody has switched it off.
+    pub(crate) hindrance: Option<String>,
+    pub(crate) kept: Arc<Kept>,
+}
+
+#[derive(Deserialize)]
+struct Tables {
+    afs: Option<AfsSection>,
+}
+
+/// Keys of `[[volume]]` that are about AFS.
+#[derive(Clone, Debug, Deserialize)]
+struct VolumeKeys {
+    #[serde(default)]
+    afs: Attach,
+    afs_name: Option<String>,
+}
+
+/// As what AFS serves a volume.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Attach {
+    #[default]
+    ReadWrite,
+    ReadOnly,
+    Off,
+}
+
+impl service::Service for Afs {
+    fn name(&self) -> &'static str {
+        "afs"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys { tables: &["afs"], volume: &["afs", "afs_name"], limits: &[] }
+    }
+
+    fn listen_keys(&self) -> &'static [&'static str] {
+        &["afs.listen"]
+    }
+
+    fn read(
+        &self,
+        document: &Document,
+        volumes: &[VolumeSection],
+    ) -> Result<Option<Arc<dyn Settings>>, ConfigError> {
+        let table = document.tables::<Tables>()?.afs;
+        // A directory is served by every protocol; a configuration says which.
+        let is_said = table.is_some() || self.listen.is_some();
+        if !is_said && document.directory().is_none() {
+            return Ok(None);
+        }
+        let mut section = table.unwrap_or_default();
+        match self.listen.as_deref() {
+            Some([_, _, ..]) => return Err(ConfigError::invalid("afs.listen", "give one address, or off")),
+            Some(listen) => section.listen = listen.first().copied(),
+            None => {}
+        }
+        let Some(listen) = section.listen else { return Ok(None) };
+        let IpAddr::V4(address) = listen.ip() else {
+            let problem = format!("{listen}: AFS tells clients IPv4 addresses alone, such as 0.0.0.0:7000");
+            return Err(ConfigError::invalid("afs.listen", problem));
+        };
+        check_cell(&section.cell)?;
+        let (attachments, paths) = attachments(volumes, &document.volumes()?)?;
+        let kept = Arc::clone(&self.kept);
+        let mut settings = AfsSettings { section, address, attachments, paths, hindrance: None, kept };
+        if !is_said && !settings.kept.has_listened() {
+            settings.hindrance = taken::which(&settings.wanted());
+        }
+        Ok(Some(Arc::new(settings)))
+    }
+}
+
+impl AfsSettings {
+    fn wanted(&self) -> Vec<Wanted> {
+        let AfsSection { listen, protection_port, location_port, volume_port, .. } = self.section;
+        let wanted = |key, port: u16, role: Role| {
+            let address = SocketAddr::from((self.address, port));
+            Wanted { key, address, transport: Transport::Rx, role }
+        };
+        vec![
+            wanted("afs.listen", listen.map_or(0, |listen| listen.port()), roles::FILES),
+            wanted("afs.protection_port", protection_port, roles::PROTECTION),
+            wanted("afs.location_port", location_port, roles::LOCATION),
+            wanted("afs.volume_port", volume_port, roles::VOLUMES),
+        ]
+    }
+}
+
+impl Settings for AfsSettings {
+    fn sockets(&self) -> Vec<Wanted> {
+        if self.hindrance.is_some() { Vec::new() } else { self.wanted() }
+    }
+
+    fn connections(&self) -> ConnectionsMax {
+        // A connection of Rx takes no descriptor.
+        ConnectionsMax { key: "afs.listen", per_lane: 0 }
+    }
+
+    fn needs_objects(&self, volume: &VolumeName) -> bool {
+        self.hindrance.is_none() && self.attachments.iter().any(|attachment| attachment.volume == *volume)
+    }
+
+    fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn service::Site>, Problem> {
+        Ok(Box::new(AfsSite::load(self, ground)?))
+    }
+}
+
+impl Default for AfsSection {
+    fn default() -> Self {
+        Self {
+            listen: Some(SocketAddr::from(([127, 0, 0, 1], 7000))),
+            cell: "linerate.internal".to_owned(),
+            protection_port: 7002,
+            location_port: 7003,
+            volume_port: 7005,
+        }
+    }
+}
+
+/// Of the volumes that are not switched off, with the directories that they are.
+fn attachments(
+    volumes: &[VolumeSection],
+    keys: &[VolumeKeys],
+) -> Result<(Vec<Attachment>, Vec<PathBuf>), ConfigError> {
+    let (mut attachments, mut paths, mut seen) = (Vec::new(), Vec::new(), HashSet::new());
+    for (index, (volume, keys)) in volumes.iter().zip(keys).enumerate() {
+        let kind = match keys.afs {
+            Attach::ReadWrite => Kind::ReadWrite,
+            Attach::ReadOnly => Kind::ReadOnly,
+            Attach::Off => continue,
+        };
+        let invalid = |problem: String| ConfigError::invalid(format!("volume[{index}].afs_name"), problem);
+        let name: AfsName = keys
+            .afs_name
+            .as_deref()
+            .unwrap_or(volume.name.as_str())
+            .parse()
+            .map_err(|problem| invalid(format!("{problem}; or set afs = \"off\"")))?;
+        if !seen.insert(name.clone()) {
+            return Err(invalid(format!("\"{name}\" is used twice")));
+        }
+        attachments.push(Attachment { volume: volume.name.clone(), name, kind });
+        paths.push(volume.path.clone());
+    }
+    if attachments.is_empty() {
+        return Err(ConfigError::invalid("afs.listen", "there is no [[volume]] to be served by AFS"));
+    }
+    Ok((attachments, paths))
+}
+
+/// Cells are named as domains are, in small letters.
+fn check_cell(cell: &str) -> Result<(), ConfigError> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(is_plain) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    if cell.len() <= CELL_MAX && cell.split('.').all(is_label) {
+        return Ok(());
+    }
+    let problem = format!(
+        "{cell:?} is no name of a cell: a domain's, such as \"example.org\", of at most {CELL_MAX} bytes"
+    );
+    Err(ConfigError::invalid("afs.cell", problem))
+}
+
+/// Bytes of the longest name of a cell, as stock clients keep it.
+const CELL_MAX: usize = 63;
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use service::Service as _;
+
+    use super::*;
+
+    const VOLUME: &str = "[[volume]]\nname = 'files'\npath = 'data'\n";
+
+    fn read(text: &str) -> Result<Option<Arc<dyn Settings>>, String> {
+        let document = Document::of_text(Path::new("/etc/linerate.toml"), text);
+        let volumes = VolumeSection::all(&document).map_err(|error| error.to_string())?;
+        Afs::default().read(&document, &volumes).map_err(|error| error.to_string())
+    }
+
+    fn addresses(settings: &dyn Settings) -> Vec<String> {
+        settings.sockets().iter().map(|wanted| wanted.address.to_string()).collect()
+    }
+
+    #[test]
+    fn a_configuration_asks_for_it_by_its_table_and_has_the_ports_that_clients_know() {
+        assert!(read(VOLUME).unwrap().is_none());
+        assert!(read(&format!("{VOLUME}[afs]\nlisten = 'off'\n")).unwrap().is_none());
+        let settings = read(&format!("{VOLUME}[afs]\n")).unwrap().unwrap();
+        assert_eq!(
+            addresses(&*settings),
+            ["127.0.0.1:7000", "127.0.0.1:7002", "127.0.0.1:7003", "127.0.0.1:7005"]
+        );
+        let everywhere = read(&format!("{VOLUME}[afs]\nlisten = '0.0.0.0:7000'\nvolume_port = 17005\n"));
+        assert_eq!(addresses(&*everywhere.unwrap().unwrap())[2..], ["0.0.0.0:7003", "0.0.0.0:17005"]);
+        assert_eq!(settings.connections().per_lane, 0);
+    }
+
+    #[test]
+    fn volumes_have_objects_only_where_afs_serves_them() {
+        let text = format!(
+            "{VOLUME}afs_name = 'root.cell'\n[[volume]]\nname = 'b'\npath = 'b'\nafs = 'off'\n[afs]\n"
+        );
+        let settings = read(&text).unwrap().unwrap();
+        let needs = |name: &str| settings.needs_objects(&name.parse().unwrap());
+        assert!(needs("files") && !needs("b"));
+    }
+
+    #[test]
+    fn contradictions_name_their_key_and_what_would_do() {
+        let long = "v".repeat(30);
+        for (text, start, word) in [
+            (format!("{VOLUME}[afs]\nlisten = '[::]:7000'\n"), "afs.listen: ", "0.0.0.0:7000"),
+            (format!("{VOLUME}[afs]\ncell = 'Example.org'\n"), "afs.cell: ", "example.org"),
+            (format!("{VOLUME}[afs]\ncell = 'a..b'\n"), "afs.cell: ", "63"),
+            (format!("{VOLUME}afs = 'off'\n[afs]\n"), "afs.listen: ", "[[volume]]"),
+            (format!("[[volume]]\nname = '{long}'\npath = 'a'\n[afs]\n"), "volume[0].afs_name: ", "off"),
+            (format!("{VOLUME}afs_name = 'a.readonly'\n[afs]\n"), "volume[0].afs_name: ", ".readonly"),
+            (
+                format!("{VOLUME}[[volume]]\nname = 'b'\npath = 'b'\nafs_name = 'files'\n[afs]\n"),
+                "volume[1].afs_name: ",
+                "twice",
+            ),
+            (format!("{VOLUME}[afs]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown field `port`"),
+        ] {
+            let problem = read(&text).unwrap_err();
+            assert!(problem.starts_with(start) && problem.contains(word), "{text:?} gave {problem}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_has_the_last_word() {
+        let document = Document::of_text(Path::new("/x"), format!("{VOLUME}[afs]\n"));
+        let volumes = VolumeSection::all(&document).unwrap();
+        let off = Afs::listening(Some(Vec::new()));
+        assert!(off.read(&document, &volumes).unwrap().is_none());
+        let given = Afs::listening(Some(vec![SocketAddr::from(([127, 0, 0, 1], 17000))]));
+        let settings = given.read(&document, &volumes).unwrap().unwrap();
+        assert_eq!(addresses(&*settings)[0], "127.0.0.1:17000");
+    }
+}
