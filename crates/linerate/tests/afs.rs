@@ -1,6 +1,7 @@
 //! `linerate get`, `put`, `ls` and `bench afs` against a stock cell.
 
-use std::process::{Command, Output};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 use testkit::netns::Namespace;
@@ -63,6 +64,8 @@ fn files_and_trees_of_a_stock_cell_are_put_listed_and_got() {
     let (code, said) = failure(&mut linerate(["ls", &format!("afs://{}/none", StockCell::ADDRESS)]));
     assert!(code == 1 && said.contains("VL_NOENT (363524)"), "{said}");
 
+    interrupted_transfers_leave_nothing_half_done(&at("large"), &there(""));
+
     for (mode, target) in
         [("fetch", "/file"), ("stat", "/file"), ("store", "/tree"), ("names", "/tree"), ("mixed", "/tree")]
     {
@@ -75,4 +78,23 @@ fn files_and_trees_of_a_stock_cell_are_put_listed_and_got() {
     // What a load stored is gone with it.
     let listed = lines(&mut linerate(["ls", "--json", &there("/tree")]));
     assert_eq!(listed.len(), 1, "{listed:?}");
+}
+
+/// A put takes away what it made, a get keeps what came for another attempt.
+fn interrupted_transfers_leave_nothing_half_done(large: &Path, root: &str) {
+    std::fs::File::create(large).unwrap().set_len(2 << 30).unwrap();
+    let mut put = linerate(["put"]).arg(large).arg(root).stderr(Stdio::piped()).spawn().unwrap();
+    let names = || {
+        let listed = lines(&mut linerate(["ls", "--json", root]));
+        listed.iter().map(|line| line["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    support::wait_for("the file under way", || {
+        names().contains(&".large.linerate-put".to_owned()).then_some(())
+    });
+    let interrupt = |pid: u32| {
+        output(Command::new("kill").args(["-INT", &pid.to_string()]));
+    };
+    interrupt(put.id());
+    assert_eq!(put.wait().unwrap().code(), Some(130));
+    assert!(!names().iter().any(|name| name.contains("large")), "{:?}", names());
 }
