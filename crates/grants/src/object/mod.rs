@@ -54,6 +54,11 @@ impl<L: Clone + Eq> Object<L> {
         self.streams.is_empty() && self.deletions.is_empty() && self.waiting.is_empty()
     }
 
+    /// Whether it is open, for whatever.
+    pub fn is_open(&self) -> bool {
+        self.streams.iter().any(|stream| !stream.opens.is_empty())
+    }
+
     /// Whether a range is locked.
     pub fn has_ranges(&self) -> bool {
         self.streams.iter().any(|stream| stream.ranges.any())

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use identity::Rights;
-use lane::fs::{FileKind, RenameHow};
+use lane::fs::RenameHow;
 
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
@@ -46,13 +46,15 @@ impl Directory {
         let here = self.here_for(caller, one, both).await?;
         let there = there.here_for(caller, other, both).await?;
         let (permits, [at_one, at_other]) = permits_to_exchange(&here, one, &there, other).await?;
-        let is_above =
-            |found: &Found, at: &Here| found.kind == FileKind::Directory && at.is_in(&found.object);
+        let is_above = |found: &Found, at: &Here| found.is_directory() && at.is_in(&found.object);
         if is_above(&at_one, &there) || is_above(&at_other, &here) {
             return Err(Error::IntoItself.into());
         }
         if Arc::ptr_eq(&at_one.object, &at_other.object) {
             return Ok(());
+        }
+        for moved in [&at_one, &at_other] {
+            self.volume().ask_beneath(caller, moved).await?;
         }
         let what =
             told(here.object()?, one, there.object()?, other, &at_one, Some((&at_other, at_other.moves())));
@@ -62,7 +64,7 @@ impl Directory {
             here.still()?;
             there.still()?;
             way.rise();
-            for moved in [&at_one, &at_other].into_iter().filter(|found| found.kind == FileKind::Directory) {
+            for moved in [&at_one, &at_other].into_iter().filter(|found| found.is_directory()) {
                 moved.object.rise();
             }
             let (here_dir, there_dir) = (here.directory(), there.directory());

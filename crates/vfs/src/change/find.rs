@@ -23,9 +23,13 @@ pub(super) struct Found {
 }
 
 impl Found {
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+
     /// What its move breaks.
     pub(super) fn moves(&self) -> What {
-        if self.kind == FileKind::Directory { What::Subtree } else { What::Place }
+        if self.is_directory() { What::Subtree } else { What::Place }
     }
 }
 

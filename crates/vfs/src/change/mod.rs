@@ -15,6 +15,7 @@ mod access;
 mod aside;
 mod attributes;
 mod behind;
+mod beneath;
 mod create;
 mod edited;
 mod exchange;

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use identity::Rights;
-use lane::fs::{FileKind, RenameHow};
+use lane::fs::RenameHow;
 
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
@@ -71,6 +71,7 @@ impl Directory {
         if replaced.is_some() {
             there.require(caller, Rights::DELETE)?;
         }
+        self.volume().ask_beneath(caller, &moved).await?;
         let gone = replaced.as_ref().map(|replaced| (replaced, What::Gone));
         let what = told(here.object()?, from, there.object()?, to, &moved, gone);
         let way = self.volume().tell(caller, permits, what).await?;
@@ -79,7 +80,7 @@ impl Directory {
             here.still()?;
             there.still()?;
             way.rise();
-            if moved.kind == FileKind::Directory {
+            if moved.is_directory() {
                 moved.object.rise();
             }
             let how = match over {
@@ -106,12 +107,12 @@ impl Concerned {
         if self.replaced.is_some() && over == Over::Nothing {
             return Err(Error::Exists);
         }
-        if self.moved.kind == FileKind::Directory && there.is_in(&self.moved.object) {
+        if self.moved.is_directory() && there.is_in(&self.moved.object) {
             return Err(Error::IntoItself);
         }
         let Some(replaced) = &self.replaced else { return Ok(true) };
         // What holds the directory that the name comes from holds something.
-        if replaced.kind == FileKind::Directory && here.is_in(&replaced.object) {
+        if replaced.is_directory() && here.is_in(&replaced.object) {
             return Err(Error::NotEmpty);
         }
         Ok(!Arc::ptr_eq(&self.moved.object, &replaced.object))

@@ -47,7 +47,10 @@ impl Volume {
         self.ask_all(std::iter::once((file, Change { asks: Asks::Read, by })))
     }
 
-    fn ask_all<'a>(&self, all: impl Iterator<Item = (&'a Arc<Object>, Change)>) -> Result<(), Unmade> {
+    pub(super) fn ask_all<'a>(
+        &self,
+        all: impl Iterator<Item = (&'a Arc<Object>, Change)>,
+    ) -> Result<(), Unmade> {
         let (mut told, mut asking, mut is_refused) = (Told::default(), Vec::new(), false);
         for (object, change) in all {
             let now = lane::time::now();

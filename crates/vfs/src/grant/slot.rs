@@ -64,6 +64,11 @@ impl<'a> Slot<'a> {
         self.has(IN_USE, Ordering::SeqCst)
     }
 
+    /// Whether it is open.
+    pub(crate) fn is_open(self) -> bool {
+        self.is_in_use() && self.object.lock_side().grants.as_ref().is_some_and(|held| held.grants.is_open())
+    }
+
     /// Whether any range is locked.
     pub(crate) fn is_ranged(self) -> bool {
         self.has(RANGED, Ordering::Acquire)

@@ -14,7 +14,7 @@ use lane::mesh::Member;
 
 use super::record::NONE;
 use super::volume::Volumes;
-use super::{Identity, LaneBits, Line, Object, SharedVolume};
+use super::{Identity, LaneBits, Line, Object, SharedVolume, path_beneath};
 use crate::error::Error;
 use crate::grant::LeasePlace;
 use crate::promise::{Client, Desks, Holder, PromiseOptions};
@@ -226,6 +226,22 @@ impl Objects {
     /// Whether SMB's clients hold anything of any object.
     pub(crate) fn any_held(&self) -> bool {
         self.shared.held.load(Ordering::SeqCst) > 0
+    }
+
+    /// Objects beneath a directory that SMB's clients have open. Looks through all that are in use: for a helper.
+    pub(crate) fn open_beneath(&self, top: &Arc<Object>) -> Vec<Arc<Object>> {
+        let is_beneath = |object: &Arc<Object>| {
+            !Arc::ptr_eq(object, top) && object.grants().is_open() && path_beneath(top, object).is_some()
+        };
+        let mut open = Vec::new();
+        for shard in &self.shared.shards {
+            let shard = shard.lock().expect("nobody panics while holding it");
+            let in_use: Vec<_> = shard.values().filter_map(Weak::upgrade).collect();
+            // Who lets go of the last of them here looks for it in the table.
+            drop(shard);
+            open.extend(in_use.into_iter().filter(is_beneath));
+        }
+        open
     }
 
     pub(crate) fn count_held(&self, is_held: bool) {

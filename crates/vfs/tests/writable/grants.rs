@@ -131,6 +131,52 @@ fn a_deletion_goes_with_the_file_when_it_is_renamed() {
 }
 
 #[test]
+fn a_directory_is_not_renamed_by_smb_while_something_beneath_is_open_but_by_others() {
+    alone(|volume| async move {
+        let (told, _breaker) = listen(&volume);
+        let root = root(&volume).await;
+        let a = root.make_directory(&nobody(), name("a"), 0o755).await.unwrap();
+        let deep = a.make_directory(&nobody(), name("deep"), 0o755).await.unwrap();
+        deep.create(&nobody(), name("page"), NEW).await.unwrap();
+        root.make_directory(&nobody(), name("b"), 0o755).await.unwrap();
+        let mover = open(&volume, "a", &EVERYTHING).await.unwrap();
+        let by = mover.caller(&nobody());
+        let rename = async |by| root.rename(by, name("a"), &root, name("c"), vfs::Over::Nothing).await;
+        for how in [EVERYTHING, OpenHow { share: Share::from_bits(0), ..EVERYTHING }] {
+            let kept = open(&volume, "a/deep/page", &how).await.unwrap();
+            assert!(matches!(rename(&by).await, Err(Error::AccessDenied)));
+            let exchanged = root.exchange(&by, name("b"), &root, name("a")).await;
+            assert!(matches!(exchanged, Err(Error::AccessDenied)));
+            kept.close(&volume, &nobody()).await.unwrap();
+        }
+        assert_eq!(volume.counters().refused_access.get(), 4);
+        // What its client keeps open for later is asked back.
+        let caching = OpenHow { wanted: lease(1, Caching::RH, None), ..EVERYTHING };
+        let kept = Rc::new(open(&volume, "a/deep/page", &caching).await.unwrap());
+        let asked = Rc::clone(&told);
+        let closing = lane::spawn({
+            let (kept, volume) = (Rc::clone(&kept), volume.clone());
+            async move {
+                while asked.0.borrow().is_empty() {
+                    time::sleep(Duration::from_millis(1)).await;
+                }
+                kept.close(&volume, &nobody()).await.unwrap();
+            }
+        });
+        rename(&by).await.unwrap();
+        closing.await;
+        assert_eq!(told.0.take(), [(kept.holder(), Caching::R)]);
+        // Beside, and without an open, nobody is in the way.
+        let beside = open(&volume, "b", &EVERYTHING).await.unwrap();
+        let beneath = open(&volume, "c/deep/page", &EVERYTHING).await.unwrap();
+        root.rename(&nobody(), name("c"), &root, name("a"), vfs::Over::Nothing).await.unwrap();
+        for open in [mover, beside, beneath] {
+            open.close(&volume, &nobody()).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn names_end_leases_of_their_directory_but_for_the_parents_own_and_data_does_at_close() {
     alone(|volume| async move {
         let (told, _breaker) = listen(&volume);
