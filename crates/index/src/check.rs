@@ -3,9 +3,9 @@
 use redb::{ReadTransaction, ReadableDatabase};
 
 use crate::index::Index;
-use crate::object::Entry;
+use crate::object::{Entry, check_lengths};
 use crate::tables::{IDENTITIES, OBJECTS};
-use crate::{Error, Known, Number, VolumeId};
+use crate::{Error, Known, Number, Place, VolumeId};
 
 /// What is wrong with a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +24,14 @@ pub enum Finding {
     Unreserved {
         /// The number.
         number: Number,
+    },
+    /// Its version, or the record, is of a generation that the volume has not come to. Repaired by removing the record: under
+    /// its number the version may be given again.
+    Ahead {
+        /// The record's number.
+        number: Number,
+        /// The later of both generations.
+        generation: u32,
     },
     /// Its place is in a directory that is not there. Repaired by forgetting the place.
     NoParent {
@@ -65,11 +73,16 @@ impl Index {
     /// [`Error::NoVolume`], and what the storage says.
     pub fn check(&self, volume: VolumeId, repair: bool) -> Result<Findings, Error> {
         self.flush()?;
-        let reserved = self.reserved(volume)?;
+        let (reserved, generation) = (self.reserved(volume)?, self.generation(volume)?);
         let findings = self.shared().with_database(|database| {
             let read = database.begin_read()?;
-            let mut look =
-                Look { volume: volume.0, reserved, findings: Findings::default(), repairs: Vec::new() };
+            let mut look = Look {
+                volume: volume.0,
+                reserved,
+                generation,
+                findings: Findings::default(),
+                repairs: Vec::new(),
+            };
             look.at_objects(&read)?;
             look.at_identities(&read)?;
             drop(read);
@@ -96,8 +109,21 @@ impl Index {
         Ok(findings)
     }
 
+    /// The file of this identity was seen there; all else that is kept of it stays. May wait for the disk.
+    ///
+    /// # Errors
+    /// [`Error::NoVolume`], [`Error::TooLong`]; what the storage says.
+    pub fn set_place(&self, volume: VolumeId, identity: &[u8], place: Place) -> Result<(), Error> {
+        check_lengths(identity, &place)?;
+        if let Some(mut entry) = self.entry(volume, identity)? {
+            entry.object.place = place;
+            self.put_entry(volume, entry);
+        }
+        Ok(())
+    }
+
     /// Up to `max` records with vnodes above `after`, in their order, for whoever compares them with the tree. What is
-    /// not committed is not among them. Waits for the disk.
+    /// not committed is not among them, nor what cannot be read ([`Finding::Stray`]). Waits for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -106,13 +132,15 @@ impl Index {
         self.shared().with_database(|database| {
             let read = database.begin_read()?;
             let objects = read.open_table(OBJECTS)?;
-            let page = objects.range((volume.0, first)..=(volume.0, u32::MAX))?.take(max);
-            page.map(|row| {
-                let (key, record) = row?;
-                let entry = Entry::decode(key.value().1, record.value())?;
-                Ok(Known { identity: entry.identity, object: entry.object })
-            })
-            .collect()
+            let rows = objects.range((volume.0, first)..=(volume.0, u32::MAX))?;
+            let readable = rows.filter_map(|row| {
+                let known = row.map(|(key, record)| {
+                    let entry = Entry::decode(key.value().1, record.value()).ok()?;
+                    Some(Known { identity: entry.identity, object: entry.object })
+                });
+                known.transpose()
+            });
+            Ok(readable.take(max).collect::<Result<_, _>>()?)
         })
     }
 }
@@ -122,6 +150,8 @@ struct Look {
     volume: u32,
     /// Counters of directories and of files below these may have been given out.
     reserved: (u64, u64),
+    /// That the volume was last opened with.
+    generation: u32,
     findings: Findings,
     repairs: Vec<Repair>,
 }
@@ -155,11 +185,17 @@ impl Look {
                 self.found(Finding::Unreserved { number }, repairs);
                 continue;
             }
+            let generation = entry.recorded.max(entry.object.version.generation);
+            if generation > self.generation {
+                let repairs = [Repair::Object(vnode), Repair::Identity(entry.identity)];
+                self.found(Finding::Ahead { number, generation }, repairs);
+                continue;
+            }
             let parent = entry.object.place.parent;
             let has_parent = parent == 0 || parent == Number::ROOT.vnode;
             if !has_parent && objects.get((self.volume, parent))?.is_none() {
                 let mut homeless = entry;
-                homeless.object.place = crate::Place::default();
+                homeless.object.place = Place::default();
                 self.found(Finding::NoParent { number, parent }, [Repair::Rewrite(homeless)]);
             }
         }

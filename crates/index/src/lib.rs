@@ -41,7 +41,7 @@ pub use object::{FirstUse, Known, Listed, Loaded, ObjectRecord, Place, PlaceRef,
 pub use pending::Backlog;
 pub use storage::{FileStorage, Storage, boot};
 pub use version::Version;
-pub use volume::{OpenedVolume, Quota, Tree, Usage, VolumeId, VolumeRecord};
+pub use volume::{OpenedVolume, Quota, Standing, Tree, Usage, VolumeId, VolumeRecord};
 
 mod check;
 mod codec;

@@ -81,6 +81,19 @@ pub struct OpenedVolume {
     pub tree_was_behind: bool,
 }
 
+/// How a volume's record and the mark on its root stand to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// As they should.
+    Agrees,
+    /// The mark is another volume's.
+    Another,
+    /// The mark knows more: the index was set back. The next opening goes on above what the mark says.
+    IndexBehind,
+    /// The root bore a later mark: the tree was set back. The next opening gives its files new numbers.
+    TreeBehind,
+}
+
 impl std::fmt::Display for VolumeId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
@@ -96,6 +109,18 @@ impl VolumeRecord {
             directories_to: self.directories_to,
             files_to: self.files_to,
         }
+    }
+
+    /// Whether the mark says what the index should know.
+    pub(crate) fn is_behind(&self, mark: &Mark) -> bool {
+        mark.generation > self.generation
+            || mark.directories_to > self.directories_to
+            || mark.files_to > self.files_to
+    }
+
+    /// Whether the root bore a later mark than this.
+    pub(crate) fn is_ahead_of(&self, mark: &Mark) -> bool {
+        mark.generation < self.marked
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

@@ -58,6 +58,13 @@ fn a_lost_index_goes_on_above_the_mark() {
     let index = open(&Memory::default());
     let again = open_volume(&index, "home", Some(&home.mark.encode())).unwrap();
     assert_eq!((again.volume, again.mark.uuid, again.index_was_behind), (home.volume, home.mark.uuid, true));
+    let standing = |mark: &index::Mark| index.standing(again.volume, mark).unwrap();
+    assert_eq!(standing(&again.mark), index::Standing::Agrees);
+    assert_eq!(index.mark_of(again.volume).unwrap(), again.mark);
+    assert_eq!(standing(&home.mark), index::Standing::TreeBehind);
+    let ahead = index::Mark { files_to: again.mark.files_to + 1, ..again.mark.clone() };
+    assert_eq!(standing(&ahead), index::Standing::IndexBehind);
+    assert_eq!(standing(&index::Mark { uuid: [3; 16], ..again.mark.clone() }), index::Standing::Another);
     let after = index.load(home.volume, first_use(b"a", Seen::default(), later(1))).unwrap();
     assert!(after.is_new);
     assert!(after.object.number.vnode > before.number.vnode, "{after:?}");
@@ -82,6 +89,27 @@ fn a_tree_that_is_not_the_volumes_is_refused() {
     let renamed = open_volume(&index, "house", Some(&home)).unwrap();
     assert_eq!(renamed.volume, volume, "one that is not served may have got another name");
     assert!(index.volume("home").is_none());
+}
+
+#[test]
+fn a_volume_whose_making_was_broken_off_before_it_had_its_mark_is_made_at_the_next_opening() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let tree = Tree { name: "home", path: "/srv/home", mark: None, uuid_if_new: [1; 16] };
+    let begun = index.open_volume(tree, later(0)).unwrap();
+    drop(index);
+    let index = open(&memory);
+    let elsewhere = index.open_volume(Tree { path: "/srv/other", ..tree }, later(1));
+    assert!(matches!(elsewhere, Err(Error::OtherTree { .. })));
+    let made = index.open_volume(Tree { uuid_if_new: [2; 16], ..tree }, later(1)).unwrap();
+    assert_eq!((made.volume, made.mark.uuid), (begun.volume, [1; 16]));
+    assert!(
+        made.mark.files_to > begun.mark.files_to,
+        "numbers that may have been given out are not given again"
+    );
+    index.marked(made.volume, &made.mark);
+    index.close_volume(made.volume);
+    assert!(matches!(index.open_volume(tree, later(2)), Err(Error::OtherTree { .. })), "the mark was there");
 }
 
 #[test]
@@ -228,19 +256,30 @@ fn a_check_finds_and_mends_what_does_not_agree() {
         index.reserve();
         index.record(home, identity, object.clone(), true).unwrap();
     };
+    let ahead = index.load(home, first_use(b"ahead", Seen::default(), later(1))).unwrap().object;
+    let generation = ahead.version.generation + 1;
+    record(b"ahead", &ObjectRecord { version: Version { generation, count: 0 }, ..ahead.clone() });
     record(b"stranger", &stranger);
     object.place = Place { parent: 77, name: b"sound".to_vec() };
     record(b"sound", &object);
     let found = index.check(home, false).unwrap();
     let no_parent = Finding::NoParent { number: object.number, parent: 77 };
-    assert_eq!(found.findings, [no_parent, Finding::Unreserved { number: stranger.number }]);
-    assert_eq!((found.objects, found.count), (2, 2));
-    assert_eq!(index.check(home, true).unwrap().count, 2);
+    let is_ahead = Finding::Ahead { number: ahead.number, generation };
+    let unreserved = Finding::Unreserved { number: stranger.number };
+    assert_eq!(found.findings, [no_parent, is_ahead, unreserved]);
+    assert_eq!((found.objects, found.count), (3, 3));
+    assert_eq!(index.check(home, true).unwrap().count, 3);
     let after = index.check(home, true).unwrap();
     assert_eq!((after.objects, after.count), (1, 0), "there is nothing left to do");
     let page = index.objects(home, 0, 10).unwrap();
     assert_eq!(page.len(), 1);
     assert_eq!((&*page[0].identity, &page[0].object.place), (&b"sound"[..], &Place::default()));
+    let place = Place { parent: 1, name: b"here".to_vec() };
+    index.set_place(home, b"sound", place.clone()).unwrap();
+    index.set_place(home, b"unknown", place.clone()).unwrap();
+    let placed = ObjectRecord { place, ..page[0].object.clone() };
+    assert_eq!(index.look_up(home, b"sound").unwrap(), Some(placed));
+    assert_eq!(index.look_up(home, b"unknown").unwrap(), None);
 }
 
 #[test]

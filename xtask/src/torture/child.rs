@@ -1,9 +1,13 @@
 //! The process that is killed: several lanes, each with workers that change the tree at random and tell of it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Context;
 use identity::{Accounts, Writable};
+use index::{Committer, FileStorage, Index, Options, Stop};
 use lane::buffer::Buf;
 use lane::fs::{SyncOf, XattrHow};
 use lane::layout::{LaneCount, Layout, Wishes};
@@ -26,6 +30,11 @@ pub(crate) struct Args {
     #[arg(long)]
     tree: PathBuf,
     #[arg(long)]
+    state: PathBuf,
+    /// Another one after each loss of power
+    #[arg(long)]
+    boot: u8,
+    #[arg(long)]
     seed: u64,
     #[arg(long)]
     lanes: usize,
@@ -39,8 +48,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let wishes = Wishes { lanes: LaneCount::Total(args.lanes), ..Wishes::default() };
     let layout = Layout::new(&topology, &wishes)?;
     let options = ObjectsOptions { privileged: true, trusted_attributes: true, ..Default::default() };
-    // The mark on the root keeps versions apart from those of the process before.
-    let objects = Objects::in_memory(options);
+    let index = Arc::new(open_index(&args.state, args.boot)?);
+    let _committer = Committer::start(&index, COMMIT_PERIOD)?;
+    let objects = Objects::new(options, index);
     let (lanes, args) = (layout.lane_count(), args.clone());
     let runtime = Runtime::start(&layout, RuntimeOptions::default(), move |spec| {
         let (objects, args) = (objects.clone(), args.clone());
@@ -55,10 +65,23 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     runtime.join().map_err(|_| anyhow::anyhow!("a lane panicked"))
 }
 
+/// The index on the disk of the tree.
+pub(super) fn open_index(state: &Path, boot: u8) -> anyhow::Result<Index> {
+    std::fs::create_dir_all(state)?;
+    let options = Options { boot: [boot; 16], ..Options::default() };
+    let index = Index::open(FileStorage::in_directory(state), options)?;
+    if let Stop::Damaged(_, why) = index.last_stop() {
+        anyhow::bail!("the index is damaged: {why}");
+    }
+    Ok(index)
+}
+
 async fn lane_main(objects: &Objects, args: &Args, workers: &[usize]) -> anyhow::Result<()> {
     let cache = Cache::sharing(CacheOptions::default(), objects);
     let spec = VolumeSpec::new("torture".parse()?, &args.tree, VolumeOptions::default());
     let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone()))?;
+    let shared = volume.shared().context("it is writable")?;
+    anyhow::ensure!(shared.trouble().is_none(), "{:?}", shared.trouble());
     let start = |&worker: &usize| {
         let model = Model::of_tree(&args.tree, worker)?;
         let seed = args.seed.wrapping_mul(31).wrapping_add(worker as u64);
@@ -212,11 +235,16 @@ impl Worker {
     }
 }
 
+/// Often, so that ends fall into commits and between them.
+const COMMIT_PERIOD: Duration = Duration::from_millis(3);
+
 fn version_of(file: &vfs::OpenFile) -> Option<FileVersion> {
     let object = file.object()?;
     let version = object.version();
+    let number = object.number();
+    let file = (number.vnode, number.uniquifier);
     let identity = format!("{:?}", object.identity());
-    Some(FileVersion { identity, generation: version.generation, count: version.count })
+    Some(FileVersion { file, identity, generation: version.generation, count: version.count })
 }
 
 fn rel(path: &str) -> RelPath<'_> {

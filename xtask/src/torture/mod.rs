@@ -1,5 +1,6 @@
 //! `cargo xtask torture`: a process changes a tree through `vfs`, on several lanes, until it is killed at some moment, or
-//! its file system loses its power; then what is there is held against what was asked for and what was acknowledged.
+//! its file system loses its power; then what is there is held against what was asked for and what was acknowledged, and
+//! index and tree are compared, as `linerate volume check` does: after its repair they agree.
 //!
 //! A loss of power is what journalling file systems offer for such tests: an image is told to shut down at once and write
 //! nothing more, not even its log, and mounted again. What the disk itself may lose or put in another order is the
@@ -18,13 +19,14 @@ use testkit::Disk;
 
 use crate::process::Killed;
 
+mod agreement;
 pub(crate) mod child;
 mod model;
 mod record;
 mod step;
 mod verify;
 
-use model::{Model, RESERVED, SHARED};
+use model::{Model, SHARED};
 use record::Record;
 use step::Step;
 use verify::{Contest, End, History, Versions};
@@ -68,8 +70,10 @@ struct Line {
     /// Acknowledged changes that a loss of power took back, none of them synced.
     lost_unsynced: u64,
     versions: usize,
-    /// Files aside that an end left.
-    leftovers: u64,
+    /// Ends after which index and tree agreed as they were.
+    agreed: u32,
+    /// What did not after the others, and was mended, by kind.
+    mended: BTreeMap<&'static str, u64>,
     seconds: f64,
 }
 
@@ -115,6 +119,9 @@ fn torture(kind: FileSystem, disk: &Disk, args: &Args) -> anyhow::Result<Line> {
 struct Torture<'d> {
     disk: &'d Disk,
     tree: PathBuf,
+    /// Where the index is, on the same disk.
+    state: PathBuf,
+    boot: u8,
     rng: SmallRng,
     versions: Versions,
     line: Line,
@@ -134,7 +141,7 @@ struct Told {
 
 impl<'d> Torture<'d> {
     fn new(kind: FileSystem, disk: &'d Disk, args: &Args) -> anyhow::Result<Self> {
-        let tree = disk.path().join("tree");
+        let (tree, state) = (disk.path().join("tree"), disk.path().join("state"));
         for worker in 0..WORKERS {
             for directory in Model::fixed(worker) {
                 std::fs::create_dir_all(tree.join(directory))?;
@@ -151,11 +158,21 @@ impl<'d> Torture<'d> {
             under_way_made: 0,
             lost_unsynced: 0,
             versions: 0,
-            leftovers: 0,
+            agreed: 0,
+            mended: BTreeMap::new(),
             seconds: 0.0,
         };
         let rng = SmallRng::seed_from_u64(args.seed);
-        Ok(Self { disk, tree, rng, versions: Versions::default(), line, began: Instant::now() })
+        Ok(Self {
+            disk,
+            tree,
+            state,
+            boot: 1,
+            rng,
+            versions: Versions::default(),
+            line,
+            began: Instant::now(),
+        })
     }
 
     fn life(&mut self, seed: u64, end: End) -> anyhow::Result<()> {
@@ -178,8 +195,13 @@ impl<'d> Torture<'d> {
         let contest = Contest { base: read(&self.tree.join(Step::CONTEST))?, ..Contest::default() };
         let mut told = Told { histories, contest, in_contest: BTreeMap::new(), lines: 0, is_cut: false };
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("torture-child").arg("--tree").arg(&self.tree);
-        for (flag, value) in [("--seed", seed), ("--lanes", LANES), ("--workers", WORKERS as u64)] {
+        command.arg("torture-child").arg("--tree").arg(&self.tree).arg("--state").arg(&self.state);
+        for (flag, value) in [
+            ("--seed", seed),
+            ("--lanes", LANES),
+            ("--workers", WORKERS as u64),
+            ("--boot", self.boot.into()),
+        ] {
             command.args([flag, &value.to_string()]);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped());
@@ -209,6 +231,7 @@ impl<'d> Torture<'d> {
         if end == End::PowerCut {
             self.disk.restore_power().context("mounting it again")?;
             self.line.power_cuts += 1;
+            self.boot = self.boot.wrapping_add(1);
         }
         Ok(told)
     }
@@ -226,7 +249,11 @@ impl<'d> Torture<'d> {
         }
         let contested = read(&self.tree.join(Step::CONTEST))?;
         told.contest.explain(contested.as_deref(), end)?;
-        self.line.leftovers += remove_leftovers(&self.tree)?;
+        let compared = agreement::compare(&self.state, self.boot).context("linerate volume check")?;
+        self.line.agreed += u32::from(compared.is_empty());
+        for (word, count) in compared {
+            *self.line.mended.entry(word).or_default() += count;
+        }
         Ok(())
     }
 }
@@ -293,21 +320,6 @@ fn read(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error.into()),
     }
-}
-
-/// Takes files aside away.
-fn remove_leftovers(directory: &Path) -> anyhow::Result<u64> {
-    let mut count = 0;
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            count += remove_leftovers(&entry.path())?;
-        } else if entry.file_name().as_encoded_bytes().starts_with(RESERVED.as_bytes()) {
-            std::fs::remove_file(entry.path())?;
-            count += 1;
-        }
-    }
-    Ok(count)
 }
 
 const LANES: u64 = 2;

@@ -21,6 +21,8 @@ pub(super) enum Record {
 /// Which file, and what its content has come to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct FileVersion {
+    /// Its number: vnode and uniquifier.
+    pub(super) file: (u32, u32),
     pub(super) identity: String,
     pub(super) generation: u32,
     pub(super) count: u32,

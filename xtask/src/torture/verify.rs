@@ -295,9 +295,11 @@ impl Contest {
     }
 }
 
-/// Each version of a file had one content, whatever process told of it.
+/// Each number named one file, and each version of a file had one content, whatever process told of it.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
+    /// Which file has a number.
+    files: BTreeMap<(u32, u32), String>,
     contents: BTreeMap<super::record::FileVersion, u64>,
 }
 
@@ -308,6 +310,8 @@ impl Versions {
         content: &[u8],
     ) -> anyhow::Result<()> {
         let hash = std::hash::BuildHasher::hash_one(&FixedHash::default(), content);
+        let known = self.files.entry(version.file).or_insert_with(|| version.identity.clone());
+        ensure!(*known == version.identity, "{:?} names two files: {known} and {version:?}", version.file);
         let before = self.contents.insert(version.clone(), hash);
         ensure!(before.is_none_or(|before| before == hash), "{version:?} names two contents");
         Ok(())
@@ -390,10 +394,13 @@ mod tests {
 
     #[test]
     fn a_version_with_two_contents_is_noticed() {
-        let version = super::super::record::FileVersion { identity: "x".into(), generation: 1, count: 1 };
+        let version =
+            super::super::record::FileVersion { file: (2, 1), identity: "x".into(), generation: 1, count: 1 };
         let mut versions = Versions::default();
         versions.note(&version, b"a").unwrap();
         versions.note(&version, b"a").unwrap();
         assert!(versions.note(&version, b"b").is_err());
+        let other = super::super::record::FileVersion { identity: "y".into(), count: 2, ..version };
+        assert!(versions.note(&other, b"c").is_err(), "a number with two files");
     }
 }

@@ -21,12 +21,7 @@ impl Index {
     /// [`Error::Full`] when too much is not committed, or the numbers at hand are used up: call [`Index::flush`] and
     /// [`Index::next_mark`], then again. What the storage says.
     pub fn load(&self, volume: VolumeId, of: FirstUse<'_>) -> Result<Loaded, Error> {
-        let shared = self.shared();
-        let told = shared.state().told_of(volume, of.identity);
-        let read = match told {
-            Some(told) => told,
-            None => shared.read_entry(volume, of.identity)?,
-        };
+        let read = self.entry(volume, of.identity)?;
         // Another may have loaded or changed it while the file was read.
         self.load_from(volume, of, |told| Some(told.unwrap_or(read))).expect("it was read")
     }
@@ -166,12 +161,24 @@ impl Index {
     /// # Errors
     /// What the storage says.
     pub fn look_up(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<ObjectRecord>, Error> {
+        Ok(self.entry(volume, identity)?.map(|entry| entry.object))
+    }
+
+    /// What is kept of a file: what was told last, else what is committed.
+    pub(crate) fn entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<Entry>, Error> {
         let told = self.shared().state().told_of(volume, identity);
-        let entry = match told {
-            Some(told) => told,
-            None => self.shared().read_entry(volume, identity)?,
-        };
-        Ok(entry.map(|entry| entry.object))
+        match told {
+            Some(told) => Ok(told),
+            None => self.shared().read_entry(volume, identity),
+        }
+    }
+
+    /// Keeps this of a file from now on.
+    pub(crate) fn put_entry(&self, volume: VolumeId, entry: Entry) {
+        let mut state = self.shared().state();
+        state.pending.put(volume, entry.identity.clone(), Change::Recorded(entry));
+        state.tell();
+        self.shared().count(&state);
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::{Index, Open, State};
 use crate::range::Ranges;
-use crate::{Error, Mark, OpenedVolume, Quota, Tree, Usage, VolumeId, VolumeRecord};
+use crate::{Error, Mark, OpenedVolume, Quota, Standing, Tree, Usage, VolumeId, VolumeRecord};
 
 impl Index {
     /// All volumes, by number.
@@ -51,7 +51,7 @@ impl Index {
                 record.distrust_all = false;
             }
             // What the file system gives out again it may give to other files than then.
-            let tree_was_behind = mark.is_some_and(|mark| mark.generation < record.marked);
+            let tree_was_behind = mark.is_some_and(|mark| record.is_ahead_of(&mark));
             if tree_was_behind {
                 state.pending.drop_volume(volume);
                 state.pending.cleared.push(volume);
@@ -153,6 +153,34 @@ impl Index {
         self.change_volume(volume, |record| record.usage = usage)
     }
 
+    /// What the mark on the root of a volume that is not open tells of both.
+    ///
+    /// # Errors
+    /// [`Error::NoVolume`].
+    pub fn standing(&self, volume: VolumeId, mark: &Mark) -> Result<Standing, Error> {
+        let state = self.shared().state();
+        let record = state.record(volume)?;
+        Ok(match () {
+            () if (mark.volume, mark.uuid) != (volume, record.uuid) => Standing::Another,
+            () if record.is_behind(mark) => Standing::IndexBehind,
+            () if record.is_ahead_of(mark) => Standing::TreeBehind,
+            () => Standing::Agrees,
+        })
+    }
+
+    /// The mark that the volume's root should bear, as of its last opening.
+    ///
+    /// # Errors
+    /// [`Error::NoVolume`].
+    pub fn mark_of(&self, volume: VolumeId) -> Result<Mark, Error> {
+        self.shared().state().record(volume).map(|record| record.mark(volume))
+    }
+
+    /// The generation that the volume was last opened with.
+    pub(crate) fn generation(&self, volume: VolumeId) -> Result<u32, Error> {
+        self.shared().state().record(volume).map(|record| record.generation)
+    }
+
     /// Counters below these may have been given to directories and to files.
     pub(crate) fn reserved(&self, volume: VolumeId) -> Result<(u64, u64), Error> {
         self.shared().state().record(volume).map(|record| (record.directories_to, record.files_to))
@@ -194,6 +222,10 @@ impl State {
         let named = self.named(name).map(|(volume, record)| (volume, record.clone()));
         let Some(mark) = mark else {
             return match named {
+                // It was made, and whoever did was gone before the root bore its mark.
+                Some((volume, record)) if record.marked == 0 && record.path == path => {
+                    Ok((volume, record, false))
+                }
                 Some((_, record)) if record.path == path => Err(other("its root bears no mark any more")),
                 Some(_) => Err(other("its directory is another one, without a mark")),
                 None => Ok((self.next_number(), new_record(name, path, uuid_if_new, now), false)),
@@ -210,9 +242,7 @@ impl State {
         if self.open.contains_key(&mark.volume) {
             return Err(other("it is a copy of a tree that is served, mark and all"));
         }
-        let is_ahead = mark.generation > record.generation
-            || mark.directories_to > record.directories_to
-            || mark.files_to > record.files_to;
+        let is_ahead = record.is_behind(&mark);
         record.name = name.to_owned();
         record.path = path.to_owned();
         record.generation = record.generation.max(mark.generation);

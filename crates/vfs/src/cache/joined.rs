@@ -91,13 +91,7 @@ impl Joined {
 
     /// Whether a name is one that another process gave to a file aside.
     pub(crate) fn is_anothers_aside(&self, name: &[u8]) -> bool {
-        let Some(rest) = name.strip_prefix(RESERVED).and_then(|rest| std::str::from_utf8(rest).ok()) else {
-            return false;
-        };
-        let parts: Vec<&str> = rest.split('-').collect();
-        let [mark, lane, number] = parts[..] else { return false };
-        let are_numbers = lane.parse::<u32>().is_ok() && number.parse::<u64>().is_ok();
-        are_numbers && u64::from_str_radix(mark, 16).is_ok_and(|mark| mark != self.objects.mark())
+        giver_of_aside(name).is_some_and(|mark| mark != self.objects.mark())
     }
 
     pub(super) fn add_breaker(&self, breaker: &Rc<dyn Breaker>) {
@@ -209,6 +203,18 @@ impl Inner {
             What::Content | What::Attributes => {}
         }
     }
+}
+
+/// The mark of the process that gave a file aside its name; `None` for a name of another kind.
+pub(crate) fn giver_of_aside(name: &[u8]) -> Option<u64> {
+    let rest = std::str::from_utf8(name.strip_prefix(RESERVED)?).ok()?;
+    let mut parts = rest.split('-');
+    let [mark, lane, number] = [parts.next()?, parts.next()?, parts.next()?];
+    let are_numbers = lane.parse::<u32>().is_ok() && number.parse::<u64>().is_ok();
+    if !are_numbers || parts.next().is_some() {
+        return None;
+    }
+    u64::from_str_radix(mark, 16).ok()
 }
 
 /// Has clients told, all at once, while the lane goes on; `until` is dropped when they have been.

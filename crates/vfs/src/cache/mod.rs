@@ -17,8 +17,8 @@ use lane::fs::{FileKind, WatchEvent};
 use lane::{Ended, Task};
 use quick_cache::Weighter;
 
-pub(crate) use self::joined::Joined;
 pub use self::joined::{Breaker, Telling};
+pub(crate) use self::joined::{Joined, giver_of_aside};
 use self::key::Key;
 pub(crate) use self::key::{KeyRef, OpeningId};
 pub(crate) use self::watches::{Vantage, WatchedDir, Watches};

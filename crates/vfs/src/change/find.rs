@@ -20,6 +20,8 @@ pub(super) struct Found {
     pub(super) kind: FileKind,
     /// The file, where this lane has it open.
     pub(super) open: Option<Rc<OpenFile>>,
+    /// Its names, where it had to be looked at.
+    names: Option<u32>,
 }
 
 impl Found {
@@ -31,6 +33,12 @@ impl Found {
     pub(super) fn moves(&self) -> What {
         if self.is_directory() { What::Subtree } else { What::Place }
     }
+
+    /// It has lost the name `name` in `directory`: how many are left of an open file, its last closing shows.
+    pub(super) fn lost(&self, directory: &Arc<Object>, name: &[u8]) {
+        let is_last = self.kind == FileKind::Directory || self.names == Some(1);
+        self.object.note_lost(directory, name, is_last);
+    }
 }
 
 impl Here {
@@ -40,7 +48,7 @@ impl Here {
             && let Some(object) = node.object()
         {
             let object = Arc::clone(object);
-            return Ok(Some(Found { object, kind: node.kind(), open: node.into_file() }));
+            return Ok(Some(Found { object, kind: node.kind(), open: node.into_file(), names: None }));
         }
         self.find_new(&c_name(name)).await
     }
@@ -59,7 +67,7 @@ impl Here {
         let at = At { directory: self.object()?, name: name.as_bytes() };
         let by = By::Name(self.directory().dir(), name);
         let object = shared.object_of(self.volume().root().dir(), by, stat, Some(at)).await?;
-        Ok(Found { object, kind: stat.kind, open: None })
+        Ok(Found { object, kind: stat.kind, open: None, names: Some(stat.nlink) })
     }
 }
 

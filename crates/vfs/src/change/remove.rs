@@ -70,6 +70,7 @@ impl Directory {
                 (false, None) => dir.unlink(&name).await,
             };
             removed.map_err(Error::of_change)?;
+            found.lost(here.object()?, name.as_bytes());
             way.removed(here.object()?, name.as_bytes());
             way.end(here.volume());
             Ok(())

@@ -90,7 +90,8 @@ impl Directory {
             let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
             here_dir.rename(&from, there_dir, &to, how).await.map_err(Error::of_change)?;
             way.removed(here.object()?, from.as_bytes());
-            if replaced.is_some() {
+            if let Some(replaced) = &replaced {
+                replaced.lost(there.object()?, to.as_bytes());
                 way.removed(there.object()?, to.as_bytes());
             }
             has_moved(&way, &moved, (&here, &from), (&there, &to))?;

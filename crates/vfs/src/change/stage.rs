@@ -160,6 +160,9 @@ impl Staged {
             // Only what makes files behind the server's back can have come in between.
             let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
             given.map_err(Error::of_change)?;
+            if let Some(replaced) = &found {
+                replaced.lost(here.object()?, name.as_bytes());
+            }
             let attributes = file.attributes()?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             if !is_new && let Ok(directory) = here.object() {

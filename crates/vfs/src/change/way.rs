@@ -180,6 +180,7 @@ impl Way {
     pub(super) fn end(self, volume: &Volume) {
         volume.counters().changes.increment();
         self.under.end_deletions();
+        self.under.note_moves();
         self.edited.take().into_iter().for_each(Edited::note);
         self.under.give_back(Some(lane::time::wall_clock()));
         self.shown.iter().for_each(|shown| volume.show_change(&shown.directory, shown.by));
@@ -212,6 +213,12 @@ impl Under {
                 }
             });
         }
+    }
+
+    /// Where they are now the index is to be told.
+    fn note_moves(&self) {
+        let moved = |broken: &&Broken| matches!(broken.what, What::Place | What::Subtree);
+        self.broken.iter().filter(moved).for_each(|broken| broken.object.note_moved());
     }
 
     /// The change was made `at` this time, or failed.

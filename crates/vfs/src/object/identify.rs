@@ -83,6 +83,7 @@ impl SharedVolume {
                 Ok(Loaded { object: record, is_new }) => {
                     object.begin_as(&record, &seen_of(stat), at);
                     if is_new {
+                        object.is_fresh();
                         self.reserve_numbers(root);
                     }
                 }
@@ -182,7 +183,7 @@ fn has_none(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EOVERFLOW))
 }
 
-fn kind_of(kind: FileKind) -> Kind {
+pub(crate) fn kind_of(kind: FileKind) -> Kind {
     if kind == FileKind::Directory { Kind::Directory } else { Kind::File }
 }
 

@@ -14,17 +14,17 @@ use super::SharedVolume;
 
 /// The attribute of the root that holds the mark.
 #[derive(Debug)]
-pub(super) struct Bearer {
+pub(crate) struct Bearer {
     written: &'static CStr,
 }
 
 impl Bearer {
-    pub(super) fn new(trusted: bool) -> Self {
+    pub(crate) fn new(trusted: bool) -> Self {
         Self { written: if trusted { TRUSTED } else { USER } }
     }
 
     /// The mark that the root bears, from a run with other privileges too: the later one. Blocks.
-    pub(super) fn read(&self, root: &Dir) -> Result<Option<Vec<u8>>, String> {
+    pub(crate) fn read(&self, root: &Dir) -> Result<Option<Vec<u8>>, String> {
         let generation = |bytes: &Vec<u8>| Mark::parse(bytes).map(|mark| mark.generation);
         let mut latest: Option<Vec<u8>> = None;
         for name in MARK_ATTRIBUTES {
@@ -46,7 +46,7 @@ impl Bearer {
     }
 
     /// Has the root bear a mark, synced. Blocks.
-    pub(super) fn write(&self, root: &Dir, mark: &Mark) -> Result<(), String> {
+    pub(crate) fn write(&self, root: &Dir, mark: &Mark) -> Result<(), String> {
         root.set_xattr_at_start(&self.written.into(), &mark.encode()).map_err(|error| {
             let why = match error.raw_os_error() {
                 Some(libc::EOPNOTSUPP) => "its file system keeps no extended attributes".to_owned(),

@@ -1,7 +1,7 @@
 //! What several lanes may use at once: one live [`Object`] for each file and directory of a writable volume that is in use,
 //! process-wide. docs/vfs.md shows who holds what.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
@@ -9,13 +9,15 @@ use index::{Number, Version};
 
 pub use self::gate::Closed;
 pub(crate) use self::gate::Pass;
-pub(crate) use self::identify::{At, By, identity_of};
+pub(crate) use self::identify::{At, By, identity_of, kind_of};
 pub use self::identity::Identity;
+pub(crate) use self::mark::Bearer;
 pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::numbered::Recorded;
 pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};
 pub use self::volume::SharedVolume;
+pub(crate) use self::volume::enter;
 
 pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::{Line, Shared, Sharer};
@@ -48,8 +50,8 @@ pub struct Object {
     version: AtomicU64,
     /// Vnode and uniquifier, once the index has said them, and with them the version.
     number: AtomicU64,
-    /// The index has to be told of it, and has room reserved for that.
-    is_touched: AtomicBool,
+    /// What of it the index has to be told: `TOUCHED` and `FRESH` of `record`.
+    news: AtomicU8,
     /// Lanes that rely on it, or let their clients.
     promises: LaneBits,
     /// Who changes it, and who waits to.

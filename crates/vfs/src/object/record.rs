@@ -87,7 +87,7 @@ impl Object {
 
     /// The index will have to be told of it.
     fn touch(&self) {
-        if !self.is_touched.swap(true, Ordering::Relaxed) {
+        if self.news.fetch_or(TOUCHED, Ordering::Relaxed) & TOUCHED == 0 {
             self.volume.index.reserve();
         }
     }
@@ -144,9 +144,14 @@ impl Object {
         among.iter().find(|other| *other == place).cloned()
     }
 
-    /// Looks at an open file of it that is about to be closed, if the index will have to be told of it.
+    /// The index did not know it before: it may have lost its last name since it was opened.
+    pub(super) fn is_fresh(&self) {
+        self.news.fetch_or(FRESH, Ordering::Relaxed);
+    }
+
+    /// Looks at an open file of it that is about to be closed, if the index may have to be told of it.
     pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
-        if !self.is_touched.load(Ordering::Relaxed) || !lane::on_lane() {
+        if self.news.load(Ordering::Relaxed) == 0 || !lane::on_lane() {
             return;
         }
         let Ok(stat) = look() else { return };
@@ -158,10 +163,27 @@ impl Object {
         self.lock_side().draft.change(lane::time::wall_clock());
     }
 
+    /// It has another place than the index knows.
+    pub(crate) fn note_moved(&self) {
+        self.lock_side().draft.flags |= MOVED;
+    }
+
+    /// It has lost a name, perhaps its last: the index will have to be told, if it knows it.
+    pub(crate) fn note_lost(&self, directory: &Arc<Self>, name: &[u8], is_last: bool) {
+        self.touch();
+        let mut side = self.lock_side();
+        let is_placed_there = side
+            .place
+            .as_ref()
+            .is_some_and(|place| Arc::ptr_eq(&place.directory, directory) && *place.name == *name);
+        side.draft.flags |= if is_placed_there { TAKEN } else { 0 } | if is_last { GONE } else { 0 };
+    }
+
     /// Tells the index what is to be known of it when it is used again.
     pub(super) fn let_go(&mut self) {
-        if !*self.is_touched.get_mut() {
-            let side = self.side.get_mut().expect("nobody panics while holding it");
+        let news = *self.news.get_mut();
+        let side = self.side.get_mut().expect("nobody panics while holding it");
+        if news & TOUCHED == 0 && side.draft.flags & GONE == 0 {
             // Where it was found is worth being told too, unless there is too much to tell.
             if side.draft.flags & MOVED == 0 || side.place.is_none() || self.volume.index.is_full() {
                 return;
@@ -176,10 +198,14 @@ impl Object {
             if draft.flags & KNOWN != 0 {
                 index.forget(self.volume.id(), &words, number);
             }
-            return index.give_back();
+            if self.news.load(Ordering::Relaxed) & TOUCHED != 0 {
+                index.give_back();
+            }
+            return;
         }
         let place = place
             .as_ref()
+            .filter(|_| draft.flags & TAKEN == 0)
             .map(|place| index::Place { parent: place.directory.number().vnode, name: place.name.to_vec() });
         let seen = draft.seen();
         let record = ObjectRecord { number, version, seen, place: place.unwrap_or_default() };
@@ -250,6 +276,10 @@ fn nanoseconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }
 
+/// The index has to be told of it, and has room reserved for that.
+const TOUCHED: u8 = 1;
+/// The index has known it only since this use of it.
+const FRESH: u8 = 2;
 /// It has no name any more.
 const GONE: u8 = 1;
 /// The index knows it.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -278,7 +278,7 @@ impl Objects {
             identity: identity.clone(),
             version: AtomicU64::new(0),
             number: AtomicU64::new(NONE),
-            is_touched: AtomicBool::new(false),
+            news: AtomicU8::new(0),
             promises: LaneBits::default(),
             line: Line::default(),
             side: Mutex::default(),

@@ -227,7 +227,7 @@ impl std::fmt::Debug for SharedVolume {
 }
 
 /// Tells the index of the tree, and has its root bear the mark of this opening where there is one to bear it. Blocks.
-fn enter(
+pub(crate) fn enter(
     index: &Index,
     name: &str,
     spec: &VolumeSpec,

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use identity::{Rights, Writable};
 use index::{Index, Memory, Options, Stop};
-use lane::backend::sim::{Config, Host, World, seeds};
+use lane::backend::sim::{Config, Host, Image, World, seeds};
 use lane::buffer::{Buf, BufClass};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use vfs::{
-    Cache, CacheOptions, Error, Expect, How, Identity, Number, Objects, ObjectsOptions, Over, Resolved,
-    Version, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, CheckOptions, Error, Expect, How, Identity, Number, Objects, ObjectsOptions, Over,
+    Problem, Resolved, Trouble, Version, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::changes::buf;
@@ -37,7 +37,8 @@ fn a_number_names_one_file_and_with_its_version_one_content_whatever_happens() {
     let totals = totals.borrow();
     // The histories were no easy ones; one seed alone need not have all.
     if totals.get("seeds").is_some_and(|seeds| u64::from(*seeds) == all) {
-        for what in ["clean", "kill", "power", "lost", "set back", "edited", "as it was", "looks"] {
+        let happened = ["clean", "kill", "power", "lost", "set back", "disk set back", "edited", "checked"];
+        for what in happened.into_iter().chain(["mended", "nothing to mend", "as it was", "looks"]) {
             assert!(totals.get(what).is_some_and(|count| *count > 100), "{what}: {totals:?}");
         }
     }
@@ -60,6 +61,8 @@ struct History {
     index: Memory,
     boot: u8,
     said: Rc<RefCell<Said>>,
+    /// Nothing but what is in order has happened since index and tree were compared.
+    agrees: bool,
 }
 
 impl History {
@@ -72,21 +75,23 @@ impl History {
         host.fs().sync_all().unwrap();
         host.add_lane();
         let rng = SmallRng::seed_from_u64(seed);
-        Self { rng, world, host, index: Memory::default(), boot: 1, said: Rc::default() }
+        Self { rng, world, host, index: Memory::default(), boot: 1, said: Rc::default(), agrees: true }
     }
 
     fn run(mut self) -> BTreeMap<&'static str, u32> {
         let mut earlier = self.index.image();
+        let mut disk_earlier = (self.host.fs().image(), earlier.clone());
         for _ in 0..5 {
             let options = Options { boot: [self.boot; 16], pending_max: 64, ..Options::default() };
             let index = Arc::new(Index::open(self.index.clone(), options).unwrap());
             assert!(!matches!(index.last_stop(), Stop::Damaged(..)), "{:?}", index.last_stop());
-            self.live(index);
+            let is_clean = self.live(index);
             // Another file with the same bytes: what is left of the process, as jobs of its helpers, cannot write to it.
             let image = self.index.image();
             self.index = Memory::default();
             self.index.set_back(&image);
-            match self.rng.random_range(0..8) {
+            let what = self.rng.random_range(0..9);
+            match what {
                 0 => {
                     self.index.set_back(&[]);
                     self.count("lost");
@@ -95,22 +100,31 @@ impl History {
                     self.index.set_back(&earlier);
                     self.count("set back");
                 }
+                2 => {
+                    self.set_disk_back(&disk_earlier);
+                    earlier = self.index.image();
+                }
                 _ => earlier = self.index.image(),
             }
-            while self.rng.random_bool(0.4) {
-                self.edit();
+            if what > 5 {
+                disk_earlier = (self.host.fs().image(), self.index.image());
             }
+            let is_edited = self.edit();
             let pause = self.rng.random_range(0..100);
             self.world.run_for(Duration::from_millis(pause));
             self.host.restart();
+            self.agrees &= is_clean && what > 2 && !is_edited;
+            if self.rng.random_bool(0.3) {
+                self.check();
+            }
         }
         self.count("seeds");
         drop(self.world);
         self.said.take().counts
     }
 
-    /// One process, from its start to its end.
-    fn live(&mut self, index: Arc<Index>) {
+    /// One process, from its start to its end; whether that was in order.
+    fn live(&mut self, index: Arc<Index>) -> bool {
         let options = ObjectsOptions { lanes_max: 2, ..Default::default() };
         let objects = Objects::new(options, Arc::clone(&index));
         self.said.borrow_mut().changes = (0, 0);
@@ -132,6 +146,7 @@ impl History {
                 index.close().unwrap();
                 self.host.kill();
                 self.count("clean");
+                return true;
             }
             kind => {
                 let after = self.rng.random_range(0..20_000);
@@ -151,10 +166,56 @@ impl History {
                 }
             }
         }
+        false
     }
 
-    /// Somebody changes the tree while no server runs.
-    fn edit(&mut self) {
+    /// The whole disk, tree and index, is as it was some time ago. Numbers that were given out since are given out again, as nobody
+    /// who knows of them is left; versions are not, by the time of day.
+    fn set_disk_back(&mut self, (tree, index): &(Image, Vec<u8>)) {
+        self.host.fs().set_back(tree);
+        self.index.set_back(index);
+        self.said.borrow_mut().files.clear();
+        self.world.run_for(OPENINGS_MAX);
+        self.count("disk set back");
+    }
+
+    /// The operator has index and tree compared: what does not agree is mended then, and what was always left in order does.
+    fn check(&mut self) {
+        let options = Options { boot: [self.boot; 16], ..Options::default() };
+        let index = Arc::new(Index::open(self.index.clone(), options).unwrap());
+        let volumes = index.volumes();
+        for (volume, _) in volumes {
+            let check = || {
+                let index = Arc::clone(&index);
+                let options = CheckOptions { repair: true, trusted_attributes: false };
+                self.world.block_on(&self.host, async move {
+                    vfs::check(&index, volume, options, Arc::default()).await.unwrap()
+                })
+            };
+            let (first, second) = (check(), check());
+            assert!(first.is_mended(), "{first:?}");
+            assert!(second.is_clean(), "{second:?} after {first:?}");
+            // What was on its way to be removed stays with the last task.
+            let is_left = |problem: &Problem| matches!(problem.trouble, Trouble::Leftover { .. });
+            let agrees = first.problems.iter().all(is_left);
+            assert!(agrees || !self.agrees, "{first:?} after stops in order");
+            self.count("checked");
+            self.count(if first.is_clean() { "nothing to mend" } else { "mended" });
+        }
+        index.put_back().unwrap();
+        self.agrees = true;
+    }
+
+    /// Somebody changes the tree while no server runs, or nobody does.
+    fn edit(&mut self) -> bool {
+        let mut is_edited = false;
+        while self.rng.random_bool(0.4) {
+            is_edited |= self.edit_once();
+        }
+        is_edited
+    }
+
+    fn edit_once(&mut self) -> bool {
         let (fs, rng) = (self.host.fs(), &mut self.rng);
         let at = format!("/srv/{}", NAMES.choose(rng).unwrap());
         let done = match rng.random_range(0..4) {
@@ -167,6 +228,7 @@ impl History {
         if done.is_ok() {
             self.count("edited");
         }
+        done.is_ok()
     }
 
     fn count(&self, what: &'static str) {
@@ -278,4 +340,6 @@ async fn small() -> Buf {
     lane::current().buffers().get(BufClass::Small).await
 }
 
+/// As many seconds as there are openings of a volume, and more.
+const OPENINGS_MAX: Duration = Duration::from_secs(20);
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];

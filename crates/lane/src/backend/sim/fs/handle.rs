@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::content::Content;
+use super::image::Image;
 use super::inode::{Inode, Node};
 use super::journal::Record;
 use super::locks::ForeignLock;
@@ -222,6 +223,18 @@ impl Fs {
     /// All that is safe, by path: what a loss of power now leaves if nothing more has come to the disk.
     pub fn tree_on_disk(&self) -> BTreeMap<String, Found> {
         self.core.with(|state| state.disks[self.host.0].tree_on_disk())
+    }
+
+    /// The whole disk as processes see it, to be [set back](Fs::set_back) to.
+    pub fn image(&self) -> Image {
+        self.core.with(|state| state.disks[self.host.0].image())
+    }
+
+    /// The whole disk is as it was then, safely so, and gives out again what it gave out since: inode numbers with their
+    /// generations. For a host without a process ([`Host::kill`](super::super::Host::kill),
+    /// [`Host::lose_power`](super::super::Host::lose_power)).
+    pub fn set_back(&self, image: &Image) {
+        self.core.with(|state| state.disks[self.host.0].set_back(image));
     }
 
     /// A writer whose writes are not synced. Makes the file, and the directories above it, if it is not there.

@@ -94,6 +94,27 @@ impl Stored {
         })
     }
 
+    /// What an image has, with the number that it had.
+    pub(super) fn of_image(
+        number: u64,
+        generation: u32,
+        born: Timestamp,
+        node: Node,
+        space: &Rc<Space>,
+    ) -> Rc<Self> {
+        let attributes = Attributes { mode: 0, uid: OWNER, gid: OWNER, mtime: born, ctime: born };
+        Rc::new(Self {
+            number,
+            generation,
+            born,
+            node,
+            attributes: Cell::new(attributes),
+            xattrs: RefCell::default(),
+            space: Rc::clone(space),
+            holds_number: Cell::new(true),
+        })
+    }
+
     /// The root of an empty tree.
     pub(super) fn root(space: &Rc<Space>) -> Rc<Self> {
         Self::new(Node::Directory(RefCell::default()), 0o755, 0, now(std::time::Duration::ZERO), space)

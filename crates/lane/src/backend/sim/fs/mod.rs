@@ -7,6 +7,7 @@
 //! | `inode`, `pages`, `space` | what there is: inodes, the bytes' room, numbers |
 //! | `content` | a file's bytes: what is seen, and which older ones may come back |
 //! | `journal`, `recover` | names and attributes that are not safe yet; what a loss of power leaves |
+//! | `image` | the whole disk as it was, and set back to that |
 //! | `resolve`, `read`, `names`, `data`, `attributes`, `identity`, `locks` | what a server does |
 //! | `watch` | what it is told |
 //! | `edit`, `handle`, `tree` | what a test does and sees |
@@ -34,6 +35,7 @@ mod data;
 mod edit;
 mod handle;
 mod identity;
+mod image;
 mod inode;
 mod journal;
 mod locks;
@@ -51,6 +53,7 @@ pub(crate) use self::inode::Inode;
 pub(crate) use self::open_file::OpenFile;
 
 pub use self::handle::{Fs, Writer};
+pub use self::image::Image;
 pub use self::locks::ForeignLock;
 pub use self::tree::{Found, FoundKind};
 
@@ -67,6 +70,8 @@ pub(crate) struct Disk {
     /// Directories without a name, which go when the last descriptor of theirs is closed.
     removed: Vec<(u64, Weak<Inode>)>,
     last_serial: u64,
+    /// Inodes made so far, but for what was set back: by it one is told from others that had its number.
+    generations: u64,
     /// A test's own change: no fault strikes it, nothing is forbidden, nothing counts it.
     by_test: bool,
     /// Changes and syncs of the server so far.
@@ -100,6 +105,7 @@ impl Disk {
             by_number: BTreeMap::new(),
             removed: Vec::new(),
             last_serial: 1,
+            generations: 1,
             by_test: false,
             steps: 0,
             cut: None,
@@ -199,7 +205,8 @@ impl Disk {
         self.check_inodes()?;
         let serial = self.next_serial();
         // In no order, like the kernel's, and without the dice: what a test makes beforehand moves no later throw.
-        let generation = (serial.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        self.generations += 1;
+        let generation = (self.generations.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
         let stored = Stored::new(node, mode, generation, self.stamp(engine), &self.space);
         let inode = Inode::new(serial, dev_of(self.host), stored, 0);
         self.by_number.insert(inode.ino(), Rc::downgrade(&inode));

@@ -36,7 +36,7 @@ impl Disk {
     }
 
     /// Room and numbers are what the tree that is left takes.
-    fn recount(&mut self) {
+    pub(super) fn recount(&mut self) {
         let (mut used, mut beneath) = (BTreeSet::new(), vec![Rc::clone(&self.root)]);
         while let Some(inode) = beneath.pop() {
             inode.stored.count();

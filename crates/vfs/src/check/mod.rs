@@ -1,0 +1,228 @@
+//! Whether the index and the tree of a volume agree, and the repair of what does not: for `linerate volume check`, while
+//! nothing else uses either. docs/index.md says what is compared.
+//!
+//! First the mark on the root: a tree that is not the volume's is not compared. Then the records with each other, then the
+//! tree, directory by directory, with the records, and last the records that no file was found for.
+
+mod problem;
+mod records;
+mod walk;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use index::{Index, Mark, Number, Standing, VolumeId, VolumeRecord};
+use lane::offload::{OffloadError, offload};
+
+pub use self::problem::{Problem, Trouble};
+
+use crate::error::Error;
+use crate::object::{Bearer, By, enter, identity_of};
+use crate::root::Root;
+use crate::spec::{VolumeOptions, VolumeSpec};
+
+/// How a volume is checked.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckOptions {
+    /// Mend what is wrong; else only say what is.
+    pub repair: bool,
+    /// As [`ObjectsOptions::trusted_attributes`](crate::ObjectsOptions::trusted_attributes) of the server.
+    pub trusted_attributes: bool,
+}
+
+/// How far a check has come, for whoever waits for it.
+#[derive(Debug, Default)]
+pub struct CheckProgress {
+    names: AtomicU64,
+    records: AtomicU64,
+}
+
+/// What came of a check.
+#[derive(Debug, Default)]
+pub struct CheckReport {
+    /// Directories that were looked into.
+    pub directories: u64,
+    /// Names that were found in them.
+    pub names: u64,
+    /// Records of files in the index.
+    pub records: u64,
+    /// What is wrong, at most [`CheckReport::PROBLEMS_MAX`] of it.
+    pub problems: Vec<Problem>,
+    /// All that is wrong.
+    pub found: u64,
+    /// What of it is wrong no more.
+    pub mended: u64,
+}
+
+/// Why a volume could not be checked.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// Its directory.
+    #[error("{}: {problem}", path.display())]
+    Root {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The index.
+    #[error(transparent)]
+    Index(#[from] index::Error),
+    /// A helper did not do its work: a defect.
+    #[error(transparent)]
+    Helper(#[from] OffloadError),
+}
+
+impl CheckProgress {
+    /// Names of the tree that were compared so far.
+    pub fn names(&self) -> u64 {
+        self.names.load(Ordering::Relaxed)
+    }
+
+    /// Records that were compared so far, after all names.
+    pub fn records(&self) -> u64 {
+        self.records.load(Ordering::Relaxed)
+    }
+}
+
+impl CheckReport {
+    /// Problems that are listed.
+    pub const PROBLEMS_MAX: usize = 1_000;
+
+    /// There was nothing to do.
+    pub fn is_clean(&self) -> bool {
+        self.found == 0
+    }
+
+    /// Nothing is left to do.
+    pub fn is_mended(&self) -> bool {
+        self.found == self.mended
+    }
+
+    fn add(&mut self, trouble: Trouble, mended: bool) {
+        self.found += 1;
+        self.mended += u64::from(mended);
+        if self.problems.len() < Self::PROBLEMS_MAX {
+            self.problems.push(Problem { trouble, mended });
+        }
+    }
+}
+
+/// Compares what `index` has of a volume with the tree where it was last opened; mends what is wrong where that is asked for.
+/// Nobody else has the volume open. Runs on a lane; its memory is a few bytes for each file, and the names of one directory.
+///
+/// # Errors
+/// [`CheckError`]: nothing is known then, though something may have been mended.
+pub async fn check(
+    index: &Arc<Index>,
+    volume: VolumeId,
+    options: CheckOptions,
+    progress: Arc<CheckProgress>,
+) -> Result<CheckReport, CheckError> {
+    let record = index.volumes().into_iter().find(|(id, _)| *id == volume);
+    let (_, record) = record.ok_or_else(|| index::Error::NoVolume(volume.to_string()))?;
+    let at = |problem: &dyn std::fmt::Display| CheckError::Root {
+        path: record.path.clone().into(),
+        problem: problem.to_string(),
+    };
+    let name = record.name.parse().map_err(|error| at(&error))?;
+    let spec = VolumeSpec::new(name, &record.path, VolumeOptions::default());
+    let root = Root::open(&spec).map_err(|error| at(&error))?;
+    let home = root.dir().stat().map_err(|error| at(&error))?.dev;
+    let index = Arc::clone(index);
+    let mut check =
+        Check { index, volume, options, spec, root, home, report: CheckReport::default(), progress };
+    if check.look_at_mark(&record).await? {
+        check.look_at_records().await?;
+        let walked = check.walk().await?;
+        check.look_for_gone(walked).await?;
+    }
+    let index = Arc::clone(&check.index);
+    offload(None, move || index.flush()).await??;
+    Ok(check.report)
+}
+
+struct Check {
+    index: Arc<Index>,
+    volume: VolumeId,
+    options: CheckOptions,
+    spec: VolumeSpec,
+    root: Root,
+    /// The device of the volume's directory.
+    home: u64,
+    report: CheckReport,
+    progress: Arc<CheckProgress>,
+}
+
+impl Check {
+    /// Looks at the mark on the root. Whether the tree is the volume's.
+    async fn look_at_mark(&mut self, record: &VolumeRecord) -> Result<bool, CheckError> {
+        let bearer = Bearer::new(self.options.trusted_attributes);
+        let bytes = match bearer.read(self.root.dir()) {
+            Ok(bytes) => bytes,
+            Err(why) => {
+                self.report.add(Trouble::MarkUnreadable { why }, false);
+                return Ok(false);
+            }
+        };
+        let Some(bytes) = bytes else {
+            let is_ours = self.is_known_root().await?;
+            let mended = is_ours && self.options.repair && {
+                let mark = self.index.mark_of(self.volume)?;
+                let written = bearer.write(self.root.dir(), &mark);
+                written.map(|()| self.index.marked(self.volume, &mark)).is_ok()
+            };
+            self.report.add(Trouble::NoMark { is_ours }, mended);
+            return Ok(is_ours);
+        };
+        let Some(mark) = Mark::parse(&bytes) else {
+            let why = "it cannot be understood".to_owned();
+            self.report.add(Trouble::MarkUnreadable { why }, false);
+            return Ok(false);
+        };
+        let trouble = match self.index.standing(self.volume, &mark)? {
+            Standing::Agrees => return Ok(true),
+            Standing::Another => {
+                self.report.add(Trouble::OtherMark, false);
+                return Ok(false);
+            }
+            Standing::IndexBehind => Trouble::IndexBehind,
+            Standing::TreeBehind => Trouble::TreeBehind,
+        };
+        let mended = self.options.repair && self.reopen(&bearer, record).is_ok();
+        self.report.add(trouble, mended);
+        Ok(true)
+    }
+
+    /// Opens the volume as a server does: what was set back goes on above all that was given out.
+    fn reopen(&self, bearer: &Bearer, record: &VolumeRecord) -> Result<(), String> {
+        let now = lane::time::wall_clock();
+        let at = Some((bearer, &**self.root.dir()));
+        let opened = enter(&self.index, &record.name, &self.spec, at, now)?;
+        self.index.close_volume(opened.volume);
+        Ok(())
+    }
+
+    /// Whether the index knows the directory as this volume's own.
+    async fn is_known_root(&self) -> Result<bool, CheckError> {
+        let (dir, at) = (self.root.dir(), |error: Error| self.at_root(&error));
+        let stat = dir.stat().map_err(|error| self.at_root(&error))?;
+        let words = identity_of(By::Open(dir.as_file()), &stat).await.map_err(at)?.words(self.home);
+        let (index, volume) = (Arc::clone(&self.index), self.volume);
+        let known = offload(None, move || index.look_up(volume, &words)).await?;
+        Ok(known.ok().flatten().is_some_and(|known| known.number == Number::ROOT))
+    }
+
+    fn at_root(&self, problem: &dyn std::fmt::Display) -> CheckError {
+        CheckError::Root { path: self.spec.path.clone(), problem: problem.to_string() }
+    }
+}
+
+/// A directory whose names are more than this is too large to compare: its files are not judged.
+const ENTRIES_MAX: usize = 1 << 24;
+
+/// Whether what had a name has it no more: somebody changes the tree meanwhile.
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::NotFound | Error::NotADirectory | Error::Stale | Error::SymlinkRefused)
+}

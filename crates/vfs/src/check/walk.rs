@@ -1,0 +1,261 @@
+//! The part of a check that begins with the tree.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::CString;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
+use index::{Kind, Known, Number, Place};
+use lane::fs::{Dir, DirEntry, FileKind, Stat};
+use lane::offload::offload;
+
+use super::{Check, CheckError, ENTRIES_MAX, Trouble, is_gone};
+use crate::cache::giver_of_aside;
+use crate::error::Error;
+use crate::name::{Name, RelPathBuf};
+use crate::object::{By, identity_of, kind_of};
+
+/// What the walk has come to.
+#[derive(Default)]
+pub(super) struct Walked {
+    /// Vnodes of files that were found.
+    pub(super) seen: HashSet<u32>,
+    /// What could not be looked at first, and why.
+    pub(super) unread: Option<(String, String)>,
+    /// Files of several names, by vnode: they were recorded under one of them.
+    linked: HashMap<u32, Linked>,
+    /// Directories that are to be looked into, with their vnodes.
+    left: Vec<(RelPathBuf, u32)>,
+}
+
+/// A file of several names.
+struct Linked {
+    known: Known,
+    /// One of them, and as it would be recorded.
+    path: RelPathBuf,
+    place: Place,
+    is_where_recorded: bool,
+}
+
+/// A name in a directory, and what the index knows of what it leads to.
+struct Seen {
+    path: RelPathBuf,
+    place: Place,
+    kind: Kind,
+    has_other_names: bool,
+    known: Option<Known>,
+}
+
+impl Check {
+    /// Looks into every directory.
+    pub(super) async fn walk(&mut self) -> Result<Walked, CheckError> {
+        let mut walked = Walked::default();
+        let root = self.look_at_root(&mut walked).await?;
+        walked.left.push((RelPathBuf::root(), root));
+        while let Some((path, vnode)) = walked.left.pop() {
+            match self.look_into(&path, vnode, &mut walked).await? {
+                Ok(()) => {}
+                Err(error) if is_gone(&error) => {}
+                Err(error) => walked.note_unread(&path, &error),
+            }
+        }
+        for (vnode, linked) in std::mem::take(&mut walked.linked) {
+            walked.seen.insert(vnode);
+            if !linked.is_where_recorded {
+                self.note_moved(&linked.known, &linked.path, linked.place).await?;
+            }
+        }
+        self.flush_if_repairing().await?;
+        Ok(walked)
+    }
+
+    /// The vnode by which the volume's own directory is known; 0 where it is not yet.
+    async fn look_at_root(&mut self, walked: &mut Walked) -> Result<u32, CheckError> {
+        let dir = self.root.dir();
+        let stat = dir.stat().map_err(|error| self.at_root(&error))?;
+        let identity =
+            identity_of(By::Open(dir.as_file()), &stat).await.map_err(|error| self.at_root(&error))?;
+        let words: Vec<Box<[u8]>> = vec![identity.words(self.home)[..].into()];
+        let known = self.known(words).await?.pop().flatten();
+        let Some(known) = known else { return Ok(0) };
+        if self.is_of_its_kind(&known, Kind::Root, &RelPathBuf::root()) {
+            walked.seen.insert(known.object.number.vnode);
+            return Ok(known.object.number.vnode);
+        }
+        Ok(0)
+    }
+
+    /// Looks into one directory; the inner error is of its own.
+    async fn look_into(
+        &mut self,
+        path: &RelPathBuf,
+        vnode: u32,
+        walked: &mut Walked,
+    ) -> Result<Result<(), Error>, CheckError> {
+        let dir = match self.root.open_real_directory(path.as_path()).await {
+            Ok(dir) => dir,
+            Err(error) => return Ok(Err(error)),
+        };
+        let entries = match dir.entries(ENTRIES_MAX).await {
+            Ok(entries) => entries,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        self.report.directories += 1;
+        self.look_at_access_list(&dir, path).await;
+        let mut entries = entries.into_iter().peekable();
+        while entries.peek().is_some() {
+            let part: Vec<_> = entries.by_ref().take(AT_ONCE).collect();
+            let seen = self.identify(&dir, path, vnode, part, walked).await?;
+            for seen in seen {
+                self.compare(seen, walked).await?;
+            }
+            self.flush_if_repairing().await?;
+        }
+        Ok(Ok(()))
+    }
+
+    /// What the index knows of these names.
+    async fn identify(
+        &mut self,
+        dir: &Dir,
+        path: &RelPathBuf,
+        parent: u32,
+        entries: Vec<DirEntry>,
+        walked: &mut Walked,
+    ) -> Result<Vec<Seen>, CheckError> {
+        let (mut found, mut words) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
+        for DirEntry { name, stat } in entries {
+            self.report.names += 1;
+            self.progress.names.fetch_add(1, Ordering::Relaxed);
+            // It has vanished, or has a name that nobody is served.
+            let (Some(stat), Ok(parsed)) = (stat, Name::parse(&name)) else { continue };
+            let Ok(below) = path.as_path().join(parsed) else {
+                walked.note_unread(path, &"names beneath it are too long");
+                continue;
+            };
+            if stat.kind == FileKind::File && giver_of_aside(&name).is_some() {
+                self.take_away(dir, parsed, &below).await;
+                continue;
+            }
+            match identity_of(By::Name(dir, &c_name(parsed)), &stat).await {
+                Ok(identity) => {
+                    words.push(Box::from(&identity.words(self.home)[..]));
+                    found.push((name, below, stat));
+                }
+                Err(Error::NotFound | Error::Stale) => {}
+                Err(error) => walked.note_unread(&below, &error),
+            }
+        }
+        let known = self.known(words).await?;
+        let seen = found.into_iter().zip(known).map(|((name, path, stat), known)| {
+            let place = if parent == 0 { Place::default() } else { Place { parent, name } };
+            let kind = kind_of(stat.kind);
+            Seen { path, place, kind, has_other_names: has_other_names(&stat), known }
+        });
+        Ok(seen.collect())
+    }
+
+    /// Compares a name with what is known of it.
+    async fn compare(&mut self, seen: Seen, walked: &mut Walked) -> Result<(), CheckError> {
+        let Seen { path, place, kind, has_other_names, known } = seen;
+        let known = known.filter(|known| self.is_of_its_kind(known, kind, &path));
+        let number = known.as_ref().map(|known| known.object.number);
+        if kind == Kind::Directory {
+            walked.left.push((path.clone(), number.map_or(0, |number| number.vnode)));
+        }
+        let Some((known, Number { vnode, .. })) = known.zip(number) else { return Ok(()) };
+        let is_where_recorded = known.object.place.parent == 0 || known.object.place == place;
+        if has_other_names {
+            let linked = Linked { known, path, place, is_where_recorded };
+            walked.linked.entry(vnode).or_insert(linked).is_where_recorded |= is_where_recorded;
+            return Ok(());
+        }
+        walked.seen.insert(vnode);
+        if !is_where_recorded {
+            self.note_moved(&known, &path, place).await?;
+        }
+        Ok(())
+    }
+
+    /// Notes it where it has a number of another kind, which goes: then nothing is known of it.
+    fn is_of_its_kind(&mut self, known: &Known, kind: Kind, path: &RelPathBuf) -> bool {
+        let number = known.object.number;
+        if number.kind() == kind {
+            return true;
+        }
+        if self.options.repair {
+            self.index.forget(self.volume, &known.identity, number);
+        }
+        self.report.add(Trouble::Kind { number, path: shown(path) }, self.options.repair);
+        false
+    }
+
+    async fn note_moved(&mut self, known: &Known, path: &RelPathBuf, place: Place) -> Result<(), CheckError> {
+        if self.options.repair {
+            let (index, volume, identity) = (Arc::clone(&self.index), self.volume, known.identity.clone());
+            offload(None, move || index.set_place(volume, &identity, place)).await??;
+        }
+        let trouble = Trouble::Moved { number: known.object.number, path: shown(path) };
+        self.report.add(trouble, self.options.repair);
+        Ok(())
+    }
+
+    /// A file aside: nobody has it open, whose server it was.
+    async fn take_away(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) {
+        let mended = self.options.repair && dir.unlink(&c_name(name)).await.is_ok();
+        self.report.add(Trouble::Leftover { path: shown(path) }, mended);
+    }
+
+    async fn look_at_access_list(&mut self, dir: &Dir, path: &RelPathBuf) {
+        let attribute = match self.options.trusted_attributes {
+            true => ATTRIBUTE_PRIVILEGED,
+            false => ATTRIBUTE_UNPRIVILEGED,
+        };
+        let why = match dir.as_file().xattr(&CString::from(attribute), Acl::BYTES_MAX).await {
+            Ok(list) => Acl::decode(&list).err().map(|error| error.to_string()),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENODATA | libc::EOPNOTSUPP) => None,
+                _ => Some(error.to_string()),
+            },
+        };
+        if let Some(why) = why {
+            self.report.add(Trouble::AccessList { path: shown(path), why }, false);
+        }
+    }
+
+    /// What the index knows of files of these identities. A record that cannot be read is found by its own check.
+    async fn known(&self, words: Vec<Box<[u8]>>) -> Result<Vec<Option<Known>>, CheckError> {
+        let (index, volume) = (Arc::clone(&self.index), self.volume);
+        let known = offload(None, move || {
+            let known = |identity: Box<[u8]>| match index.look_up(volume, &identity) {
+                Err(index::Error::Damaged(_)) => Ok(None),
+                found => Ok(found?.map(|object| Known { identity, object })),
+            };
+            words.into_iter().map(known).collect::<Result<Vec<_>, index::Error>>()
+        });
+        Ok(known.await??)
+    }
+}
+
+impl Walked {
+    fn note_unread(&mut self, path: &RelPathBuf, why: &dyn std::fmt::Display) {
+        self.unread.get_or_insert_with(|| (shown(path), why.to_string()));
+    }
+}
+
+/// A directory's links are its own entries.
+fn has_other_names(stat: &Stat) -> bool {
+    stat.kind != FileKind::Directory && stat.nlink > 1
+}
+
+fn shown(path: &RelPathBuf) -> String {
+    if path.as_path().is_root() { ".".to_owned() } else { path.to_string() }
+}
+
+fn c_name(name: Name<'_>) -> CString {
+    CString::new(name.as_bytes()).expect("a Name holds no zero byte")
+}
+
+/// Names of a directory that the index is asked for at once.
+const AT_ONCE: usize = 1_024;
