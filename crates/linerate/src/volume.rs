@@ -10,6 +10,8 @@ use server::volumes::{VolumeName, VolumeShown, Volumes, VolumesError};
 use crate::output::{say, table};
 use crate::stat;
 
+mod check;
+
 /// Commands of `linerate volume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -28,6 +30,12 @@ enum Command {
     List(Look),
     /// Show all that is known of a volume
     Status(Status),
+    /// Compare what is kept of volumes with their trees, and mend what does not agree
+    ///
+    /// Numbers and places of files, marks and generations, what a crash left, access lists, volumes inside of volumes. Takes the
+    /// index for itself: stop the server first. The exit code is 0 when there was nothing to do, 3 when all that was wrong is
+    /// mended, 4 when something is left to do, 1 when something could not be compared.
+    Check(Check),
     /// Forget a volume: its number, and the numbers and versions of its files; the files stay
     ///
     /// Clients fetch anew what they had of it, and it has another number when it is served again.
@@ -64,6 +72,20 @@ struct Status {
 }
 
 #[derive(Debug, clap::Args)]
+struct Check {
+    /// Which volume; without it, all of them
+    name: Option<String>,
+    /// Mend nothing: only say what is wrong
+    #[arg(long)]
+    dry_run: bool,
+    /// JSON for scripts
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    place: Where,
+}
+
+#[derive(Debug, clap::Args)]
 struct Remove {
     /// Which volume
     name: String,
@@ -97,6 +119,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Command::Create(create) => self::create(create)?,
         Command::List(look) => list(look)?,
         Command::Status(Status { name, look }) => status(name, look)?,
+        Command::Check(check) => return check::run(check),
         Command::Remove(remove) => return self::remove(remove),
     }
     Ok(ExitCode::SUCCESS)

@@ -100,6 +100,66 @@ fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
 }
 
 #[test]
+fn a_check_finds_mends_and_then_has_nothing_to_do() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    assert!(said(dir, &["check"]).starts_with("no volumes: "));
+    assert!(refused(dir, &["check", "pub"]).contains("there is no index in "));
+    std::fs::create_dir(dir.join("tree")).unwrap();
+    let text = format!("{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'tree'\nwritable = 'anyone'\n");
+    std::fs::write(dir.join("linerate.toml"), text).unwrap();
+    let mut server = Launch::config(&dir.join("linerate.toml")).start();
+    for path in ["/gone", "/moved", "/stays"] {
+        assert_eq!(upload(&server, path), "201");
+    }
+    assert!(refused(dir, &["check"]).contains("a server holds the index: stop it first"));
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    drop(server);
+
+    let json = |args: &[&str], code: i32| {
+        let Output { status, stdout, stderr } = volume(dir, args).output().unwrap();
+        assert_eq!(status.code(), Some(code), "{args:?}: {}", String::from_utf8_lossy(&stderr));
+        let all: Value = serde_json::from_slice(&stdout).unwrap();
+        let kinds = |volume: &Value| {
+            let problems = volume["problems"].as_array().unwrap().iter();
+            let mut kinds: Vec<_> =
+                problems.map(|problem| problem["kind"].as_str().unwrap().to_owned()).collect();
+            kinds.sort_unstable();
+            kinds
+        };
+        (kinds(&all[0]), all[0].clone())
+    };
+    let (kinds, sound) = json(&["check", "--json"], 0);
+    assert_eq!((kinds.len(), &sound["names"], &sound["records"]), (0, &3.into(), &4.into()), "{sound}");
+
+    std::fs::remove_file(dir.join("tree/gone")).unwrap();
+    std::fs::rename(dir.join("tree/moved"), dir.join("tree/elsewhere")).unwrap();
+    std::fs::write(dir.join("tree/.linerate-1f-0-7"), "left").unwrap();
+    let wrong = ["gone", "leftover", "moved"];
+    let (kinds, seen) = json(&["check", "pub", "--dry-run", "--json"], 4);
+    assert_eq!((&kinds[..], &seen["mended"]), (&wrong.map(str::to_owned)[..], &0.into()));
+    assert!(dir.join("tree/.linerate-1f-0-7").exists());
+    let told = volume(dir, &["check", "--dry-run"]).output().unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(told.contains("last seen as gone, is gone (left)"), "{told}");
+    assert!(told.lines().last().unwrap().ends_with("3       0     3"), "{told}");
+    let (kinds, seen) = json(&["check", "pub", "--json"], 3);
+    assert_eq!((&kinds[..], &seen["mended"]), (&wrong.map(str::to_owned)[..], &3.into()));
+    assert!(!dir.join("tree/.linerate-1f-0-7").exists());
+    assert_eq!(json(&["check", "--json"], 0).1["records"], 3);
+
+    // What only the administrator can mend stays wrong until he has.
+    said(dir, &["create", "other", "other"]);
+    std::fs::rename(dir.join("other"), dir.join("tree/other")).unwrap();
+    std::os::unix::fs::symlink("tree/other", dir.join("other")).unwrap();
+    let (_, inside) = json(&["check", "other", "--json"], 4);
+    assert_eq!(inside["overlaps"], serde_json::json!(["pub"]));
+    assert!(refused(dir, &["create", "third", "tree/third"]).contains("lie one inside the other"));
+    assert!(refused(dir, &["check", "none"]).contains("there is no volume none"));
+}
+
+#[test]
 fn a_start_says_how_the_last_server_ended_when_that_was_not_in_order() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::create_dir(dir.path().join("tree")).unwrap();

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::identity::Writable;
 use serde::Deserialize;
 use service::config::Keys;
 pub use service::config::{ConfigError, Document, parse_listen};
@@ -24,6 +25,7 @@ use service::{Bound, Service, Settings, Transport, Wanted};
 pub use self::identity::{IdentitySection, default_accounts};
 pub use self::server::{NodesWithoutNic, ServerSection, default_state_dir};
 use crate::listeners::Change;
+use crate::overlap::Places;
 
 /// What the program can serve, in the order of their lines in messages.
 pub type Services = [Arc<dyn Service>];
@@ -204,7 +206,7 @@ impl Config {
         for (index, volume) in self.volumes.iter().enumerate() {
             volume.check(index)?;
         }
-        Ok(())
+        self.check_overlaps()
     }
 
     /// How long a drain may take.
@@ -236,6 +238,31 @@ impl Config {
         let all = [&keys[..], &["admin.listen"]].concat().join(" or ");
         let key = keys.first().copied().unwrap_or("admin.listen");
         ConfigError::invalid(key, format!("no address to listen on: give {all} one"))
+    }
+
+    /// A file that is in two volumes would have two numbers and two versions, and clients of the one would not hear of changes by
+    /// those of the other.
+    fn check_overlaps(&self) -> Result<(), ConfigError> {
+        let is_writable = |volume: &&VolumeSection| volume.writable != Writable::Nobody;
+        let writable: Vec<_> = self.volumes.iter().filter(is_writable).collect();
+        if writable.len() < 2 {
+            return Ok(());
+        }
+        let places = Places::now();
+        for (at, volume) in writable.iter().enumerate() {
+            let overlap = |other: &&&VolumeSection| places.overlap(&volume.path, &other.path);
+            let Some(other) = writable[..at].iter().find(overlap) else { continue };
+            let problem = format!(
+                "{} of volume {} and {} of volume {}, which can both be written to, lie one inside the other: give one of \
+                 them another directory, or no writable",
+                volume.path.display(),
+                volume.name,
+                other.path.display(),
+                other.name
+            );
+            return Err(ConfigError::invalid("volume.path", problem));
+        }
+        Ok(())
     }
 
     fn check_addresses(&self) -> Result<(), ConfigError> {
@@ -293,6 +320,33 @@ mod tests {
     }
 
     const VOLUME: &str = "[[volume]]\nname = 'a'\npath = 'data'\n";
+
+    #[test]
+    fn writable_volumes_one_inside_the_other_are_refused_by_any_way_there() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("tree/below")).unwrap();
+        std::fs::create_dir(dir.path().join("other")).unwrap();
+        std::os::unix::fs::symlink("tree/below", dir.path().join("link")).unwrap();
+        let load = |other: &str, writable: &str| {
+            let path = dir.path().join("linerate.toml");
+            let text = format!(
+                "[[volume]]\nname = 'a'\npath = 'tree'\nwritable = 'anyone'\n\
+                 [[volume]]\nname = 'b'\npath = '{other}'\nmount = '/b'\nwritable = '{writable}'\n"
+            );
+            std::fs::write(&path, text).unwrap();
+            Config::load(&path, &[Arc::new(http::Http::default())]).map_err(|error| error.to_string())
+        };
+        for other in ["tree", "tree/below", ".", "link"] {
+            let problem = load(other, "listed").unwrap_err();
+            assert!(problem.starts_with("volume.path: "), "{problem}");
+            assert!(
+                problem.contains("of volume b and ") && problem.contains("one inside the other"),
+                "{problem}"
+            );
+            assert!(load(other, "nobody").is_ok(), "who only reads may see it twice");
+        }
+        assert!(load("other", "listed").is_ok());
+    }
 
     #[test]
     fn unknown_keys_are_refused_by_name_and_place() {

@@ -21,6 +21,7 @@ mod listening;
 mod lists;
 mod objects;
 mod offers;
+mod overlap;
 mod pacing;
 mod roots;
 mod round;

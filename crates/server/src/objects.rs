@@ -185,9 +185,14 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     Ok(ObjectsOptions {
         lanes_max: lanes,
         privileged: has.intersects(READS_EVERYTHING),
-        trusted_attributes: has.contains(CapabilitySet::SYS_ADMIN),
+        trusted_attributes: writes_trusted_attributes(),
         ..most
     })
+}
+
+/// Whether marks and access lists are attributes that take a privilege, in a server run by this user.
+pub(crate) fn writes_trusted_attributes() -> bool {
+    capabilities().contains(CapabilitySet::SYS_ADMIN)
 }
 
 /// Those that count for this thread, and so for the lanes that it starts.

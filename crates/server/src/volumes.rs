@@ -3,15 +3,20 @@
 use std::ffi::CStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use index::{FileStorage, Index, MARK_LEN, Mark, Options, Tree, VolumeId, VolumeRecord};
+use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
-pub use vfs::VolumeName;
+pub use vfs::{CheckProgress, CheckReport, Problem, VolumeName};
 
-use crate::index_file;
+use vfs::{CheckError, CheckOptions};
+
+use crate::overlap::Places;
+use crate::{index_file, objects};
 
 /// A volume as the index knows it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -32,9 +37,18 @@ pub struct VolumeShown {
     pub trouble: Option<String>,
 }
 
+/// What came of a check.
+#[derive(Debug)]
+pub struct VolumeChecked {
+    /// Index and tree.
+    pub report: CheckReport,
+    /// Volumes that lie inside of its directory, or it in theirs: one file would be in both.
+    pub overlaps: Vec<String>,
+}
+
 /// The index, held by a tool.
 pub struct Volumes {
-    index: Index,
+    index: Arc<Index>,
 }
 
 /// Why a tool could not do what it was asked.
@@ -53,6 +67,16 @@ pub enum VolumesError {
         path: PathBuf,
         /// What it is called.
         known: String,
+    },
+    /// One file would be in both.
+    #[error("{} and {} of volume {name} lie one inside the other", path.display(), other.display())]
+    Overlaps {
+        /// Which directory.
+        path: PathBuf,
+        /// The volume.
+        name: String,
+        /// Its directory.
+        other: PathBuf,
     },
     /// The volume's directory.
     #[error("{}: {problem}", path.display())]
@@ -92,7 +116,7 @@ impl Volumes {
     pub fn open_or_make(state: &Path) -> Result<Self, VolumesError> {
         std::fs::create_dir_all(state).map_err(|error| at(state, error))?;
         let options = Options { boot: index::boot(), ..Options::default() };
-        Ok(Self { index: Index::open(FileStorage::in_directory(state), options)? })
+        Ok(Self { index: Arc::new(Index::open(FileStorage::in_directory(state), options)?) })
     }
 
     /// What is to be told where the index had to be begun anew.
@@ -120,6 +144,14 @@ impl Volumes {
         let path = &path.canonicalize().map_err(|error| at(path, error))?;
         let text = path.to_str().ok_or_else(|| at(path, "a configuration takes paths of UTF-8 only"))?;
         let root = File::open(path).map_err(|error| at(path, error))?;
+        let places = Places::now();
+        let inside =
+            self.index.volumes().into_iter().map(|(_, record)| record).find(|record| {
+                Path::new(&record.path) != *path && places.overlap(path, Path::new(&record.path))
+            });
+        if let Some(VolumeRecord { name, path: other, .. }) = inside {
+            return Err(VolumesError::Overlaps { path: path.clone(), name, other: other.into() });
+        }
         let mark = read_mark(&root).map_err(|error| at(path, error))?;
         if let Some(known) = mark.as_deref().and_then(|mark| self.bearer_of(mark)) {
             return Err(VolumesError::IsVolume { path: path.clone(), known });
@@ -155,6 +187,37 @@ impl Volumes {
         Ok(shown)
     }
 
+    /// Compares what the index has of a volume with its tree, and mends it with `repair`; what else is wrong with where it lies
+    /// is told too: volumes inside of which it is, or that are inside of it.
+    ///
+    /// # Errors
+    /// [`index::Error::NoVolume`]; what keeps it from being compared.
+    pub fn check(
+        &self,
+        name: &str,
+        repair: bool,
+        progress: &Arc<CheckProgress>,
+    ) -> Result<VolumeChecked, VolumesError> {
+        let (id, record) = self.index.volume(name).ok_or_else(|| index::Error::NoVolume(name.to_owned()))?;
+        let (index, progress) = (Arc::clone(&self.index), Arc::clone(progress));
+        let options = CheckOptions { repair, trusted_attributes: objects::writes_trusted_attributes() };
+        let path = Path::new(&record.path);
+        let checked =
+            run_here(
+                RuntimeOptions::default(),
+                async move { vfs::check(&index, id, options, progress).await },
+            );
+        let report = checked.map_err(|error| at(path, error))?.map_err(|error| match error {
+            CheckError::Index(error) => error.into(),
+            error => at(path, error),
+        })?;
+        let others = self.index.volumes().into_iter().filter(|(other, _)| *other != id);
+        let others: Vec<_> = others.map(|(_, other)| (other.name, PathBuf::from(other.path))).collect();
+        let places = Places::now();
+        let overlaps = others.iter().filter(|(_, other)| places.overlap(path, other));
+        Ok(VolumeChecked { report, overlaps: overlaps.map(|(name, _)| name.clone()).collect() })
+    }
+
     /// The name of the volume that this index knows by the mark.
     fn bearer_of(&self, mark: &[u8]) -> Option<String> {
         let mark = Mark::parse(mark)?;
@@ -169,6 +232,18 @@ impl Volumes {
     /// When the index could not be written.
     pub fn close(self) -> Result<(), VolumesError> {
         Ok(self.index.put_back()?)
+    }
+}
+
+impl VolumeChecked {
+    /// There was nothing to do.
+    pub fn is_clean(&self) -> bool {
+        self.report.is_clean() && self.overlaps.is_empty()
+    }
+
+    /// Nothing is left to do.
+    pub fn is_mended(&self) -> bool {
+        self.report.is_mended() && self.overlaps.is_empty()
     }
 }
 

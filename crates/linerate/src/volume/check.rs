@@ -1,0 +1,137 @@
+//! `linerate volume check`: whether index and trees agree.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::bail;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+use server::volumes::{CheckProgress, Problem, VolumeChecked, Volumes};
+
+use super::{Check, tell_news};
+use crate::output::{say, table};
+
+/// What became of one volume.
+struct Outcome {
+    name: String,
+    checked: Result<VolumeChecked, String>,
+}
+
+pub(super) fn run(args: &Check) -> anyhow::Result<ExitCode> {
+    let state = args.place.state()?;
+    let Some(volumes) = Volumes::open(&state)?.map(tell_news) else {
+        match &args.name {
+            Some(name) => bail!("there is no index in {}, and so no volume {name}", state.display()),
+            None if args.json => say!("[]"),
+            None => say!("no volumes: there is no index in {}", state.display()),
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
+    let mut names: Vec<_> = volumes.list().into_iter().map(|volume| volume.name).collect();
+    names.retain(|name| args.name.as_ref().is_none_or(|wanted| wanted == name));
+    let outcomes: Vec<_> = names.into_iter().map(|name| outcome(&volumes, name, !args.dry_run)).collect();
+    volumes.close()?;
+    if let (Some(name), true) = (&args.name, outcomes.is_empty()) {
+        bail!("there is no volume {name}: linerate volume list shows them");
+    }
+    match args.json {
+        true => say!("{}", serde_json::to_string_pretty(&outcomes.iter().map(as_json).collect::<Vec<_>>())?),
+        false => show(&outcomes),
+    }
+    Ok(code(&outcomes))
+}
+
+/// Checks one, with a bar where somebody looks on.
+fn outcome(volumes: &Volumes, name: String, repair: bool) -> Outcome {
+    let progress = Arc::new(CheckProgress::default());
+    let bar = ProgressBar::new_spinner().with_prefix(name.clone());
+    bar.set_style(ProgressStyle::with_template("{spinner} {prefix}: {msg} [{elapsed}]").expect("it is one"));
+    let checked = std::thread::scope(|scope| {
+        let checking = scope.spawn(|| volumes.check(&name, repair, &progress));
+        while !checking.is_finished() {
+            bar.set_message(match (progress.names(), progress.records()) {
+                (names, 0) => format!("{names} names compared"),
+                (names, records) => format!("{names} names and {records} records compared"),
+            });
+            bar.tick();
+            std::thread::park_timeout(TICK);
+        }
+        checking.join()
+    });
+    bar.finish_and_clear();
+    let checked = match checked {
+        Ok(checked) => checked.map_err(|error| error.to_string()),
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    Outcome { name, checked }
+}
+
+/// What is wrong first, then a line for each volume.
+fn show(outcomes: &[Outcome]) {
+    for Outcome { name, checked } in outcomes {
+        match checked {
+            Err(why) => say!("{name}: cannot be compared: {why}"),
+            Ok(VolumeChecked { report, overlaps }) => {
+                for problem in &report.problems {
+                    let what = if problem.mended { "mended" } else { "left" };
+                    say!("{name}: {} ({what})", problem.trouble);
+                }
+                let listed = report.problems.len() as u64;
+                if report.found > listed {
+                    say!("{name}: and {} more", report.found - listed);
+                }
+                for other in overlaps {
+                    say!("{name}: its directory and that of {other} lie one inside the other (left)");
+                }
+            }
+        }
+    }
+    let mut table = table(["volume", "names", "records", "wrong", "mended", "left"], &[1, 2, 3, 4, 5]);
+    for Outcome { name, checked } in outcomes {
+        let Ok(VolumeChecked { report, overlaps }) = checked else { continue };
+        let wrong = report.found + overlaps.len() as u64;
+        let figures = [report.names, report.records, wrong, report.mended, wrong - report.mended];
+        let figures = figures.map(|figure| figure.to_string());
+        table.add_row(std::iter::once(name.clone()).chain(figures));
+    }
+    if !table.is_empty() {
+        say!("{}", table.trim_fmt());
+    }
+}
+
+fn as_json(outcome: &Outcome) -> serde_json::Value {
+    let Outcome { name, checked } = outcome;
+    let VolumeChecked { report, overlaps } = match checked {
+        Ok(checked) => checked,
+        Err(why) => return json!({ "name": name, "error": why }),
+    };
+    let problem = |problem: &Problem| json!({ "kind": problem.trouble.word(), "what": problem.trouble.to_string(), "mended": problem.mended });
+    let problems: Vec<_> = report.problems.iter().map(problem).collect();
+    json!({
+        "name": name,
+        "directories": report.directories,
+        "names": report.names,
+        "records": report.records,
+        "found": report.found,
+        "mended": report.mended,
+        "problems": problems,
+        "overlaps": overlaps,
+    })
+}
+
+/// As the help says; of several volumes the worst counts.
+fn code(outcomes: &[Outcome]) -> ExitCode {
+    let checked = || outcomes.iter().filter_map(|outcome| outcome.checked.as_ref().ok());
+    match () {
+        () if outcomes.iter().any(|outcome| outcome.checked.is_err()) => ExitCode::FAILURE,
+        () if checked().all(VolumeChecked::is_clean) => ExitCode::SUCCESS,
+        () if checked().all(VolumeChecked::is_mended) => ExitCode::from(MENDED),
+        () => ExitCode::from(LEFT),
+    }
+}
+
+const MENDED: u8 = 3;
+const LEFT: u8 = 4;
+/// Between two looks at how far it has come.
+const TICK: Duration = Duration::from_millis(100);

@@ -1,0 +1,153 @@
+//! Whether directories lie one inside the other, so that a file would be in both: by name, by symbolic link, or because a
+//! directory is mounted in several places (bind mounts).
+//!
+//! A directory is where it lies in its file system, whatever mount leads there, and so is all that is mounted beneath it:
+//! `/proc/self/mountinfo` (proc(5)) says which part of which file system is mounted where.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// What is mounted where.
+pub(crate) struct Places {
+    /// By mount point; what was mounted there last counts.
+    mounts: BTreeMap<PathBuf, Place>,
+}
+
+/// A directory in a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Place {
+    /// Major and minor number.
+    device: String,
+    /// From the file system's own root.
+    path: PathBuf,
+}
+
+impl Places {
+    /// As it is now. What cannot be read leaves names alone to go by.
+    pub(crate) fn now() -> Self {
+        Self::of(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
+    }
+
+    fn of(mountinfo: &[u8]) -> Self {
+        let lines = mountinfo.split(|&byte| byte == b'\n');
+        let mut mounts: BTreeMap<_, _> = lines.filter_map(mount).collect();
+        mounts.entry("/".into()).or_insert_with(|| Place { device: String::new(), path: "/".into() });
+        Self { mounts }
+    }
+
+    /// Whether one of two directories lies inside the other, or they are the same.
+    pub(crate) fn overlap(&self, one: &Path, other: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        self.overlap_of_real(&real(one), &real(other))
+    }
+
+    fn overlap_of_real(&self, one: &Path, other: &Path) -> bool {
+        self.is_inside(one, other) || self.is_inside(other, one)
+    }
+
+    /// Whether `inner` is part of what `outer` has beneath it.
+    fn is_inside(&self, inner: &Path, outer: &Path) -> bool {
+        let inner = self.place(inner);
+        let mounted =
+            self.mounts.iter().filter(|(point, _)| point.starts_with(outer)).map(|(_, place)| place);
+        let outer = self.place(outer);
+        std::iter::once(&outer).chain(mounted).any(|outer| inner.is_beneath(outer))
+    }
+
+    fn place(&self, path: &Path) -> Place {
+        let mounts = self.mounts.iter().filter(|(point, _)| path.starts_with(point));
+        let (point, place) = mounts.max_by_key(|(point, _)| point.components().count()).expect("/ is one");
+        let below = path.strip_prefix(point).expect("it is beneath");
+        // Without a slash at the end, which a path that is joined with nothing has.
+        let path = if below.as_os_str().is_empty() { place.path.clone() } else { place.path.join(below) };
+        Place { device: place.device.clone(), path }
+    }
+}
+
+impl Place {
+    fn is_beneath(&self, upper: &Self) -> bool {
+        self.device == upper.device && self.path.starts_with(&upper.path)
+    }
+}
+
+/// A line: number, number of the one above, device, root in the file system, mount point, options ...
+fn mount(line: &[u8]) -> Option<(PathBuf, Place)> {
+    let mut fields = line.split(|&byte| byte == b' ').skip(2);
+    let device = String::from_utf8(fields.next()?.to_vec()).ok()?;
+    let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
+    Some((point, Place { device, path: root }))
+}
+
+/// Blanks, tabs, line ends and backslashes are three octal digits after a backslash.
+fn unescaped(field: &[u8]) -> PathBuf {
+    let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
+    while let Some((&byte, after)) = rest.split_first() {
+        let digits = after.get(..3).filter(|digits| byte == b'\\' && digits.iter().all(u8::is_ascii_digit));
+        match digits.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()) {
+            Some(escaped) => {
+                bytes.push(escaped);
+                rest = &after[3..];
+            }
+            None => {
+                bytes.push(byte);
+                rest = after;
+            }
+        }
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+        21 1 8:1 / / rw - ext4 /dev/sda1 rw\n\
+        30 21 8:2 / /srv rw - xfs /dev/sdb rw\n\
+        31 21 8:2 /home/anne /mnt/anne\\040s rw - xfs /dev/sdb rw\n\
+        32 30 0:40 / /srv/tmp rw - tmpfs tmpfs rw\n\
+        33 21 8:2 /data /data rw - xfs /dev/sdb rw\n";
+
+    fn overlap(one: &str, other: &str) -> bool {
+        let places = Places::of(MOUNTS.as_bytes());
+        let overlap = places.overlap_of_real(Path::new(one), Path::new(other));
+        assert_eq!(overlap, places.overlap_of_real(Path::new(other), Path::new(one)));
+        overlap
+    }
+
+    #[test]
+    fn directories_overlap_by_name_and_by_what_is_mounted() {
+        assert!(overlap("/srv/home", "/srv/home"));
+        assert!(overlap("/srv/home", "/srv/home/anne"));
+        assert!(!overlap("/srv/home", "/srv/homes"));
+        assert!(overlap("/", "/srv/tmp/x"), "what is mounted beneath is part of it");
+        assert!(overlap("/srv", "/srv/tmp"));
+        assert!(!overlap("/srv/home", "/srv/tmp"));
+        assert!(overlap("/srv/home", "/mnt/anne s"), "the same directory under another name");
+        assert!(overlap("/srv/home/anne/x", "/mnt/anne s"));
+        assert!(!overlap("/srv/home/bob", "/mnt/anne s"));
+        assert!(overlap("/mnt", "/srv/home/anne/x"), "mounted beneath the one, and inside the other");
+        assert!(overlap("/data/x", "/srv"), "mounted apart, and inside of it all the same");
+        assert!(!overlap("/data", "/mnt"));
+        assert!(!overlap("/etc", "/srv"));
+    }
+
+    #[test]
+    fn without_a_list_of_mounts_names_count() {
+        let places = Places::of(b"");
+        assert!(places.overlap_of_real(Path::new("/a"), Path::new("/a/b")));
+        assert!(!places.overlap_of_real(Path::new("/a"), Path::new("/ab")));
+    }
+
+    #[test]
+    fn symbolic_links_are_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("tree/below")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("tree/below"), dir.path().join("link")).unwrap();
+        let places = Places::now();
+        assert!(places.overlap(&dir.path().join("link"), &dir.path().join("tree")));
+        assert!(!places.overlap(&dir.path().join("link"), &dir.path().join("tree/other")));
+    }
+}
