@@ -14,7 +14,7 @@ use super::{Check, CheckError, ENTRIES_MAX, Trouble, is_gone};
 use crate::cache::giver_of_aside;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
-use crate::object::{By, identity_of, kind_of};
+use crate::object::{By, Identity, identity_of, kind_of};
 
 /// What the walk has come to.
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl Check {
             Ok(dir) => dir,
             Err(error) => return Ok(Err(error)),
         };
-        let entries = match dir.entries(ENTRIES_MAX).await {
+        let entries = match dir.entries_with_handles(ENTRIES_MAX).await {
             Ok(entries) => entries,
             Err(error) => return Ok(Err(error.into())),
         };
@@ -125,7 +125,7 @@ impl Check {
         walked: &mut Walked,
     ) -> Result<Vec<Seen>, CheckError> {
         let (mut found, mut words) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
-        for DirEntry { name, stat } in entries {
+        for DirEntry { name, stat, handle } in entries {
             self.report.names += 1;
             self.progress.names.fetch_add(1, Ordering::Relaxed);
             // It has vanished, or has a name that nobody is served.
@@ -138,7 +138,11 @@ impl Check {
                 self.take_away(dir, parsed, &below).await;
                 continue;
             }
-            match identity_of(By::Name(dir, &c_name(parsed)), &stat).await {
+            let identity = match handle {
+                Some(handle) => Ok(Identity::of_handle(stat.dev, handle.kind, &handle.bytes)),
+                None => identity_of(By::Name(dir, &c_name(parsed)), &stat).await,
+            };
+            match identity {
                 Ok(identity) => {
                     words.push(Box::from(&identity.words(self.home)[..]));
                     found.push((name, below, stat));
