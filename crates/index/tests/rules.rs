@@ -62,9 +62,9 @@ fn a_lost_index_goes_on_above_the_mark() {
     assert_eq!(standing(&again.mark), index::Standing::Agrees);
     assert_eq!(index.mark_of(again.volume).unwrap(), again.mark);
     assert_eq!(standing(&home.mark), index::Standing::TreeBehind);
-    let ahead = index::Mark { files_to: again.mark.files_to + 1, ..again.mark.clone() };
+    let ahead = index::Mark { files_to: again.mark.files_to + 1, ..again.mark };
     assert_eq!(standing(&ahead), index::Standing::IndexBehind);
-    assert_eq!(standing(&index::Mark { uuid: [3; 16], ..again.mark.clone() }), index::Standing::Another);
+    assert_eq!(standing(&index::Mark { uuid: [3; 16], ..again.mark }), index::Standing::Another);
     let after = index.load(home.volume, first_use(b"a", Seen::default(), later(1))).unwrap();
     assert!(after.is_new);
     assert!(after.object.number.vnode > before.number.vnode, "{after:?}");
