@@ -123,7 +123,7 @@ impl Object {
             if side.place.as_ref().is_some_and(|before| *before != place) {
                 side.draft.flags |= MOVED;
             }
-            side.draft.flags &= !TAKEN;
+            side.draft.flags &= !(TAKEN | UNPLACED);
             side.place.replace(place)
         };
         // Outside of the lock: it may be the last that holds the directories above.
@@ -176,7 +176,7 @@ impl Object {
             .place
             .as_ref()
             .is_some_and(|place| Arc::ptr_eq(&place.directory, directory) && *place.name == *name);
-        side.draft.flags |= if is_placed_there { TAKEN } else { 0 } | if is_last { GONE } else { 0 };
+        side.draft.flags |= if is_placed_there { UNPLACED } else { 0 } | if is_last { GONE } else { 0 };
     }
 
     /// Tells the index what is to be known of it when it is used again.
@@ -205,7 +205,7 @@ impl Object {
         }
         let place = place
             .as_ref()
-            .filter(|_| draft.flags & TAKEN == 0)
+            .filter(|_| draft.flags & UNPLACED == 0)
             .map(|place| index::Place { parent: place.directory.number().vnode, name: place.name.to_vec() });
         let seen = draft.seen();
         let record = ObjectRecord { number, version, seen, place: place.unwrap_or_default() };
@@ -286,8 +286,10 @@ const GONE: u8 = 1;
 const KNOWN: u8 = 2;
 /// It is not where the index knows it to be, or nobody has looked.
 const MOVED: u8 = 4;
-/// This server has taken its name away.
+/// This server has taken a name of it away.
 const TAKEN: u8 = 8;
+/// Of its names it was the one that it was last found by: the index is not told of that place.
+const UNPLACED: u8 = 16;
 
 /// No file's number: vnodes begin at 1.
 pub(super) const NONE: u64 = 0;
