@@ -8,6 +8,16 @@ use crate::event::{Break, Event};
 use crate::limits::Limits;
 use crate::{Holder, Home};
 
+/// Somebody asks something of who holds something.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    pub(crate) now: Instant,
+    pub(crate) asks: Asks,
+    /// Who, if he holds something himself.
+    pub(crate) by: Option<Holder>,
+    pub(crate) limits: &'a Limits,
+}
+
 /// A lease, with all opens of its key, or the oplock of one open.
 #[derive(Debug)]
 pub(crate) struct Holding {
@@ -90,14 +100,8 @@ impl Holding {
     }
 
     /// Somebody asks. Says whether he has to wait for this holder.
-    pub(crate) fn ask(
-        &mut self,
-        now: Instant,
-        asks: Asks,
-        by: Option<Holder>,
-        limits: &Limits,
-        events: &mut Vec<Event>,
-    ) -> bool {
+    pub(crate) fn ask(&mut self, question: &Question<'_>, events: &mut Vec<Event>) -> bool {
+        let Question { now, asks, by, limits } = *question;
         let Some(held) = self.column() else { return false };
         if by == Some(self.holder) && spares(asks, held) {
             return false;

@@ -3,11 +3,10 @@
 use std::time::Instant;
 
 use crate::caching::Caching;
-use crate::conflict::{Asks, shares};
+use crate::conflict::shares;
 use crate::event::Event;
 use crate::grant::Beside;
-use crate::holding::Holding;
-use crate::limits::Limits;
+use crate::holding::{Holding, Question};
 use crate::range::Ranges;
 use crate::share::{Access, Share};
 use crate::{Client, Holder, OpenId};
@@ -75,16 +74,9 @@ impl<L> Stream<L> {
     }
 
     /// Asks all who hold something. Gives when the first of those has to have answered who are waited for.
-    pub(crate) fn ask(
-        &mut self,
-        now: Instant,
-        asks: Asks,
-        by: Option<Holder>,
-        limits: &Limits,
-        events: &mut Vec<Event>,
-    ) -> Option<Instant> {
+    pub(crate) fn ask(&mut self, question: &Question<'_>, events: &mut Vec<Event>) -> Option<Instant> {
         let asked = self.holdings.iter_mut().filter_map(|holding| {
-            let is_awaited = holding.ask(now, asks, by, limits, events);
+            let is_awaited = holding.ask(question, events);
             is_awaited.then(|| holding.until()).flatten()
         });
         asked.min()

@@ -105,6 +105,10 @@ impl Directory {
         self.volume.lookup(path.as_path()).await
     }
 
+    pub(crate) fn node(&self) -> &Rc<OpenDirectory> {
+        &self.node
+    }
+
     pub(crate) fn dir(&self) -> &Dir {
         &self.node.dir
     }

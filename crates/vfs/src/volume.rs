@@ -350,6 +350,13 @@ impl Resolved {
         }
     }
 
+    pub(crate) fn to_node(&self) -> Node {
+        match self {
+            Self::File(file, _) => Node::File(Rc::clone(file)),
+            Self::Directory(directory, _) => Node::Directory(Rc::clone(directory.node())),
+        }
+    }
+
     /// The file, or [`Error::IsADirectory`].
     pub fn into_file(self) -> Result<(Rc<OpenFile>, Attributes), Error> {
         match self {

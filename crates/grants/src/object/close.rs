@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::Object;
 use crate::conflict::Asks;
 use crate::event::{Asked, Event, Refused};
+use crate::holding::Question;
 use crate::range::Owner;
 use crate::share::Access;
 use crate::waiting::Ticket;
@@ -107,7 +108,8 @@ impl<L: Clone + Eq> Object<L> {
         }
         let (by, link) = (Some(it.holder.unwrap_or(Holder(open.0))), it.link.clone());
         if deletes {
-            let asked = self.streams[at].ask(now, Asks::Delete, by, self.limits, events);
+            let asked =
+                self.streams[at].ask(&Question { now, asks: Asks::Delete, by, limits: self.limits }, events);
             if let Some(until) = asked {
                 return self.wait(at, ticket, by, Asks::Delete, until);
             }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::Object;
 use crate::conflict::{Asks, Wants};
 use crate::event::{Asked, Event, Refused};
+use crate::holding::Question;
 use crate::range::{Owner, Range, RangeLock};
 use crate::waiting::Ticket;
 use crate::{Holder, OpenId};
@@ -96,7 +97,9 @@ impl<L: Clone + Eq> Object<L> {
             }
             Owner::Advisory(_) => None,
         };
-        if let Some(until) = self.streams[at].ask(now, Asks::Lock, by, self.limits, events) {
+        if let Some(until) =
+            self.streams[at].ask(&Question { now, asks: Asks::Lock, by, limits: self.limits }, events)
+        {
             return self.wait(at, ticket, by, Asks::Lock, until);
         }
         match self.streams[at].ranges.lock(owner, locks, until, self.limits) {

@@ -9,7 +9,7 @@ use crate::caching::Caching;
 use crate::conflict::{Asks, needs};
 use crate::deletion::Deletions;
 use crate::event::{Asked, Event, Refused, Wait};
-use crate::holding::BadAcknowledgement;
+use crate::holding::{BadAcknowledgement, Question};
 use crate::limits::Limits;
 use crate::share::Share;
 use crate::stream::Stream;
@@ -97,7 +97,7 @@ impl<L: Clone + Eq> Object<L> {
         let is_opener = by.is_some_and(|by| self.streams[at].is_opened_by(by));
         let shares = is_opener || self.streams[at].shares_with(needs(asks), Share::ALL);
         let asks = if shares { asks } else { Asks::Share };
-        match self.streams[at].ask(now, asks, by, self.limits, events) {
+        match self.streams[at].ask(&Question { now, asks, by, limits: self.limits }, events) {
             Some(until) => self.wait(at, ticket, by, asks, until),
             None if shares => Asked::Granted(()),
             None => Asked::Refused(Refused::Sharing),

@@ -7,7 +7,7 @@ use crate::caching::{Caching, Kind};
 use crate::conflict::Asks;
 use crate::event::{Asked, Event, Refused};
 use crate::grant::{granted, left_beside, rises};
-use crate::holding::Holding;
+use crate::holding::{Holding, Question};
 use crate::share::{Access, Share};
 use crate::stream::Open;
 use crate::waiting::Ticket;
@@ -101,7 +101,7 @@ impl<L: Clone + Eq> Object<L> {
             (true, false, true) => Asks::Look,
             (true, false, false) => Asks::Open,
         };
-        if let Some(until) = self.streams[at].ask(now, asks, by, self.limits, events) {
+        if let Some(until) = self.streams[at].ask(&Question { now, asks, by, limits: self.limits }, events) {
             return self.wait(at, ticket, by, asks, until);
         }
         if !shares {

@@ -9,7 +9,7 @@ use index::Version;
 
 use super::{Client, OnItsWay, Ticket};
 use crate::attributes::Attributes;
-use crate::cache::{Joined, WatchedDir};
+use crate::cache::{Joined, Node, WatchedDir};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::RelPath;
@@ -20,8 +20,8 @@ use crate::volume::{Resolved, Volume};
 /// [`Promised::confirm`] says so when the reply is encoded; else the look is to be made anew.
 pub struct Promised {
     volume: Volume,
+    /// It has an object.
     resolved: Resolved,
-    object: Arc<Object>,
     version: Version,
     ticket: Ticket,
     /// What the caller's rights rest on.
@@ -56,32 +56,30 @@ impl Volume {
         until: Instant,
     ) -> Result<Promised, Error> {
         let joined = self.joined_promises()?;
-        let mut known = self.cache().peek(self.key(path)).and_then(|node| node.object().cloned());
+        let mut known = self.cache().peek(self.key(path));
         for _ in 0..ATTEMPTS_MAX {
             // The promise first, then the look.
-            let promise = match &known {
+            let promise = match known.as_ref().and_then(Node::object) {
                 Some(object) => {
                     let ticket = self.counted(joined.give(client, object, until).map_err(|_| Error::Busy))?;
                     self.rest(object).await?;
-                    Some((Arc::clone(object), ticket, object.version()))
+                    Some(Before { volume: self, object, ticket, version: object.version(), until })
                 }
                 None => None,
             };
             let (resolved, directory) = self.look_as(caller, path, need).await?;
-            let object = resolved.object().cloned().ok_or(Error::ReadOnly)?;
-            if let Some((promised, ticket, version)) = promise
-                && Arc::ptr_eq(&promised, &object)
+            let now = resolved.to_node();
+            if let Some(before) = promise
+                && before.is_of(&resolved)
             {
-                let volume = self.clone();
-                let promised = Promised { volume, resolved, object, version, ticket, directory, until };
+                let promised = before.promised(resolved, directory);
                 match promised.stands(joined) {
                     true if promised.is_foreign(joined) => self.changed_behind(&promised.resolved).await?,
                     true => return Ok(promised),
                     false => {}
                 }
-                continue;
             }
-            known = Some(object);
+            known = Some(now);
         }
         self.counted(Err(Error::Busy))
     }
@@ -97,22 +95,21 @@ impl Volume {
         until: Instant,
     ) -> Option<Result<Promised, Error>> {
         let joined = self.joined_promises().ok()?;
-        let object = self.cache().peek(self.key(path)).and_then(|node| node.object().cloned())?;
-        let ticket = joined.give(client, &object, until).ok()?;
+        let node = self.cache().peek(self.key(path))?;
+        let object = node.object()?;
+        let ticket = joined.give(client, object, until).ok()?;
         if object.is_changing() && !object.line().take_back() {
             return None;
         }
-        let version = object.version();
+        let before = Before { volume: self, object, ticket, version: object.version(), until };
         let (resolved, directory) = match self.try_seen(caller, path, need)? {
             Ok(seen) => seen,
             Err(error) => return Some(self.counted(Err(error))),
         };
-        let is_it = resolved.object().is_some_and(|now| Arc::ptr_eq(now, &object));
-        if !is_it {
+        if !before.is_of(&resolved) {
             return None;
         }
-        let volume = self.clone();
-        let promised = Promised { volume, resolved, object, version, ticket, directory, until };
+        let promised = before.promised(resolved, directory);
         (promised.stands(joined) && !promised.is_foreign(joined)).then_some(Ok(promised))
     }
 
@@ -127,6 +124,27 @@ impl Volume {
 
     pub(super) fn joined_promises(&self) -> Result<&Rc<Joined>, Error> {
         self.cache().joined_rc().filter(|_| self.has_objects()).ok_or(Error::ReadOnly)
+    }
+}
+
+/// A promise of an object, given before the look, and the version that it had then.
+struct Before<'a> {
+    volume: &'a Volume,
+    object: &'a Arc<Object>,
+    ticket: Ticket,
+    version: Version,
+    until: Instant,
+}
+
+impl Before<'_> {
+    /// Whether that is what the look has found.
+    fn is_of(&self, resolved: &Resolved) -> bool {
+        resolved.object().is_some_and(|now| Arc::ptr_eq(now, self.object))
+    }
+
+    fn promised(self, resolved: Resolved, directory: Rc<WatchedDir>) -> Promised {
+        let Self { volume, ticket, version, until, .. } = self;
+        Promised { volume: volume.clone(), resolved, version, ticket, directory, until }
     }
 }
 
@@ -165,22 +183,26 @@ impl Promised {
         Some(joined.promises.on_its_way(self.ticket))
     }
 
+    fn object(&self) -> &Arc<Object> {
+        self.resolved.object().expect("what is promised has one")
+    }
+
     /// Whether somebody else has changed it behind the server's back.
     fn is_foreign(&self, joined: &Joined) -> bool {
-        joined.promises.is_foreign(&self.object, self.version, self.resolved.attributes())
+        joined.promises.is_foreign(self.object(), self.version, self.resolved.attributes())
     }
 
     fn stands(&self, joined: &Joined) -> bool {
         joined.promises.stands(self.ticket, lane::time::now())
-            && !self.object.is_busy()
-            && self.object.version() == self.version
+            && !self.object().is_busy()
+            && self.object().version() == self.version
             && self.directory.is_current()
     }
 }
 
 impl std::fmt::Debug for Promised {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Promised").field("object", &self.object).finish_non_exhaustive()
+        f.debug_struct("Promised").field("object", self.object()).finish_non_exhaustive()
     }
 }
 
