@@ -134,7 +134,10 @@ impl Get {
                 _ => {}
             }
         }
-        local::of(name, here.symlink(name, &target).await)
+        match here.symlink(name, &target).await {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Error::Taken(local::shown(name))),
+            made => local::of(name, made),
+        }
     }
 
     /// The file that bytes go to, and how many it has already.
