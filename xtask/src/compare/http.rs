@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::ensure;
 
-use super::wrk::{self, Run};
-use super::{h2load, median, medians, rounded};
+use super::turns::{self, Bar, Line};
+use super::{h2load, wrk};
 use crate::server::{self, Subject, Uploads};
 use crate::{packages, process};
 
@@ -25,12 +25,10 @@ pub(crate) struct Args {
 
 /// A body, a transport, and what the ratios must reach.
 struct Load {
-    name: &'static str,
+    bar: Bar,
     file: &'static str,
     body: u64,
     transport: Transport,
-    throughput_least: f64,
-    cpu_most: f64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -54,28 +52,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (cert, key) = server::make_certificate(work.path())?;
     let linerate = server::linerate(work.path(), &tree, &cert, &key, Uploads::Refused)?;
     let peer = server::nginx(work.path(), &tree, &cert, &key, Uploads::Refused)?;
-    for load in LOADS.iter().filter(|load| args.load.as_ref().is_none_or(|part| load.name.contains(part))) {
+    for load in LOADS.iter().filter(|load| args.load.as_ref().is_none_or(|part| load.bar.load.contains(part)))
+    {
         for subject in [&linerate, &peer] {
             check_body(subject, load, &tree)?;
         }
         println!("{}", serde_json::to_string(&compare(load, args, &linerate, &peer)?)?);
     }
     Ok(())
-}
-
-/// One load's JSON line.
-#[derive(serde::Serialize)]
-struct Line {
-    load: &'static str,
-    linerate: Run,
-    peer: Run,
-    peer_name: &'static str,
-    pairs: u32,
-    ratio_throughput: f64,
-    ratio_cpu: f64,
-    wanted_throughput: f64,
-    wanted_cpu: f64,
-    reached: bool,
 }
 
 fn compare(load: &Load, args: &Args, linerate: &Subject, peer: &Subject) -> anyhow::Result<Line> {
@@ -89,37 +73,7 @@ fn compare(load: &Load, args: &Args, linerate: &Subject, peer: &Subject) -> anyh
     // Warm-up: page cache, connection tables, the frequency governor.
     measure(linerate, 1)?;
     measure(peer, 1)?;
-    let mut pairs = Vec::new();
-    for pair in 0..args.pairs {
-        let ours = measure(linerate, args.seconds)?;
-        let theirs = measure(peer, args.seconds)?;
-        eprintln!(
-            "{} {}/{}: linerate {:.0} req/s {:.2} us CPU, {} {:.0} req/s {:.2} us CPU",
-            load.name,
-            pair + 1,
-            args.pairs,
-            ours.requests_per_second,
-            ours.cpu_us_per_request,
-            peer.name,
-            theirs.requests_per_second,
-            theirs.cpu_us_per_request,
-        );
-        pairs.push((ours, theirs));
-    }
-    let ratio_throughput = median(pairs.iter().map(|(a, b)| a.requests_per_second / b.requests_per_second));
-    let ratio_cpu = median(pairs.iter().map(|(a, b)| a.cpu_us_per_request / b.cpu_us_per_request));
-    Ok(Line {
-        load: load.name,
-        linerate: medians(pairs.iter().map(|pair| pair.0)),
-        peer: medians(pairs.iter().map(|pair| pair.1)),
-        peer_name: peer.name,
-        pairs: args.pairs,
-        ratio_throughput: rounded(ratio_throughput),
-        ratio_cpu: rounded(ratio_cpu),
-        wanted_throughput: load.throughput_least,
-        wanted_cpu: load.cpu_most,
-        reached: ratio_throughput >= load.throughput_least && ratio_cpu <= load.cpu_most,
-    })
+    turns::compare(load.bar, args.pairs, linerate, peer, |subject| measure(subject, args.seconds))
 }
 
 /// Both must serve the same bytes, else there is nothing to compare.
@@ -164,5 +118,5 @@ const fn load(
     throughput_least: f64,
     cpu_most: f64,
 ) -> Load {
-    Load { name, file, body, transport, throughput_least, cpu_most }
+    Load { bar: Bar { load: name, throughput_least, cpu_most }, file, body, transport }
 }

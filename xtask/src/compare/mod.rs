@@ -10,6 +10,7 @@ mod h2load;
 mod http;
 mod rx;
 mod stock;
+mod turns;
 mod write;
 mod wrk;
 

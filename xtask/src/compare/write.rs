@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-use super::wrk::{self, Run};
-use super::{median, medians, rounded};
+use super::turns::{self, Bar, Line};
+use super::{median, rounded, wrk};
 use crate::server::{self, Subject, Uploads};
 use crate::{packages, process};
 
@@ -79,21 +79,7 @@ fn names(args: &Args) -> anyhow::Result<NamesLine> {
     })
 }
 
-#[derive(serde::Serialize)]
-struct UploadsLine {
-    load: &'static str,
-    linerate: Run,
-    peer: Run,
-    peer_name: &'static str,
-    pairs: u32,
-    ratio_throughput: f64,
-    ratio_cpu: f64,
-    wanted_throughput: f64,
-    wanted_cpu: f64,
-    reached: bool,
-}
-
-fn uploads(args: &Args) -> anyhow::Result<UploadsLine> {
+fn uploads(args: &Args) -> anyhow::Result<Line> {
     packages::install(packages::COMPARE)?;
     let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;
     let (cert, key) = server::make_certificate(work.path())?;
@@ -113,34 +99,7 @@ fn uploads(args: &Args) -> anyhow::Result<UploadsLine> {
         put(subject, 1)?;
         check_uploads(subject, tree)?;
     }
-    let mut pairs = Vec::new();
-    for pair in 1..=args.pairs {
-        let (ours, theirs) = (put(&linerate, args.seconds)?, put(&peer, args.seconds)?);
-        eprintln!(
-            "{UPLOADS} {pair}/{}: linerate {:.2} Gb/s {:.3} CPU s/GiB, {} {:.2} Gb/s {:.3} CPU s/GiB",
-            args.pairs,
-            ours.gbit_per_second,
-            ours.cpu_s_per_gib,
-            peer.name,
-            theirs.gbit_per_second,
-            theirs.cpu_s_per_gib,
-        );
-        pairs.push((ours, theirs));
-    }
-    let throughput = median(pairs.iter().map(|(a, b)| a.requests_per_second / b.requests_per_second));
-    let cpu = median(pairs.iter().map(|(a, b)| a.cpu_s_per_gib / b.cpu_s_per_gib));
-    Ok(UploadsLine {
-        load: UPLOADS,
-        linerate: medians(pairs.iter().map(|pair| pair.0)),
-        peer: medians(pairs.iter().map(|pair| pair.1)),
-        peer_name: peer.name,
-        pairs: args.pairs,
-        ratio_throughput: rounded(throughput),
-        ratio_cpu: rounded(cpu),
-        wanted_throughput: UPLOADS_THROUGHPUT_LEAST,
-        wanted_cpu: UPLOADS_CPU_MOST,
-        reached: throughput >= UPLOADS_THROUGHPUT_LEAST && cpu <= UPLOADS_CPU_MOST,
-    })
+    turns::compare(UPLOADS_BAR, args.pairs, &linerate, &peer, |subject| put(subject, args.seconds))
 }
 
 /// What was answered as stored must be there, whole.
@@ -175,7 +134,6 @@ const NAMES: &str = "create and remove";
 const NAMES_RATIO_LEAST: f64 = 0.6;
 
 const UPLOADS: &str = "PUT 1 MiB plain";
+const UPLOADS_BAR: Bar = Bar { load: UPLOADS, throughput_least: 1.2, cpu_most: 0.8 };
 const UPLOAD_BYTES: u64 = 1 << 20;
 const CONNECTIONS: u32 = 16;
-const UPLOADS_THROUGHPUT_LEAST: f64 = 1.2;
-const UPLOADS_CPU_MOST: f64 = 0.8;

@@ -1,4 +1,8 @@
 //! PUT and DELETE: what they name, who asks, and whether he may.
+//!
+//! Both are of the name that the request's path ends in. A symbolic link that has it is replaced or removed itself, and what it
+//! leads to stays; on the way to it links count as for GET. Conditions are judged of what has the name: the version that GET
+//! tells of a link is that of its far end, so a change of the link that asks for it is refused.
 
 use identity::Rights;
 use vfs::{Attributes, Caller, Directory, Error, Expect, Name, RelPath, Resolved};
@@ -22,6 +26,8 @@ use crate::request::{Fields, Head, Method};
 pub(super) struct Subject<'a> {
     pub(super) caller: &'a Caller,
     pub(super) mount: &'a Mount,
+    /// Within the site, decoded.
+    pub(super) url: &'a [u8],
     /// Within the volume.
     pub(super) path: RelPath<'a>,
     pub(super) directory: Directory,
@@ -58,7 +64,7 @@ pub(super) async fn change(
 async fn subject<'a>(
     site: &Site,
     mount: &'a Mount,
-    path: &RelativePath<'_>,
+    path: &'a RelativePath<'_>,
     below: &'a [u8],
     caller: &'a Caller,
 ) -> Result<Subject<'a>, Refusal> {
@@ -79,7 +85,8 @@ async fn subject<'a>(
         Ok(Resolved::File(..)) => return Err(Refusal::DirectoryMissing),
         Err(error) => return Err(of_way(error)),
     };
-    Ok(Subject { caller, mount, path: relative, directory, name, is_directory: path.directory })
+    let is_directory = path.directory;
+    Ok(Subject { caller, mount, url: &path.bytes, path: relative, directory, name, is_directory })
 }
 
 /// What keeps a change from being made where the way to it is what fails.

@@ -7,14 +7,12 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use identity::{Accounts, Principal, Verified};
-use lane::Task;
+use lane::Lasting;
 use lane::offload::{self, offload};
 use lane::time::now;
 use service::address::address_of;
@@ -79,7 +77,8 @@ impl Logins {
         let is_wanted = Rc::new(Cell::new(true));
         let verified =
             Rc::clone(self).verify_in_turn(Arc::clone(accounts), waiting, Rc::clone(&is_wanted), peer, basic);
-        Asked { task: Some(lane::spawn(verified)), is_wanted }.await
+        let _asked = Asked(is_wanted);
+        Lasting::from(lane::spawn(verified)).await
     }
 
     /// One whose client goes away before its turn is not verified; after that it is, and counts.
@@ -182,27 +181,12 @@ impl Drop for Waiting {
     }
 }
 
-/// Waits for a verification that goes on without it.
-struct Asked {
-    task: Option<Task<Result<Principal, Refusal>>>,
-    is_wanted: Rc<Cell<bool>>,
-}
-
-impl Future for Asked {
-    type Output = Result<Principal, Refusal>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let task = self.task.as_mut().expect("it lives as long as this");
-        Pin::new(task).poll(cx)
-    }
-}
+/// The client still waits, as long as this lives.
+struct Asked(Rc<Cell<bool>>);
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        self.is_wanted.set(false);
-        if let Some(task) = self.task.take() {
-            task.detach();
-        }
+        self.0.set(false);
     }
 }
 

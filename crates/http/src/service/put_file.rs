@@ -42,6 +42,9 @@ pub(super) async fn put_file(
     if is_conditional(fields) || head.expect_continue || is_long {
         check_found(fields, &subject).await?;
     }
+    if let Some(length) = length.filter(|&length| length >= ASKED_FROM) {
+        check_room(&subject, length).await?;
+    }
     let place = service.uploads.begin(client, &site.limits)?;
     let (caller, directory) = (subject.caller, &subject.directory);
     let staged = directory.stage(caller, MODE).await.map_err(of_change)?;
@@ -57,7 +60,7 @@ pub(super) async fn put_file(
         directory.sync().await.map_err(of_change)?;
     }
     service.counters.uploads.increment();
-    Ok(stored(head, &published, published.attributes.mtime == stamp))
+    Ok(stored(&subject, &published, published.attributes.mtime == stamp))
 }
 
 /// Refuses what is no upload of a whole file.
@@ -84,6 +87,15 @@ async fn check_found(fields: &Fields<'_>, subject: &Subject<'_>) -> Result<(), R
         None => None,
     };
     if Subject::allows(fields, found.as_ref()) { Ok(()) } else { Err(Refusal::PreconditionFailed) }
+}
+
+/// Refuses what there is no room for beside what the name leads to now, which stays until the end.
+async fn check_room(subject: &Subject<'_>, length: u64) -> Result<(), Refusal> {
+    // A file system that does not tell refuses when it is full.
+    match subject.mount.volume.room().await {
+        Ok(room) if room.blocks_free.saturating_mul(room.block_bytes) < length => Err(Refusal::NoSpace),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the body to the staged file, each piece from where it was received.
@@ -142,11 +154,11 @@ impl Pace {
 }
 
 /// 201 for a new file, 204 for a new version of one. `has_own_stamp` says that its tag will never be another's.
-fn stored(head: &Head<'_>, published: &Published, has_own_stamp: bool) -> Reply {
+fn stored(subject: &Subject<'_>, published: &Published, has_own_stamp: bool) -> Reply {
     let answer = Answer {
         status: if published.is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT },
         content_length: published.is_new.then_some(0),
-        location: published.is_new.then(|| location(head)),
+        location: published.is_new.then(|| location(subject)),
         validators: has_own_stamp.then(|| validators(&published.attributes)),
         ..Answer::default()
     };
@@ -154,10 +166,8 @@ fn stored(head: &Head<'_>, published: &Published, has_own_stamp: bool) -> Reply 
 }
 
 /// The path as this server writes it.
-fn location(head: &Head<'_>) -> Vec<u8> {
-    let decoded = path::decode(head.target.raw_path());
-    let path = decoded.as_ref().map_or(&b""[..], |path| &path.bytes);
-    format!("/{}", path::encode(path)).into_bytes()
+fn location(subject: &Subject<'_>) -> Vec<u8> {
+    format!("/{}", path::encode(subject.url)).into_bytes()
 }
 
 /// As other programs make files: the umask takes what it takes.

@@ -3,13 +3,16 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use grants::{Access, Share};
 use http::limits::Limits;
 use http::service::{Mount, Role, Site};
 use http::settings::Auth;
 use identity::Writable;
 use lane::backend::sim::{Config, Host, seeds};
 use lane::time::sleep;
-use vfs::{Cache, CacheOptions, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
+use vfs::{
+    Cache, CacheOptions, Caller, Objects, ObjectsOptions, OpenHow, RelPath, Volume, VolumeOptions, VolumeSpec,
+};
 
 use crate::client::{Client, Response, request};
 use crate::server::{ADDRESS, Pair, noise};
@@ -354,6 +357,152 @@ fn full_disk_is_told_and_keeps_nothing() {
         assert_eq!(names(&pair), ["f", "g"]);
         assert_eq!(pair.server.fs().read("/srv/f").unwrap(), b"old");
         pair.end();
+    });
+}
+
+#[test]
+fn upload_that_cannot_fit_is_refused_before_it_is_sent() {
+    let mut config = Config::default();
+    config.fs.capacity_bytes = 5 << 20;
+    let pair = pair(1, config, Limits::default(), &[("f", b"old")], Role::Plain);
+    pair.run(async move {
+        let put = |length: u64| {
+            request("PUT", "/f", &format!("Content-Length: {length}\r\nExpect: 100-continue\r\n"))
+        };
+        let mut client = connect(Role::Plain).await;
+        // Nothing of the body is sent.
+        let refused = ask(&mut client, Role::Plain, put(6 << 20).as_bytes()).await;
+        assert_eq!(refused.status, 507);
+        assert!(String::from_utf8(refused.body).unwrap().contains("disk is full"));
+        let mut client = connect(Role::Plain).await;
+        client.send(put(4 << 20)).await.unwrap();
+        assert_eq!(client.response_to("HEAD").await.unwrap().status, 100);
+    });
+    assert_eq!(pair.counters.upload_bytes.get(), 0);
+    assert_eq!(names(&pair), ["f"]);
+    pair.end();
+}
+
+#[test]
+fn link_that_has_the_name_is_replaced_or_removed_and_what_it_leads_to_stays() {
+    let pair = pair(1, Config::default(), Limits::default(), &[("far", b"far")], Role::Plain);
+    for link in ["one", "two", "three"] {
+        pair.server.fs().symlink("far", &format!("/srv/{link}")).unwrap();
+    }
+    pair.world.run_for(Duration::from_secs(3));
+    pair.run(async move {
+        let mut client = connect(Role::Plain).await;
+        let through = client.get("/one", "").await.unwrap();
+        assert_eq!((through.status, &through.body[..]), (200, &b"far"[..]));
+        // The tag is that of what the link leads to, which this would not change.
+        let tag = through.field("ETag").unwrap().to_owned();
+        for lines in [format!("If-Match: {tag}\r\n"), "If-None-Match: *\r\n".to_owned()] {
+            assert_eq!(
+                ask(&mut client, Role::Plain, &put("/one", &lines, b"new")).await.status,
+                412,
+                "{lines}"
+            );
+        }
+        let delete = |path: &str, lines: &str| request("DELETE", path, lines);
+        let refused = delete("/two", &format!("If-Match: {tag}\r\n"));
+        assert_eq!(ask(&mut client, Role::Plain, refused.as_bytes()).await.status, 412);
+        assert_eq!(ask(&mut client, Role::Plain, &put("/one", "", b"new")).await.status, 204);
+        assert_eq!(ask(&mut client, Role::Plain, delete("/two", "").as_bytes()).await.status, 204);
+        for (path, body) in [("/one", &b"new"[..]), ("/far", b"far"), ("/three", b"far")] {
+            assert_eq!(client.get(path, "").await.unwrap().body, body, "{path}");
+        }
+    });
+    assert_eq!(names(&pair), ["far", "one", "three"]);
+    pair.end();
+}
+
+#[test]
+fn what_somebody_has_open_and_does_not_share_is_locked() {
+    let slot: Rc<std::cell::RefCell<Option<Volume>>> = Rc::default();
+    let volume = Rc::clone(&slot);
+    let site = move || {
+        let site = writable(Writable::anyone(), Auth::Needed);
+        volume.replace(site.volume(&"sim".parse().unwrap()).cloned());
+        site
+    };
+    let files: &[(&str, &[u8])] = &[("f", b"old")];
+    let pair = Pair::serving(1, Config::default(), Limits::default(), files, Role::Plain, site);
+    let volume = slot.take().expect("it serves");
+    pair.server.spawn(async move {
+        let how = OpenHow {
+            stream: b"",
+            access: Access::READ,
+            share: Share::from_bits(1),
+            overwrites: false,
+            client: grants::Client(1),
+            wanted: None,
+        };
+        let (path, nobody) = (RelPath::parse(b"f").unwrap(), Caller::anonymous());
+        let (kept, _) = volume.open_shared(&nobody, path, &how, |_| {}).await.unwrap();
+        sleep(Duration::from_secs(5)).await;
+        kept.close(&volume, &nobody).await.unwrap();
+    });
+    pair.world.run_for(Duration::from_secs(1));
+    pair.run(async move {
+        let mut client = connect(Role::Plain).await;
+        let remove = request("DELETE", "/f", "");
+        for bytes in [put("/f", "", b"new"), remove.clone().into_bytes()] {
+            let refused = ask(&mut client, Role::Plain, &bytes).await;
+            assert_eq!(refused.status, 423);
+            assert_eq!(client.get("/f", "").await.unwrap().body, b"old", "who reads is in nobody's way");
+        }
+        sleep(Duration::from_secs(6)).await;
+        assert_eq!(ask(&mut client, Role::Plain, &put("/f", "", b"new")).await.status, 204);
+        assert_eq!(ask(&mut client, Role::Plain, remove.as_bytes()).await.status, 204);
+    });
+    assert_eq!(pair.counters.uploads.get(), 1);
+    assert_eq!(names(&pair), Vec::<String>::new());
+    pair.end();
+}
+
+#[test]
+fn killed_server_leaves_one_version_or_another_and_nothing_else() {
+    seeds(SEEDS, |seed| {
+        let mut config = Config::rough();
+        config.fs.unnamed = seed % 2 == 0;
+        config.time_limit = Duration::from_secs(6 * 3600);
+        let pair = pair(seed, config, Limits::default(), &[("f", b"old")], Role::Plain);
+        let bodies: Vec<_> = (0..3).map(|n| noise(seed + n, 20_000)).collect();
+        let mut versions = vec![Some(b"old".to_vec()), Some(bodies[0].clone()), None];
+        versions.extend(bodies[1..].iter().cloned().map(Some));
+        let answered = Rc::new(std::cell::Cell::new(0));
+        let (counted, steps) = (Rc::clone(&answered), versions[1..].to_vec());
+        pair.client.spawn(async move {
+            let Ok(mut client) = Client::connect(ADDRESS).await else { return };
+            for step in &steps {
+                let bytes = match step {
+                    Some(body) => put("/f", "", body),
+                    None => request("DELETE", "/f", "").into_bytes(),
+                };
+                if client.send(bytes).await.is_err() || client.response().await.is_err() {
+                    return;
+                }
+                counted.update(|n| n + 1);
+            }
+        });
+        pair.world.run_for(Duration::from_millis(20 + seed * 13 % 900));
+        pair.server.kill();
+        let found = pair.server.fs().read("/srv/f").ok();
+        let answered = answered.get();
+        let may_be = &versions[answered..versions.len().min(answered + 2)];
+        assert!(may_be.contains(&found), "answered {answered}");
+        let others: Vec<_> = names_of(&pair.server).into_iter().filter(|name| name != "f").collect();
+        // The name that a file has until it takes another's place.
+        assert!(others.len() <= 1, "{others:?}");
+        pair.server.restart();
+        pair.server.spawn(async {
+            let site = writable(Writable::anyone(), Auth::Needed);
+            site.volume(&"sim".parse().unwrap()).unwrap().sweep().await;
+        });
+        pair.world.run_for(Duration::from_secs(2 * 3600));
+        let left: Vec<_> = names_of(&pair.server).into_iter().filter(|name| name != "f").collect();
+        assert_eq!(left, Vec::<String>::new());
+        assert_eq!(pair.server.fs().read("/srv/f").ok(), found);
     });
 }
 

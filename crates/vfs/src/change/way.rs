@@ -3,13 +3,12 @@
 use std::any::Any;
 use std::cell::RefCell;
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::SystemTime;
 
-use lane::Task;
+use lane::Lasting;
 
 use super::edited::Edited;
 use super::find::Found;
@@ -277,29 +276,7 @@ pub(super) async fn to_the_end<T: 'static>(held: Rc<dyn Any>, work: impl Future<
     // What waits for nobody needs no task of its own.
     match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         Poll::Ready(done) => done,
-        Poll::Pending => ToTheEnd { task: Some(lane::spawn(work)) }.await,
-    }
-}
-
-/// Waits for work that goes on without it.
-struct ToTheEnd<T> {
-    task: Option<Task<T>>,
-}
-
-impl<T> Future for ToTheEnd<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
-        let task = self.task.as_mut().expect("it lives as long as this");
-        Pin::new(task).poll(cx)
-    }
-}
-
-impl<T> Drop for ToTheEnd<T> {
-    fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            task.detach();
-        }
+        Poll::Pending => Lasting::from(lane::spawn(work)).await,
     }
 }
 
