@@ -74,11 +74,11 @@ fn run(seed: u64, config: Config) -> BTreeMap<&'static str, u64> {
         bed.begin(n);
     }
     let began = bed.world.now();
-    while bed.world.now() - began < Duration::from_secs(25) {
+    while bed.world.now() - began < Duration::from_secs(16) {
         let pause = bed.rng.random_range(1..150);
         bed.world.run_for(Duration::from_millis(pause));
         bed.check();
-        if bed.rng.random_bool(0.08) {
+        if bed.rng.random_bool(0.1) {
             let what = happen(&mut bed);
             *counts.entry(what).or_default() += 1;
         }
