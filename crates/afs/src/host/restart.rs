@@ -27,7 +27,7 @@ pub struct Resets {
 
 impl LaneHosts {
     /// Tells every host in the index that what an earlier run has promised it counts no more: after any stop, as promises do not
-    /// outlive the process. To be awaited, on one lane, before anything is changed. All are told at once, each for as long as a client may
+    /// outlive the process. To be awaited on one lane, before anything is changed ([`vfs::Objects::freeze`], until it is over). All are told at once, each for as long as a client may
     /// take to answer.
     ///
     /// # Errors

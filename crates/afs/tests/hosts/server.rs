@@ -76,6 +76,8 @@ impl Process {
         let mut of_objects = ObjectsOptions { lanes_max: LANES, ..Default::default() };
         change(&mut of_objects);
         let objects = Objects::new(of_objects, Arc::clone(&index));
+        // Who relies on what an earlier run has promised hears first.
+        objects.freeze();
         let hosts = Hosts::new(options, UUID, Some(Arc::clone(&index)));
         let silo = |n: usize| SteeredSilo { ifindexes: vec![n as u32 + 1], lanes: n..n + 1 };
         let steering = Steering::new((0..LANES).map(silo).collect()).unwrap();
@@ -112,20 +114,18 @@ impl Process {
         let cache = Cache::sharing(cache, objects);
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
         let hosts = LaneHosts::new(&self.hosts, &cache, &driver);
-        if lane == 0 {
-            let resets = hosts.reset_recorded().await.unwrap();
-            for file in FILES {
-                prepare(&volume, file).await;
-            }
-            self.resets.set(Some(resets));
-        }
-        while self.resets.get().is_none() {
-            time::sleep(Duration::from_millis(1)).await;
-        }
         let longest_write = Rc::<Cell<Duration>>::default();
         let served = Lane { hosts, volume, longest_write };
         driver.serve(SERVICE, Files(served.clone()));
-        self.lanes.borrow_mut().push(served);
+        self.lanes.borrow_mut().push(served.clone());
+        if lane == 0 {
+            let resets = served.hosts.reset_recorded().await.unwrap();
+            objects.thaw();
+            for file in FILES {
+                prepare(&served.volume, file).await;
+            }
+            self.resets.set(Some(resets));
+        }
         std::future::pending::<()>().await;
     }
 

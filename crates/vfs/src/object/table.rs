@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use lane::mesh::Member;
 
 use super::record::NONE;
 use super::volume::Volumes;
-use super::{Identity, LaneBits, Line, Object, SharedVolume, path_beneath};
+use super::{Closed, Identity, LaneBits, Line, Object, SharedVolume, path_beneath};
 use crate::error::Error;
 use crate::grant::LeasePlace;
 use crate::promise::{Client, Desks, Holder, PromiseOptions};
@@ -57,6 +57,8 @@ struct Shared {
     stand_in: OnceLock<Arc<Index>>,
     desks: Desks,
     volumes: Mutex<Volumes>,
+    /// Nothing is changed yet.
+    is_frozen: AtomicBool,
     leases: Arc<Leases<LeasePlace>>,
     /// Objects that SMB's clients hold something of.
     held: AtomicUsize,
@@ -106,6 +108,7 @@ impl Objects {
                 stand_in: OnceLock::new(),
                 desks: Desks::new(options.lanes_max),
                 volumes: Mutex::default(),
+                is_frozen: AtomicBool::new(false),
                 leases: Leases::new(options.leases_per_client_max),
                 held: AtomicUsize::new(0),
                 clients: Mutex::default(),
@@ -156,6 +159,33 @@ impl Objects {
     pub(crate) fn mark(&self) -> u64 {
         let now = || lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
         *self.shared.mark.get_or_init(|| now().as_nanos() as u64)
+    }
+
+    /// The index that versions are kept in; `None` for a process that has none.
+    pub fn kept_in(&self) -> Option<&Arc<Index>> {
+        self.shared.index.as_ref().ok()
+    }
+
+    /// Nothing is changed from now on, in whatever volume, until [`Objects::thaw`]: changes are refused as in a frozen volume. For a start
+    /// at which clients have to hear first that what they rely on counts no more.
+    pub fn freeze(&self) {
+        // Under the lock that volumes are opened under: each is open already, or finds that it is to be closed.
+        let volumes = self.shared.volumes.lock().expect("nobody panics while holding it");
+        self.shared.is_frozen.store(true, Ordering::SeqCst);
+        volumes.open().iter().for_each(|volume| volume.close(Closed::Frozen));
+    }
+
+    /// Lets changes in again. Volumes that were closed for another reason meanwhile stay so.
+    pub fn thaw(&self) {
+        let volumes = self.shared.volumes.lock().expect("nobody panics while holding it");
+        self.shared.is_frozen.store(false, Ordering::SeqCst);
+        let open = volumes.open();
+        let frozen = open.iter().filter(|volume| volume.closed() == Some(Closed::Frozen));
+        frozen.for_each(|volume| volume.reopen());
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.shared.is_frozen.load(Ordering::SeqCst)
     }
 
     /// The writable volumes that some lane has open, or still has work in.

@@ -11,7 +11,7 @@ use lane::fs::{Dir, Stat};
 use super::gate::Gate;
 use super::mark::Bearer;
 use super::numbered::Numbered;
-use super::{LaneBits, Objects};
+use super::{Closed, LaneBits, Objects};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
 use crate::spec::{VolumeName, VolumeSpec};
@@ -67,6 +67,9 @@ impl Volumes {
             }
         }
         let volume = Arc::new(SharedVolume::open(objects, spec, dir, root)?);
+        if objects.is_frozen() {
+            volume.close(Closed::Frozen);
+        }
         self.open.push(Arc::downgrade(&volume));
         Ok(volume)
     }

@@ -4,13 +4,13 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use lane::backend::sim::{Config, seeds};
+use lane::backend::sim::{Config, World, seeds};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use vfs::{Closed, Error, How, Over};
 
-use super::{name, nobody, on_lanes, root};
+use super::{Process, name, nobody, on_lanes, root};
 
 #[test]
 fn a_closed_gate_lets_nothing_in_and_is_empty_when_the_last_change_has_ended() {
@@ -64,4 +64,27 @@ fn a_closed_gate_lets_nothing_in_and_is_empty_when_the_last_change_has_ended() {
             assert!(seen.get() > 0, "somebody came to a closed gate");
         }
     });
+}
+
+#[test]
+fn a_start_can_keep_all_volumes_from_being_changed_those_that_are_opened_later_too() {
+    let world = World::new(1, Config::clean());
+    let process = Process::new(&world, 2);
+    process.objects.freeze();
+    let at_work = process.clone();
+    let work = async move {
+        let volume = at_work.volume();
+        let how = How { exclusive: false, mode: 0o644 };
+        let create = async || root(&volume).await.create(&nobody(), name("x"), how).await.map(drop);
+        assert!(matches!(create().await, Err(Error::Closed(Closed::Frozen))), "it was opened after");
+        at_work.objects.thaw();
+        create().await.unwrap();
+        at_work.objects.freeze();
+        assert!(matches!(create().await, Err(Error::Closed(Closed::Frozen))));
+        // Whoever closes it for another reason meanwhile is not overruled.
+        at_work.objects.volumes()[0].close(Closed::Offline);
+        at_work.objects.thaw();
+        assert!(matches!(create().await, Err(Error::Closed(Closed::Offline))));
+    };
+    world.block_on(&process.host, work);
 }
