@@ -35,6 +35,8 @@ pub struct VolumeRecord {
     pub generation: u32,
     /// What is in it, as last counted.
     pub usage: Usage,
+    /// Nobody has changed it by this server since `usage` was counted, as it was let go of in order.
+    pub usage_is_settled: bool,
     /// What may be in it.
     pub quota: Quota,
     /// Records of earlier generations are not believed.
@@ -51,7 +53,7 @@ pub struct VolumeRecord {
 /// What a volume holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes that its files take on the disk.
+    /// The lengths of its files together.
     pub bytes: u64,
     /// Files, directories and links.
     pub files: u64,
@@ -60,7 +62,7 @@ pub struct Usage {
 /// What a volume may hold; `None` is without limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Bytes on the disk.
+    /// The lengths of its files together.
     pub bytes: Option<u64>,
     /// Files, directories and links.
     pub files: Option<u64>,
@@ -79,6 +81,8 @@ pub struct OpenedVolume {
     /// The mark is one that the root bore before it bore a later one: the tree was set back. Its files have other numbers now, as
     /// the file system may have given what named one file of then to another since.
     pub tree_was_behind: bool,
+    /// What it holds, where it was counted when it was last let go of, in order; from here on that counts no more.
+    pub usage: Option<Usage>,
 }
 
 /// How a volume's record and the mark on its root stand to each other.
@@ -136,7 +140,7 @@ impl VolumeRecord {
         value.extend(self.quota.bytes.unwrap_or(NO_LIMIT).to_le_bytes());
         value.extend(self.quota.files.unwrap_or(NO_LIMIT).to_le_bytes());
         value.extend(self.created.to_le_bytes());
-        value.push(self.distrust_all.into());
+        value.push(u8::from(self.distrust_all) | u8::from(self.usage_is_settled) << 1);
         value
             .extend(u16::try_from(self.name.len()).expect("names were checked when they came").to_le_bytes());
         value.extend(self.name.as_bytes());
@@ -155,7 +159,8 @@ impl VolumeRecord {
         let mut limit = || fields.u64().map(|limit| (limit != NO_LIMIT).then_some(limit));
         let quota = Quota { bytes: limit()?, files: limit()? };
         let created = fields.i64()?;
-        let distrust_all = fields.u8()? & 1 == 1;
+        let flags = fields.u8()?;
+        let (distrust_all, usage_is_settled) = (flags & 1 != 0, flags & 2 != 0);
         let len = fields.u16()?;
         let name = Fields::text(fields.bytes(len.into())?, "a volume's name")?;
         let path = Fields::text(fields.rest(), "a volume's path")?;
@@ -166,6 +171,7 @@ impl VolumeRecord {
             created,
             generation,
             usage,
+            usage_is_settled,
             quota,
             distrusts_before,
             marked,

@@ -33,7 +33,7 @@ fn volumes_are_numbered_three_apart_and_keep_their_numbers() {
     let work = open_volume(&index, "work", None).unwrap();
     assert_eq!((home.volume, work.volume), (VolumeId(0x2000_0001), VolumeId(0x2000_0004)));
     index.set_quota(home.volume, Quota { bytes: Some(7), files: None }).unwrap();
-    index.record_usage(home.volume, Usage { bytes: 5, files: 3 }).unwrap();
+    index.record_usage(home.volume, Usage { bytes: 5, files: 3 }, false).unwrap();
     index.close().unwrap();
 
     let index = open(&memory);

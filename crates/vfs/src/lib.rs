@@ -52,6 +52,7 @@ pub use promise::{
 };
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
+pub use usage::{CountFailed, Space, SpaceState};
 pub use volume::{Resolved, Volume};
 
 mod access;
@@ -80,4 +81,5 @@ mod sort;
 mod spec;
 mod sweep;
 mod trouble;
+mod usage;
 mod volume;

@@ -1,6 +1,6 @@
 //! The directory of a volume and the opening of what lies beneath it.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::rc::Rc;
@@ -14,6 +14,7 @@ use crate::links::{Budget, Places};
 use crate::name::RelPath;
 use crate::object::{Object, Objects, SharedVolume};
 use crate::spec::VolumeSpec;
+use crate::usage::LaneAccount;
 
 /// An open volume directory. It stays the same directory if its own name later names another.
 #[derive(Debug)]
@@ -40,6 +41,10 @@ struct Shared {
     acl_attribute: &'static CStr,
     /// The directory's own, once somebody relied on it.
     object: OnceCell<Arc<Object>>,
+    /// What it holds, by the account that was kept when this lane last looked: of which epoch.
+    account: RefCell<(u32, Option<Rc<LaneAccount>>)>,
+    /// A task of the lane has it counted.
+    is_kept: Cell<bool>,
 }
 
 impl Root {
@@ -61,7 +66,9 @@ impl Root {
         let volume = objects.volume(spec, &root.dir, &stat)?;
         let is_trusted = objects.options().trusted_attributes;
         let acl_attribute = if is_trusted { ATTRIBUTE_PRIVILEGED } else { ATTRIBUTE_UNPRIVILEGED };
-        let shared = Shared { volume, policy, acl_attribute, object: OnceCell::new() };
+        let (object, account) = (OnceCell::new(), RefCell::default());
+        let is_kept = Cell::new(false);
+        let shared = Shared { volume, policy, acl_attribute, object, account, is_kept };
         Ok(Self { shared: Some(shared), ..root })
     }
 
@@ -102,6 +109,31 @@ impl Root {
     /// What lanes share of it; `None` for a volume without objects.
     pub(crate) fn shared(&self) -> Option<&Arc<SharedVolume>> {
         self.shared.as_ref().map(|shared| &shared.volume)
+    }
+
+    /// The account that is kept of what it holds, for the lane of this number.
+    pub(crate) fn account(&self, lane: impl FnOnce() -> Option<usize>) -> Option<Rc<LaneAccount>> {
+        let shared = self.shared.as_ref()?;
+        let epoch = shared.volume.ledger().epoch();
+        if epoch == 0 {
+            return None;
+        }
+        let mut known = shared.account.borrow_mut();
+        if known.0 != epoch {
+            let account = shared.volume.ledger().account();
+            *known = (epoch, account.zip(lane()).map(|(account, lane)| LaneAccount::new(account, lane)));
+        }
+        known.1.clone()
+    }
+
+    /// Whether no task of the lane has it counted yet.
+    pub(crate) fn begin_keeping(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| !shared.is_kept.replace(true))
+    }
+
+    /// None does any more.
+    pub(crate) fn end_keeping(&self) {
+        self.shared.iter().for_each(|shared| shared.is_kept.set(false));
     }
 
     /// Who may do what; `None` where everybody may read what the server can, and that is all.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use identity::Writable;
+use index::Quota;
 
 /// An exported directory: its name for clients, where it lies, and what of it is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +20,10 @@ pub struct VolumeSpec {
     pub writable: Writable,
     /// Lanes share its files even where nobody may change them: see [`VolumeSpec::with_objects`].
     pub with_objects: bool,
+    /// What it may hold, where it is writable.
+    pub quota: Quota,
+    /// What it holds is counted, though nothing limits it.
+    pub counted: bool,
 }
 
 /// The name of a volume: 1 to 80 bytes of printable ASCII without slashes, backslashes, quotes, blanks or a
@@ -51,6 +56,8 @@ impl VolumeSpec {
             options,
             writable: Writable::Nobody,
             with_objects: false,
+            quota: Quota::default(),
+            counted: false,
         }
     }
 
@@ -65,6 +72,28 @@ impl VolumeSpec {
     #[must_use]
     pub fn with_objects(self) -> Self {
         Self { with_objects: true, ..self }
+    }
+
+    /// The same, which may hold so much.
+    #[must_use]
+    pub fn limited_to(self, quota: Quota) -> Self {
+        Self { quota, ..self }
+    }
+
+    /// The same, counted.
+    #[must_use]
+    pub fn counted(self) -> Self {
+        Self { counted: true, ..self }
+    }
+
+    /// Whether what it holds is counted.
+    pub fn is_counted(&self) -> bool {
+        self.is_writable() && (self.counted || self.quota != Quota::default())
+    }
+
+    /// Whether an opening by one is an opening by the other: what it may hold can change while it is open.
+    pub fn is_opened_as(&self, other: &Self) -> bool {
+        *self == Self { quota: self.quota, counted: self.counted, ..other.clone() }
     }
 
     /// Whether anybody may change it.

@@ -46,6 +46,7 @@ impl Index {
             let (volume, mut record, index_was_behind) = state.settle(&tree, mark, now)?;
             let seconds = u32::try_from(since_1970(now)).unwrap_or(u32::MAX);
             record.generation = seconds.max(record.generation.saturating_add(1));
+            let is_settled = record.usage_is_settled && !record.distrust_all && !index_was_behind;
             if record.distrust_all || index_was_behind {
                 record.distrusts_before = record.generation;
                 record.distrust_all = false;
@@ -56,13 +57,15 @@ impl Index {
                 state.pending.drop_volume(volume);
                 state.pending.cleared.push(volume);
             }
+            let usage = (is_settled && !tree_was_behind).then_some(record.usage);
+            record.usage_is_settled = false;
             let mut ranges = Ranges::after(record.directories_to, record.files_to);
             (record.directories_to, record.files_to) = ranges.wanted();
             ranges.extend(record.directories_to, record.files_to);
             let mark = record.mark(volume);
             state.open.insert(volume, Open { ranges, generation: record.generation, is_marked: false });
             state.put_volume(volume, record);
-            OpenedVolume { volume, mark, index_was_behind, tree_was_behind }
+            OpenedVolume { volume, mark, index_was_behind, tree_was_behind, usage }
         };
         if let Err(error) = self.flush() {
             self.close_volume(opened.volume);
@@ -145,12 +148,17 @@ impl Index {
         self.change_volume(volume, |record| record.quota = quota)
     }
 
-    /// What the volume holds, as its owner has counted.
+    /// What the volume holds, as its owner has counted; `is_settled` as it is let go of, when nobody changes it any more: who
+    /// opens it next is told it then ([`OpenedVolume::usage`]), if all that was told is committed.
     ///
     /// # Errors
     /// [`Error::NoVolume`].
-    pub fn record_usage(&self, volume: VolumeId, usage: Usage) -> Result<(), Error> {
-        self.change_volume(volume, |record| record.usage = usage)
+    pub fn record_usage(&self, volume: VolumeId, usage: Usage, is_settled: bool) -> Result<(), Error> {
+        let known = |state: &State| state.record(volume).map(|known| (known.usage, known.usage_is_settled));
+        if known(&self.shared().state())? == (usage, is_settled) {
+            return Ok(());
+        }
+        self.change_volume(volume, |record| (record.usage, record.usage_is_settled) = (usage, is_settled))
     }
 
     /// What the mark on the root of a volume that is not open tells of both.
@@ -276,6 +284,7 @@ fn new_record(name: &str, path: &str, uuid: [u8; 16], now: SystemTime) -> Volume
         created: since_1970(now).cast_signed(),
         generation: 0,
         usage: Usage::default(),
+        usage_is_settled: false,
         quota: Quota::default(),
         marked: 0,
         distrusts_before: 0,

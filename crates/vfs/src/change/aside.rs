@@ -4,11 +4,10 @@
 use std::cell::RefCell;
 use std::ffi::CString;
 use std::io;
-use std::rc::Rc;
 
 use lane::fs::{CreateHow, Dir, File, RenameHow};
 
-use super::way::to_the_end;
+use super::way::{Held, to_the_end};
 use crate::directory::Directory;
 use crate::error::Error;
 
@@ -57,7 +56,7 @@ impl Aside {
     /// it gets no other, so this one goes.
     async fn try_unnamed(directory: &Directory) -> io::Result<()> {
         let directory = directory.clone();
-        to_the_end(Rc::new(()), async move {
+        to_the_end(Held::nothing(), async move {
             let (file, aside) = Self::unnamed(&directory, 0o600).await?;
             let name = aside.link_aside(&file).await?;
             directory.dir().unlink(&name).await?;
@@ -77,7 +76,7 @@ impl Aside {
             let name = directory.volume().cache().name_aside();
             // Made to its end: nobody else would know that it is there.
             let (directory, how) = (directory.clone(), CreateHow { mode, exclusive: true });
-            let made = to_the_end(Rc::new(()), async move {
+            let made = to_the_end(Held::nothing(), async move {
                 let file = directory.dir().create(&name, how).await?;
                 Ok::<_, io::Error>((file, Self { directory, name: RefCell::new(Some(name)) }))
             });

@@ -72,9 +72,11 @@ impl Directory {
         let name = c_name(name);
         to_the_end(way.held(), async move {
             here.still()?;
+            let charge = here.volume().charge(1, 0)?;
             way.rise();
             let (directory, how) = (here.directory(), CreateHow { mode: how.mode, exclusive: true });
             let file = directory.dir().create(&name, how).await.map_err(Error::of_change)?;
+            charge.made_in(here.volume(), here.object()?);
             let stat = file.stat().map_err(Error::from)?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let file = Rc::new(directory.made_file(name, file, &stat).await?);

@@ -7,7 +7,7 @@ use lane::fs::RenameHow;
 
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
-use super::rename::{has_moved, told};
+use super::rename::{Moving, has_moved, told};
 use super::way::to_the_end;
 use crate::caller::Caller;
 use crate::directory::Directory;
@@ -56,6 +56,7 @@ impl Directory {
         for moved in [&at_one, &at_other] {
             self.volume().ask_beneath(caller, moved).await?;
         }
+        let known = [here.known(one, &at_one).await?, there.known(other, &at_other).await?];
         let what =
             told(here.object()?, one, there.object()?, other, &at_one, Some((&at_other, at_other.moves())));
         let way = self.volume().tell(caller, permits, what).await?;
@@ -68,7 +69,15 @@ impl Directory {
                 moved.object.rise();
             }
             let (here_dir, there_dir) = (here.directory(), there.directory());
+            let moving = [
+                (Moving::begin(&here, &at_one)?, &there, &other),
+                (Moving::begin(&there, &at_other)?, &here, &one),
+            ];
             let exchanged = here_dir.dir().rename(&one, there_dir.dir(), &other, RenameHow::Exchange).await;
+            for ((moving, to, name), known) in moving.into_iter().zip(known) {
+                let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
+                moving.end(exchanged.is_ok().then_some((to, name)), known, None)?;
+            }
             exchanged.map_err(Error::of_change)?;
             way.removed(here.object()?, one.as_bytes());
             way.removed(there.object()?, other.as_bytes());

@@ -13,6 +13,7 @@ use crate::file::OpenFile;
 use crate::name::Name;
 use crate::object::{At, By, Object};
 use crate::promise::What;
+use crate::usage::Known;
 
 /// What has a name.
 pub(super) struct Found {
@@ -60,6 +61,22 @@ impl Here {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(Error::of_change(error)),
         }
+    }
+
+    /// What is to go or move is to who counts what the volume holds, where anybody does: looked at under its own permit, as
+    /// its content may have changed since it was found.
+    pub(super) async fn known(&self, name: Name<'_>, found: &Found) -> Result<Option<Known>, Error> {
+        if !self.volume().is_accounted() || found.kind == FileKind::Directory {
+            return Ok(None);
+        }
+        let attributes = match &found.open {
+            Some(file) => file.attributes()?,
+            None => {
+                let stat = self.directory().dir().stat_at(&c_name(name)).await;
+                stat.map_err(Error::of_change)?.into()
+            }
+        };
+        Ok(Some(attributes.into()))
     }
 
     async fn found(&self, name: &CString, stat: &Stat) -> Result<Found, Error> {

@@ -91,8 +91,10 @@ impl Directory {
         let name = c_name(name);
         to_the_end(way.held(), async move {
             here.still()?;
+            let charge = here.volume().charge(1, 0)?;
             way.rise();
             here.directory().dir().symlink(&name, &target).await.map_err(Error::of_change)?;
+            charge.made_in(here.volume(), here.object()?);
             if way.is_kept(here.object()?)
                 && let Ok(Some(link)) = here.find_new(&name).await
             {

@@ -13,6 +13,7 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
+use crate::usage::Known;
 
 impl Directory {
     /// Makes the directory `name`, with a copy of the access list that counts here. The process's umask takes some of the
@@ -31,15 +32,19 @@ impl Directory {
         let name = c_name(name);
         to_the_end(way.held(), async move {
             here.still()?;
+            let charge = here.volume().charge(1, 0)?;
             way.rise();
             let directory = here.directory();
             directory.dir().mkdir(&name, mode).await.map_err(Error::of_change)?;
+            charge.made_in(here.volume(), here.object()?);
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
             let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);
             let made = made.map_err(Error::from)?;
             if let Err(error) = here.give_list(&made).await {
                 // Without its list it would let in whom it should not, or nobody.
-                let _ = directory.dir().rmdir(&name).await;
+                if directory.dir().rmdir(&name).await.is_ok() {
+                    here.volume().note_removed(here.object()?, Some(Known::EMPTY));
+                }
                 return Err(error.into());
             }
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;

@@ -16,6 +16,7 @@ mod aside;
 mod attributes;
 mod behind;
 mod beneath;
+mod content;
 mod create;
 mod edited;
 mod exchange;

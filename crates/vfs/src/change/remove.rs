@@ -57,6 +57,7 @@ impl Directory {
         if !expect.allows(&here, name, true).await? {
             return Err(Error::Unexpected.into());
         }
+        let known = here.known(name, &found).await?;
         let what = vec![(here.object()?, What::name(name.as_bytes())), (&found.object, What::Gone)];
         let way = self.volume().tell(caller, permits, what).await?;
         let name = c_name(name);
@@ -71,6 +72,10 @@ impl Directory {
             };
             removed.map_err(Error::of_change)?;
             found.lost(here.object()?, name.as_bytes());
+            match is_directory {
+                true => here.volume().note_removed_directory(here.object()?, &found.object),
+                false => here.volume().note_removed(here.object()?, known),
+            }
             way.removed(here.object()?, name.as_bytes());
             way.end(here.volume());
             Ok(())

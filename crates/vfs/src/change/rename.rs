@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use identity::Rights;
-use lane::fs::RenameHow;
+use lane::fs::{FileKind, RenameHow};
 
 use super::find::{Found, c_name};
 use super::here::{Here, Unmade};
@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::object::{Object, Permits};
 use crate::promise::What;
+use crate::usage::Known;
 
 /// What a rename may put an end to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,11 @@ impl Directory {
             there.require(caller, Rights::DELETE)?;
         }
         self.volume().ask_beneath(caller, &moved).await?;
+        let known = here.known(from, &moved).await?;
+        let known_replaced = match &replaced {
+            Some(replaced) => there.known(to, replaced).await?,
+            None => None,
+        };
         let gone = replaced.as_ref().map(|replaced| (replaced, What::Gone));
         let what = told(here.object()?, from, there.object()?, to, &moved, gone);
         let way = self.volume().tell(caller, permits, what).await?;
@@ -88,7 +94,12 @@ impl Directory {
                 Over::Anything => RenameHow::Replace,
             };
             let (here_dir, there_dir) = (here.directory().dir(), there.directory().dir());
-            here_dir.rename(&from, there_dir, &to, how).await.map_err(Error::of_change)?;
+            let account = Moving::begin(&here, &moved)?;
+            let renamed = here_dir.rename(&from, there_dir, &to, how).await;
+            let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
+            let gone = replaced.as_ref().map(|replaced| (replaced, known_replaced));
+            account.end(renamed.is_ok().then_some((&there, to_name)), known, gone)?;
+            renamed.map_err(Error::of_change)?;
             way.removed(here.object()?, from.as_bytes());
             if let Some(replaced) = &replaced {
                 replaced.lost(there.object()?, to.as_bytes());
@@ -120,6 +131,55 @@ impl Concerned {
     }
 }
 
+/// What moves, for whoever counts what the volume holds.
+pub(super) struct Moving<'m> {
+    here: &'m Here,
+    from: &'m Arc<Object>,
+    moved: &'m Found,
+}
+
+impl<'m> Moving<'m> {
+    pub(super) fn begin(here: &'m Here, moved: &'m Found) -> Result<Self, Error> {
+        let from = here.object()?;
+        if moved.kind == FileKind::Directory {
+            here.volume().begin_move(&moved.object, from);
+        }
+        Ok(Self { here, from, moved })
+    }
+
+    /// It has its new name, in place of what was replaced; `None`: it stays.
+    pub(super) fn end(
+        self,
+        to: Option<(&Here, Name<'_>)>,
+        known: Option<Known>,
+        replaced: Option<(&Found, Option<Known>)>,
+    ) -> Result<(), Error> {
+        let (volume, object) = (self.here.volume(), &self.moved.object);
+        let is_directory = self.moved.kind == FileKind::Directory;
+        let Some((there, name)) = to else {
+            if is_directory {
+                volume.end_move(object, self.from, None, || {});
+            }
+            return Ok(());
+        };
+        let (directory, above) = (there.directory(), there.object()?);
+        match replaced {
+            Some((replaced, _)) if replaced.kind == FileKind::Directory => {
+                volume.note_removed_directory(above, &replaced.object);
+            }
+            Some((_, known)) => volume.note_removed(above, known),
+            None => {}
+        }
+        if is_directory {
+            volume.end_move(object, self.from, Some(above), || directory.note_place(Some(object), name));
+        } else {
+            volume.note_moved(self.from, above, known);
+            directory.note_place(Some(object), name);
+        }
+        Ok(())
+    }
+}
+
 async fn permits_to_rename(
     here: &Here,
     from: Name<'_>,
@@ -136,14 +196,14 @@ async fn permits_to_rename(
     here.volume().permits(&[here.object()?, there.object()?], names).await
 }
 
-/// What had the name `from` has the name `to`: its place, what is open by it, and images of the directory follow.
+/// What had the name `from` has the name `to`: what is open by it, and images of the directory follow, as its
+/// [place](Moving::end) has.
 pub(super) fn has_moved(
     way: &Way,
     moved: &Found,
     (here, from): (&Here, &CString),
     (there, to): (&Here, &CString),
 ) -> Result<(), Error> {
-    there.directory().note_place(Some(&moved.object), Name::parse(to.as_bytes())?);
     let (here, there) = (here.object()?, there.object()?);
     moved.object.grants().renamed((here, from.as_bytes()), (there, to.as_bytes()));
     way.added(there, to.as_bytes(), moved.object.number());

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use lane::fs::Allocate;
 
 use super::Writer;
+use super::writer::Step;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::promise::What;
+use crate::usage::Reach;
 
 impl Writer {
     /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what` says.
@@ -22,7 +23,12 @@ impl Writer {
         offset: u64,
         len: u64,
     ) -> Result<(), Error> {
-        self.change(caller, What::Content, None, async move |file| {
+        let end = offset.saturating_add(len);
+        let reach = match what {
+            Allocate::Extend | Allocate::Zero => Reach::To(end),
+            Allocate::KeepSize | Allocate::Punch => Reach::AsItWas,
+        };
+        self.change_content(caller, Step::default(), reach, async move |file, _| {
             file.lane_file().allocate(what, offset, len).await.map_err(Error::of_write)
         })
         .await
@@ -42,7 +48,11 @@ impl Writer {
         len: u64,
     ) -> Result<u64, Error> {
         let source = Rc::clone(from);
-        self.change(caller, What::Content, from.object(), async move |file| {
+        // What comes to it from here on is not copied: there is no room taken for that.
+        let len = len.min(from.attributes()?.size.saturating_sub(offset));
+        let step = Step { reads: from.object(), ..Step::default() };
+        let reach = Reach::Within(if len == 0 { 0 } else { to_offset.saturating_add(len) });
+        self.change_content(caller, step, reach, async move |file, _| {
             let copied = source.lane_file().copy_range(offset, file.lane_file(), to_offset, len).await;
             copied.map_err(|error| match error.raw_os_error() {
                 Some(libc::EXDEV) => Error::CrossDevice,

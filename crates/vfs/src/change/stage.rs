@@ -18,12 +18,15 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
 use crate::promise::What;
+use crate::usage::Growing;
 
 /// A file that has no name yet that a client could see. Dropped, it is gone.
 pub struct Staged {
     directory: Directory,
     file: Rc<OpenFile>,
     aside: Rc<Aside>,
+    /// What it takes of the volume's room until it has a name.
+    growing: Rc<Growing>,
 }
 
 /// What a name must lead to for a staged file to take it. Judged when nobody else can change it any more.
@@ -65,12 +68,13 @@ impl Directory {
 
     async fn try_stage(&self, mode: u32) -> Result<Staged, Error> {
         self.volume().changeable().await?;
+        let growing = Rc::new(Growing::begin(self.volume())?);
         let (file, aside) = Aside::make(self, mode).await?;
         let stat = file.stat()?;
         // As long as it is not published it is called so in messages.
         let name = self.volume().cache().name_aside();
         let file = Rc::new(self.made_file(Name::parse(name.as_bytes())?, file, &stat).await?);
-        Ok(Staged { directory: self.clone(), file, aside: Rc::new(aside) })
+        Ok(Staged { directory: self.clone(), file, aside: Rc::new(aside), growing })
     }
 }
 
@@ -80,12 +84,18 @@ impl Staged {
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`]; those of the file system.
     pub async fn write_at(&self, offset: u64, buf: Buf) -> (Result<(), Error>, Buf) {
+        if let Err(error) = self.growing.reach(offset, buf.len()) {
+            return (self.counted(Err(error)), buf);
+        }
         let (written, buf) = self.file.lane_file().write_at(offset, buf).await;
         (self.counted(written.map_err(Error::of_write)), buf)
     }
 
     /// As [`Staged::write_at`], the bytes of several buffers one after another.
     pub async fn write_vectored_at(&self, offset: u64, bufs: Vec<Buf>) -> (Result<(), Error>, Vec<Buf>) {
+        if let Err(error) = self.growing.reach(offset, bufs.iter().map(|buf| buf.len()).sum()) {
+            return (self.counted(Err(error)), bufs);
+        }
         let (written, bufs) = self.file.lane_file().write_vectored_at(offset, bufs).await;
         (self.counted(written.map_err(Error::of_write)), bufs)
     }
@@ -149,11 +159,16 @@ impl Staged {
         if !expect.allows(&here, name, found.is_some()).await? {
             return Err(Error::Unexpected.into());
         }
+        let known = match &found {
+            Some(found) => here.known(name, found).await?,
+            None => None,
+        };
         let mut what = vec![(here.object()?, What::name(name.as_bytes()))];
         what.extend(found.iter().map(|found| (&found.object, What::Gone)));
         let way = here.volume().tell(caller, permits, what).await?;
         let (name, is_new) = (c_name(name), found.is_none());
-        let (file, aside) = (Rc::clone(&self.file), Rc::clone(&self.aside));
+        let (file, aside, growing) =
+            (Rc::clone(&self.file), Rc::clone(&self.aside), Rc::clone(&self.growing));
         to_the_end(way.held(), async move {
             here.still()?;
             way.rise();
@@ -163,7 +178,14 @@ impl Staged {
             if let Some(replaced) = &found {
                 replaced.lost(here.object()?, name.as_bytes());
             }
-            let attributes = file.attributes()?;
+            let attributes = file.attributes();
+            here.volume().note_removed(here.object()?, known);
+            growing.made_in(
+                here.volume(),
+                here.object()?,
+                attributes.as_ref().ok().map(|attributes| attributes.size),
+            );
+            let attributes = attributes?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             if !is_new && let Ok(directory) = here.object() {
                 way.removed(directory, name.as_bytes());

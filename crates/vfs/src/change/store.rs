@@ -3,15 +3,17 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use index::Version;
 use lane::buffer::Buf;
 use lane::fs::Allocate;
 
 use super::Writer;
+use super::writer::Step;
 use crate::caller::Caller;
 use crate::error::Error;
+use crate::file::OpenFile;
 use crate::object::Object;
-use crate::promise::What;
-use index::Version;
+use crate::usage::Reach;
 
 /// A change of a file's content in several steps, which raise the version by one together, unless somebody looked at the file in
 /// between: then what he saw had a version of its own. Between two steps nobody waits for who makes them.
@@ -58,6 +60,7 @@ impl Store {
         let volume = self.writer.volume();
         let taken = async {
             volume.writable()?;
+            volume.has_room(self.writer.file(), offset.saturating_add(len))?;
             let file = self.writer.file().lane_file();
             match file.allocate(Allocate::KeepSize, offset, len).await {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => Ok(()),
@@ -77,9 +80,11 @@ impl Store {
         offset: u64,
         bufs: Vec<Buf>,
     ) -> (Result<(), Error>, Option<Vec<Buf>>) {
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let end = if len == 0 { 0 } else { offset.saturating_add(len as u64) };
         let slot = Rc::new(RefCell::new(Some(bufs)));
         let lent = Rc::clone(&slot);
-        let written = self.step(async move |file| {
+        let written = self.step(Reach::To(end), async move |file| {
             let bufs = lent.take().expect("they are taken once");
             let (written, bufs) = file.lane_file().write_vectored_at(offset, bufs).await;
             lent.replace(Some(bufs));
@@ -94,7 +99,9 @@ impl Store {
     /// # Errors
     /// As [`Writer::write_at`].
     pub async fn truncate(&self, len: u64) -> Result<(), Error> {
-        self.step(async move |file| file.lane_file().truncate(len).await.map_err(Error::of_write)).await
+        let cut =
+            async move |file: Rc<OpenFile>| file.lane_file().truncate(len).await.map_err(Error::of_write);
+        self.step(Reach::Exactly(len), cut).await
     }
 
     /// The version that the last step has brought; `None` before the first.
@@ -104,10 +111,12 @@ impl Store {
 
     async fn step(
         &self,
-        work: impl AsyncFnOnce(Rc<crate::file::OpenFile>) -> Result<(), Error> + 'static,
+        reach: Reach,
+        work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<(), Error> + 'static,
     ) -> Result<(), Error> {
-        let raised = Some(Rc::clone(&self.raised));
-        self.writer.change_raising(&self.caller, What::Content, None, raised, work).await
+        let step = Step { raised: Some(Rc::clone(&self.raised)), ..Step::default() };
+        let work = async move |file: Rc<OpenFile>, _| work(file).await;
+        self.writer.change_content(&self.caller, step, reach, work).await
     }
 }
 

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use lane::Lasting;
 
@@ -18,8 +18,9 @@ use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
 use crate::name::Name;
-use crate::object::{Object, Pass, Permits, Shared, Sharer};
+use crate::object::{Object, Outside, Pass, Permits, Shared, Sharer};
 use crate::promise::{Broken, What};
+use crate::usage::{Doubt, LaneAccount};
 use crate::volume::Volume;
 
 /// The right to make one change, everybody who relied on what it concerns having been told.
@@ -31,18 +32,36 @@ pub(super) struct Way {
     pub(super) edited: RefCell<Vec<Edited>>,
 }
 
+/// What a change owns while it is made, for [`to_the_end`].
+pub(super) struct Held {
+    under: Rc<dyn Any>,
+    account: Option<Rc<LaneAccount>>,
+}
+
 /// What a change is made under: its own until it has ended, and that of operations which the kernel has not answered yet, whatever
 /// became of the change and of its lane.
 struct Under {
+    /// What the volume holds is counted there.
+    account: Option<Rc<LaneAccount>>,
     broken: Vec<Broken>,
     permits: RefCell<Option<Permits>>,
 }
 
 impl Volume {
-    /// Lets a change into the volume.
-    pub(super) fn pass(&self) -> Result<Pass, Error> {
+    /// Lets a change into the volume; waits while that is paused.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], [`Error::ReadOnly`]; [`Error::Busy`] when the pause does not end.
+    pub(super) async fn pass(&self) -> Result<Pass, Error> {
         let (shared, joined) = self.shared().zip(self.cache().joined()).ok_or(Error::ReadOnly)?;
-        Ok(shared.pass(joined.member())?)
+        for _ in 0..PAUSES_MAX {
+            match shared.pass(joined.member()) {
+                Ok(pass) => return Ok(pass),
+                Err(Outside::Closed(why)) => return Err(why.into()),
+                Err(Outside::Paused) => lane::time::sleep(PAUSE).await,
+            }
+        }
+        Err(Error::Busy)
     }
 
     /// Changes that may wait for one object.
@@ -93,7 +112,7 @@ impl Volume {
         names: impl AsyncFn() -> Result<(T, Vec<Arc<Object>>), Error>,
     ) -> Result<(Permits, T), Error> {
         self.changeable().await?;
-        let pass = self.pass()?;
+        let pass = self.pass().await?;
         let (permits, found) = self.permits_outside(first, names).await?;
         Ok((permits.inside(pass), found))
     }
@@ -129,6 +148,11 @@ impl Volume {
         Err(Error::Busy)
     }
 
+    /// The permit of a directory whose names are to stand still for a while; nothing is changed.
+    pub(crate) async fn permit_to_count(&self, directory: &Arc<Object>) -> Result<Permits, Error> {
+        Ok(self.permits(&[directory], async || Ok(((), Vec::new()))).await?.0)
+    }
+
     /// Tells everybody what is about to change, and waits until they have forgotten it.
     ///
     /// # Errors
@@ -149,7 +173,8 @@ impl Volume {
             object.set_changing(what.clone());
             Broken { object: Arc::clone(object), what, spared }
         });
-        let under = Under { broken: broken.collect(), permits: RefCell::new(None) };
+        let (account, broken) = (self.account(), broken.collect());
+        let under = Under { account, broken, permits: RefCell::new(None) };
         under.permits.replace(Some(permits));
         self.cache().break_everywhere(&under.broken).await;
         for broken in &under.broken {
@@ -196,8 +221,20 @@ impl Way {
     }
 
     /// What the operations of the change hold until the kernel has answered them.
-    pub(super) fn held(&self) -> Rc<dyn Any> {
-        Rc::clone(&self.under) as Rc<dyn Any>
+    pub(super) fn held(&self) -> Held {
+        Held { under: Rc::clone(&self.under) as Rc<dyn Any>, account: self.under.account.clone() }
+    }
+}
+
+impl Held {
+    /// The part in a permit that writes share.
+    pub(super) fn shared(part: Rc<Shared>, volume: &Volume) -> Self {
+        Self { under: part, account: volume.account() }
+    }
+
+    /// Nothing: of what is made beside the tree.
+    pub(super) fn nothing() -> Self {
+        Self { under: Rc::new(()), account: None }
     }
 }
 
@@ -271,8 +308,17 @@ impl Here {
 /// Runs `work` to its end on this lane once it has begun, also when what this returns is dropped before: it owns permits, and
 /// the kernel may be at work under them. Where the lane ends before, what the kernel is at work on owns them: `held`, as
 /// [`Way::held`] gives it.
-pub(super) async fn to_the_end<T: 'static>(held: Rc<dyn Any>, work: impl Future<Output = T> + 'static) -> T {
-    let mut work = Box::pin(lane::holding(held, work));
+///
+/// Who counts what the volume holds has to count anew then.
+pub(super) async fn to_the_end<T: 'static>(held: Held, work: impl Future<Output = T> + 'static) -> T {
+    let Held { under, account } = held;
+    let work = async move {
+        let doubt = Doubt::of(account);
+        let done = work.await;
+        doubt.over();
+        done
+    };
+    let mut work = Box::pin(lane::holding(under, work));
     // What waits for nobody needs no task of its own.
     match poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         Poll::Ready(done) => done,
@@ -283,3 +329,6 @@ pub(super) async fn to_the_end<T: 'static>(held: Rc<dyn Any>, work: impl Future<
 const ATTEMPTS_MAX: u32 = 8;
 /// Commits that a change waits for.
 const CROWDED_MAX: u32 = 8;
+/// Between two tries to get into a volume that is paused; longer than it may take.
+const PAUSE: Duration = Duration::from_millis(2);
+const PAUSES_MAX: u32 = 6_000;

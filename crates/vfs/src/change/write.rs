@@ -6,10 +6,10 @@ use std::rc::Rc;
 use lane::buffer::Buf;
 
 use super::Writer;
+use super::writer::Step;
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::file::OpenFile;
-use crate::promise::What;
+use crate::usage::Reach;
 
 impl Writer {
     /// Writes all of `buf` at `offset`, beyond the end too: what lies between is zeros. The buffer comes back unless this is
@@ -32,20 +32,30 @@ impl Writer {
     /// # Errors
     /// As [`Writer::write_at`].
     pub async fn truncate(&self, caller: &Caller, len: u64) -> Result<(), Error> {
-        self.change(caller, What::Content, None, async move |file| {
+        self.change_content(caller, Step::default(), Reach::Exactly(len), async move |file, _| {
             file.lane_file().truncate(len).await.map_err(Error::of_write)
         })
         .await
     }
 
     async fn write(&self, caller: &Caller, at: At, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
+        let reach = match at {
+            At::Offset(offset) => {
+                Reach::To(if buf.is_empty() { 0 } else { offset.saturating_add(buf.len() as u64) })
+            }
+            At::End => Reach::Beyond(buf.len() as u64),
+        };
         let slot = Rc::new(RefCell::new(Some(buf)));
         let lent = Rc::clone(&slot);
-        let written = self.change(caller, What::Content, None, async move |file| {
+        let written = self.change_content(caller, Step::default(), reach, async move |file, size| {
             let buf = lent.take().expect("it is taken once");
-            let (written, buf) = write(&file, at, buf).await;
+            let offset = match at {
+                At::Offset(offset) => offset,
+                At::End => size,
+            };
+            let (written, buf) = file.lane_file().write_at(offset, buf).await;
             lent.replace(Some(buf));
-            written
+            written.map_err(Error::of_write)
         });
         let written = written.await;
         (written, slot.take())
@@ -57,16 +67,4 @@ impl Writer {
 enum At {
     Offset(u64),
     End,
-}
-
-async fn write(file: &OpenFile, at: At, buf: Buf) -> (Result<(), Error>, Buf) {
-    let offset = match at {
-        At::Offset(offset) => offset,
-        At::End => match file.attributes() {
-            Ok(attributes) => attributes.size,
-            Err(error) => return (Err(error), buf),
-        },
-    };
-    let (written, buf) = file.lane_file().write_at(offset, buf).await;
-    (written.map_err(Error::of_write), buf)
 }

@@ -1,6 +1,5 @@
 //! A file open for writing.
 
-use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -9,7 +8,7 @@ use lane::fs::SyncOf;
 use super::here::Unmade;
 use super::settle::Settling;
 use super::store::Raised;
-use super::way::to_the_end;
+use super::way::{Held, to_the_end};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
@@ -25,6 +24,17 @@ pub struct Writer {
     file: Rc<OpenFile>,
     /// No other of the process has it; copies of this are one with it.
     number: u64,
+}
+
+/// How a file is changed.
+#[derive(Default)]
+pub(super) struct Step<'a> {
+    /// Under the permit of this too.
+    pub(super) reads: Option<&'a Arc<Object>>,
+    /// With nobody else at it, not even the caller.
+    pub(super) alone: bool,
+    /// It is one of several that raise the version together.
+    pub(super) raised: Option<Rc<Raised>>,
 }
 
 impl Writer {
@@ -58,25 +68,29 @@ impl Writer {
         reads: Option<&Arc<Object>>,
         work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
-        self.change_raising(caller, what, reads, None, work).await
+        let step = Step { reads, ..Step::default() };
+        self.change_by(caller, what, step, |_, _| Ok(()), async move |file, ()| work(file).await).await
     }
 
-    /// As [`Writer::change`], where it is a step of several that raise the version together.
-    pub(super) async fn change_raising<T: 'static>(
+    /// As [`Writer::change`], in some other way; what `before` refuses, when nobody else can change the file any more but the caller's own
+    /// writes, and of a step [alone](Step::alone) not even they, is not begun.
+    pub(super) async fn change_by<P: 'static, T: 'static>(
         &self,
         caller: &Caller,
         what: What,
-        reads: Option<&Arc<Object>>,
-        raised: Option<Rc<Raised>>,
-        work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
+        step: Step<'_>,
+        before: impl FnOnce(&Volume, &Rc<OpenFile>) -> Result<P, Error> + 'static,
+        work: impl AsyncFnOnce(Rc<OpenFile>, P) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
+        let Step { reads, alone, raised } = step;
         let changed = async {
             let object = self.file.object().ok_or(Error::ReadOnly)?;
             let sharer = caller.holder.map_or(Sharer::Writer(self.number), Sharer::Holder);
             // What holders of leases have to be asked each write asks by itself.
-            let shares = what == What::Content && reads.is_none() && !object.volume().objects().any_held();
-            if shares && let Some(part) = Shared::join(object, sharer, self.volume.pass()?) {
-                return self.write_shared(part, raised.map(|raised| (raised, true)), work).await;
+            let shares =
+                what == What::Content && !alone && reads.is_none() && !object.volume().objects().any_held();
+            if shares && let Some(part) = Shared::join(object, sharer, self.volume.pass().await?) {
+                return self.write_shared(part, raised.map(|raised| (raised, true)), before, work).await;
             }
             let concerned: Vec<_> = std::iter::once(object).chain(reads).collect();
             let mut settling = Settling::default();
@@ -99,15 +113,16 @@ impl Writer {
             };
             if shares && way.is_shown_nowhere() {
                 let first = raised.map(|raised| (raised, false));
-                return self.write_shared(way.share(sharer), first, work).await;
+                return self.write_shared(way.share(sharer), first, before, work).await;
             }
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
             to_the_end(way.held(), async move {
+                let prepared = before(&volume, &file)?;
                 way.rise();
                 if let (Some(raised), Some(object)) = (raised, file.object()) {
                     raised.note(object);
                 }
-                let done = work(file).await?;
+                let done = work(file, prepared).await?;
                 way.end(&volume);
                 Ok(done)
             })
@@ -120,22 +135,24 @@ impl Writer {
 
     /// Writes under a permit that the caller's writes share and keep until somebody asks for it, so that only the first of many in a row
     /// asks who relies on the file. `raised`: it is a step of several, and whether the permit was shared before.
-    async fn write_shared<T: 'static>(
+    async fn write_shared<P: 'static, T: 'static>(
         &self,
         part: Shared,
         raised: Option<(Rc<Raised>, bool)>,
-        work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<T, Error> + 'static,
+        before: impl FnOnce(&Volume, &Rc<OpenFile>) -> Result<P, Error> + 'static,
+        work: impl AsyncFnOnce(Rc<OpenFile>, P) -> Result<T, Error> + 'static,
     ) -> Result<T, Error> {
         let (file, volume, part) = (Rc::clone(&self.file), self.volume.clone(), Rc::new(part));
-        to_the_end(Rc::clone(&part) as Rc<dyn Any>, async move {
+        to_the_end(Held::shared(Rc::clone(&part), &self.volume), async move {
             let _part = part;
+            let prepared = before(&volume, &file)?;
             if let Some(object) = file.object() {
                 match raised {
                     Some((raised, goes_on)) => raised.raise(object, goes_on),
                     None => drop(object.rise()),
                 }
             }
-            let done = work(Rc::clone(&file)).await;
+            let done = work(Rc::clone(&file), prepared).await;
             if let Some(object) = file.object() {
                 object.set_changed(done.is_ok().then(lane::time::wall_clock));
             }

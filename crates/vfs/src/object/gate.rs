@@ -27,7 +27,7 @@ pub enum Closed {
 }
 
 pub(super) struct Gate {
-    /// 0 while it is open.
+    /// 0 while it is open; [`PAUSED`] for a moment in which changes wait before it.
     closed: AtomicU8,
     inside: Box<[Inside]>,
     /// Who wait until nobody is inside.
@@ -38,6 +38,16 @@ pub(super) struct Gate {
 #[derive(Default)]
 #[repr(align(64))]
 struct Inside(AtomicUsize);
+
+/// Changes wait before the gate while this lives, those inside go on.
+pub(crate) struct Pause(Arc<SharedVolume>);
+
+/// Why a change does not get in.
+pub(crate) enum Outside {
+    Closed(Closed),
+    /// For a moment: it is to be tried again.
+    Paused,
+}
 
 /// One change inside the gate of its volume, for as long as this lives.
 pub(crate) struct Pass {
@@ -53,8 +63,13 @@ impl Gate {
 
     fn closed(&self) -> Option<Closed> {
         let all = [Closed::ReadOnly, Closed::Frozen, Closed::Moved, Closed::Offline];
-        let closed = self.closed.load(Ordering::SeqCst);
+        let closed = self.closed.load(Ordering::SeqCst) & !PAUSED;
         all.into_iter().find(|why| *why as u8 == closed)
+    }
+
+    fn set_closed(&self, why: u8) {
+        let keep_paused = |closed: u8| Some(closed & PAUSED | why);
+        let _ = self.closed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, keep_paused);
     }
 
     fn is_empty(&self) -> bool {
@@ -78,12 +93,12 @@ impl Gate {
 impl SharedVolume {
     /// Lets no more changes in; each is refused with this reason. Those that are inside go on: [`SharedVolume::emptied`].
     pub fn close(&self, why: Closed) {
-        self.gate.closed.store(why as u8, Ordering::SeqCst);
+        self.gate.set_closed(why as u8);
     }
 
     /// Lets changes in again.
     pub fn reopen(&self) {
-        self.gate.closed.store(0, Ordering::SeqCst);
+        self.gate.set_closed(0);
         let waiting = std::mem::take(&mut *self.gate.lock());
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -115,17 +130,29 @@ impl SharedVolume {
         self.gate.is_empty()
     }
 
+    /// Has changes wait before the gate; `None` where they do already.
+    pub(crate) fn pause(self: &Arc<Self>) -> Option<Pause> {
+        let before = self.gate.closed.fetch_or(PAUSED, Ordering::SeqCst);
+        (before & PAUSED == 0).then(|| Pause(Arc::clone(self)))
+    }
+
     /// Lets a change of this lane in.
     ///
     /// # Errors
-    /// Why it is closed.
-    pub(crate) fn pass(self: &Arc<Self>, lane: Member) -> Result<Pass, Closed> {
+    /// Why not.
+    pub(crate) fn pass(self: &Arc<Self>, lane: Member) -> Result<Pass, Outside> {
         self.gate.inside[lane.index()].0.fetch_add(1, Ordering::SeqCst);
         let pass = Pass { volume: Arc::clone(self), lane };
-        match self.gate.closed() {
-            None => Ok(pass),
-            Some(why) => Err(why),
+        match self.gate.closed.load(Ordering::SeqCst) {
+            0 => Ok(pass),
+            _ => Err(self.gate.closed().map_or(Outside::Paused, Outside::Closed)),
         }
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.gate.closed.fetch_and(!PAUSED, Ordering::SeqCst);
     }
 }
 
@@ -145,3 +172,6 @@ impl std::fmt::Display for Closed {
         })
     }
 }
+
+/// Set beside the reason, if there is one.
+const PAUSED: u8 = 0x80;

@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use index::{Number, Version};
 
 pub use self::gate::Closed;
-pub(crate) use self::gate::Pass;
+pub(crate) use self::gate::{Outside, Pass};
 pub(crate) use self::identify::{At, By, identity_of, kind_of};
 pub use self::identity::Identity;
 pub(crate) use self::mark::Bearer;

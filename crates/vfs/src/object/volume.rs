@@ -15,6 +15,7 @@ use super::{Closed, LaneBits, Objects};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
 use crate::spec::{VolumeName, VolumeSpec};
+use crate::usage::{Ledger, Space};
 
 /// A writable volume that some lane has open. All lanes that open the same directory under the same name have the same one,
 /// also over a reload, and so have all of its [`Object`](super::Object)s.
@@ -25,6 +26,8 @@ pub struct SharedVolume {
     root: FileId,
     pub(super) gate: Gate,
     is_swept: AtomicBool,
+    /// What it holds.
+    ledger: Ledger,
     objects: Objects,
     /// Those that are in use, by number.
     pub(super) numbered: Numbered,
@@ -92,6 +95,7 @@ impl SharedVolume {
             root: FileId { dev: 1, ino: opened.volume.0.into() },
             gate: Gate::new(1),
             is_swept: AtomicBool::new(false),
+            ledger: Ledger::new(1, false, spec.quota, None),
             objects: objects.clone(),
             numbered: Numbered::new(),
             index,
@@ -128,7 +132,9 @@ impl SharedVolume {
         };
         let name = spec.name.clone();
         let (id, generation) = (opened.volume, opened.mark.generation);
-        let gate = Gate::new(objects.options().lanes_max);
+        let lanes_max = objects.options().lanes_max;
+        let gate = Gate::new(lanes_max);
+        let ledger = Ledger::new(lanes_max, spec.is_counted(), spec.quota, opened.usage);
         let (objects, is_swept, is_marking) =
             (objects.clone(), AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self {
@@ -137,6 +143,7 @@ impl SharedVolume {
             root,
             gate,
             is_swept,
+            ledger,
             objects,
             numbered: Numbered::new(),
             index,
@@ -178,6 +185,22 @@ impl SharedVolume {
         &self.promises
     }
 
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// What it holds and may hold; `None` where nobody counts.
+    pub fn space(&self) -> Option<Space> {
+        self.ledger.space()
+    }
+
+    /// Has the index remember what it holds, for who asks while it is not served; a crash after it has it counted anew.
+    pub(crate) fn remember_usage(&self) {
+        if let Some(usage) = self.ledger.settled() {
+            let _ = self.index.record_usage(self.id, usage, false);
+        }
+    }
+
     /// The objects of its process.
     pub fn objects(&self) -> &Objects {
         &self.objects
@@ -215,6 +238,10 @@ impl SharedVolume {
 
 impl Drop for SharedVolume {
     fn drop(&mut self) {
+        // Nobody changes it any more: who serves it next need not count.
+        if let Some(usage) = self.ledger.settled() {
+            let _ = self.index.record_usage(self.id, usage, true);
+        }
         self.index.close_volume(self.id);
         if self.trouble.is_some() {
             // Nothing was written in it: no number is missed.

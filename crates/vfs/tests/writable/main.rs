@@ -4,8 +4,8 @@
 use identity::Writable;
 use lane::backend::sim::{Config, Fs, Host, Remains, World};
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, Error, Name, Objects, ObjectsOptions, RelPath, Resolved, Volume,
-    VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Directory, Error, Name, Objects, ObjectsOptions, Quota, RelPath, Resolved,
+    Volume, VolumeOptions, VolumeSpec,
 };
 
 mod access;
@@ -30,6 +30,7 @@ mod store;
 mod sweep;
 mod symbolic_links;
 mod told;
+mod usage;
 
 /// One process on one host: a volume at `/srv`, open on several lanes.
 #[derive(Clone)]
@@ -38,6 +39,9 @@ struct Process {
     objects: Objects,
     lanes: Vec<usize>,
     writable: Writable,
+    quota: Quota,
+    /// What the volume holds is counted though nothing limits it.
+    is_counted: bool,
 }
 
 impl Process {
@@ -50,7 +54,14 @@ impl Process {
         host.fs().create_dir_all("/srv").unwrap();
         let objects = Self::objects_with(lanes, change);
         let lanes = std::iter::once(0).chain((1..lanes).map(|_| host.add_lane())).collect();
-        Self { host, objects, lanes, writable: Writable::anyone() }
+        Self {
+            host,
+            objects,
+            lanes,
+            writable: Writable::anyone(),
+            quota: Quota::default(),
+            is_counted: false,
+        }
     }
 
     fn objects_with(lanes: usize, change: impl FnOnce(&mut ObjectsOptions)) -> Objects {
@@ -66,7 +77,8 @@ impl Process {
         let cache = CacheOptions { ttl: day, listing_ttl: day, watches_max: 0, ..Default::default() };
         let options = VolumeOptions { serve_hidden: true, ..Default::default() };
         let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
-        let spec = spec.with_objects().writable_by(self.writable.clone());
+        let spec = spec.with_objects().writable_by(self.writable.clone()).limited_to(self.quota);
+        let spec = VolumeSpec { counted: self.is_counted, ..spec };
         Volume::open(&Cache::sharing(cache, &self.objects), &spec).unwrap()
     }
 }

@@ -1,0 +1,147 @@
+//! The account of a volume, from one beginning of a count to the next, as all lanes have it.
+
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use index::{Quota, Usage};
+
+use super::content::Contents;
+use super::count::Count;
+use super::room::Room;
+use super::{Space, SpaceState};
+
+/// What a volume holds.
+pub(crate) struct Account {
+    is_counting: AtomicBool,
+    /// Some walker is or was at it.
+    has_walker: AtomicBool,
+    /// What it says is not what a walk would find: a change did not come to its end.
+    is_in_doubt: AtomicBool,
+    count: Mutex<Count>,
+    pub(super) contents: Contents,
+    pub(super) bytes: Room,
+    pub(super) files: Room,
+}
+
+/// The account that is kept now, as one lane has it.
+pub(crate) struct LaneAccount {
+    pub(super) account: Arc<Account>,
+    pub(super) lane: usize,
+}
+
+impl Account {
+    /// Of a volume that holds what is `known`, and was not changed since, or is to be counted.
+    pub(super) fn new(lanes: usize, quota: Quota, known: Option<Usage>) -> Self {
+        let account = Self {
+            is_counting: AtomicBool::new(known.is_none()),
+            has_walker: AtomicBool::new(false),
+            is_in_doubt: AtomicBool::new(false),
+            count: Mutex::default(),
+            contents: Contents::default(),
+            bytes: Room::new(lanes, BATCH_BYTES),
+            files: Room::new(lanes, BATCH_FILES),
+        };
+        account.set_quota(quota);
+        let Usage { bytes, files } = known.unwrap_or_default();
+        account.add(files, bytes);
+        account
+    }
+
+    /// What the volume may hold from now on. What it holds already stays.
+    pub(super) fn set_quota(&self, quota: Quota) {
+        self.bytes.set_limit(quota.bytes);
+        self.files.set_limit(quota.files);
+    }
+
+    pub(super) fn space(&self) -> Space {
+        let used = Usage { bytes: self.bytes.used(), files: self.files.used() };
+        let quota = Quota { bytes: self.bytes.limit(), files: self.files.limit() };
+        let state = match (self.is_in_doubt(), self.is_counting()) {
+            (true, _) => SpaceState::InDoubt,
+            (false, true) => SpaceState::Counting { directories: self.count().directories },
+            (false, false) => SpaceState::Counted,
+        };
+        Space { used, quota, state }
+    }
+
+    /// What is there turns out to be so much more.
+    pub(super) fn add(&self, files: u64, bytes: u64) {
+        self.files.take_anyway(files);
+        self.bytes.take_anyway(bytes);
+    }
+
+    /// A change did not come to its end.
+    pub(super) fn doubt(&self) {
+        self.is_in_doubt.store(true, Ordering::SeqCst);
+    }
+
+    pub(super) fn is_in_doubt(&self) -> bool {
+        self.is_in_doubt.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn is_counting(&self) -> bool {
+        self.is_counting.load(Ordering::SeqCst)
+    }
+
+    /// All is counted.
+    pub(super) fn end_count(&self, count: &mut Count) {
+        self.is_counting.store(false, Ordering::SeqCst);
+        let (grown, shrunk) = count.end();
+        self.bytes.take_anyway(grown);
+        self.bytes.give_anyway(shrunk);
+    }
+
+    /// Whether a count is wanted and this is the first to offer one.
+    pub(super) fn begin_walk(&self) -> bool {
+        self.is_counting() && !self.is_in_doubt() && !self.has_walker.swap(true, Ordering::SeqCst)
+    }
+
+    pub(super) fn count(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().expect("nobody panics while holding it")
+    }
+
+    /// Asks the count, where one is under way. All else is counted.
+    pub(super) fn unless_counted<T>(&self, counted: T, ask: impl FnOnce(&mut Count) -> T) -> T {
+        if !self.is_counting() {
+            return counted;
+        }
+        let mut count = self.count();
+        // It may have ended just now.
+        if self.is_counting() { ask(&mut count) } else { counted }
+    }
+}
+
+impl LaneAccount {
+    pub(crate) fn new(account: Arc<Account>, lane: usize) -> Rc<Self> {
+        Rc::new(Self { account, lane })
+    }
+
+    /// Takes room, if there is so much.
+    #[must_use]
+    pub(super) fn take(&self, files: u64, bytes: u64) -> bool {
+        if !self.account.files.take(self.lane, files) {
+            return false;
+        }
+        let is_taken = self.account.bytes.take(self.lane, bytes);
+        if !is_taken {
+            self.account.files.give_back(self.lane, files);
+        }
+        is_taken
+    }
+
+    pub(super) fn give_back(&self, files: u64, bytes: u64) {
+        self.account.files.give_back(self.lane, files);
+        self.account.bytes.give_back(self.lane, bytes);
+    }
+}
+
+impl std::fmt::Debug for LaneAccount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LaneAccount").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
+
+/// What a lane draws at once.
+const BATCH_BYTES: u64 = 16 << 20;
+const BATCH_FILES: u64 = 1024;

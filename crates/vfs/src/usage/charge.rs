@@ -1,0 +1,185 @@
+//! What a change takes of a volume's room, before it is made, and what it comes to when it is over.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use lane::fs::FileKind;
+
+use super::{Known, LaneAccount, Moved};
+use crate::attributes::Attributes;
+use crate::error::Error;
+use crate::file::OpenFile;
+use crate::object::Object;
+use crate::volume::Volume;
+
+/// Room that is taken, and given back unless it is kept.
+#[must_use]
+pub(crate) struct Charge {
+    /// `None` where nobody counts.
+    of: Option<Rc<LaneAccount>>,
+    files: u64,
+    bytes: u64,
+}
+
+impl Volume {
+    /// The account that is kept of the volume, where one is. It stays the same as long as a change is inside the gate.
+    pub(crate) fn account(&self) -> Option<Rc<LaneAccount>> {
+        self.root().account(|| Some(self.cache().joined()?.member().index()))
+    }
+
+    /// Whether what a change does has to be known.
+    pub(crate) fn is_accounted(&self) -> bool {
+        self.account().is_some()
+    }
+
+    /// Takes room for what a change adds.
+    ///
+    /// # Errors
+    /// [`Error::Quota`].
+    pub(crate) fn charge(&self, files: u64, bytes: u64) -> Result<Charge, Error> {
+        let of = self.account();
+        if of.as_ref().is_some_and(|of| !of.take(files, bytes)) {
+            return Err(Error::Quota);
+        }
+        Ok(Charge { of, files, bytes })
+    }
+
+    /// Whether there is room for one more file of so many bytes beside all that is there, as far as is known; nothing is taken. For
+    /// who would refuse an upload before it comes.
+    ///
+    /// # Errors
+    /// [`Error::Quota`].
+    pub fn fits(&self, bytes: u64) -> Result<(), Error> {
+        // The room is gone again at once: who announces much takes nothing from others.
+        self.counted(self.charge(1, bytes).map(drop))
+    }
+
+    /// Whether there is room for `file` to become `len` bytes long, as far as is known; nothing is taken.
+    ///
+    /// # Errors
+    /// [`Error::Quota`]; those of looking at the file.
+    pub(crate) fn has_room(&self, file: &OpenFile, len: u64) -> Result<(), Error> {
+        if !self.is_accounted() {
+            return Ok(());
+        }
+        self.charge(0, len.saturating_sub(file.attributes()?.size)).map(drop)
+    }
+
+    /// A name of something that is no directory is gone.
+    pub(crate) fn note_removed(&self, directory: &Arc<Object>, file: Option<Known>) {
+        let (Some(of), Some(file)) = (self.account(), file) else { return };
+        let counted = (file.links <= 1).then_some(file.size);
+        if let Some(bytes) = of.account.unless_counted(counted, |count| count.removed(directory, file)) {
+            of.give_back(1, bytes);
+        }
+    }
+
+    /// An empty directory is gone.
+    pub(crate) fn note_removed_directory(&self, above: &Arc<Object>, directory: &Arc<Object>) {
+        let Some(of) = self.account() else { return };
+        if of.account.unless_counted(true, |count| count.removed_directory(above, directory)) {
+            of.give_back(1, 0);
+        }
+    }
+
+    /// A file has moved from one directory to another.
+    pub(crate) fn note_moved(&self, from: &Arc<Object>, to: &Arc<Object>, file: Option<Known>) {
+        let (Some(of), Some(file)) = (self.account(), file) else { return };
+        let moved = of.account.unless_counted(Moved::Nothing, |count| count.moved(from, to, file));
+        of.apply(moved);
+    }
+
+    /// A directory is about to move out of `from`.
+    pub(crate) fn begin_move(&self, directory: &Arc<Object>, from: &Arc<Object>) {
+        if let Some(of) = self.account() {
+            of.account.unless_counted((), |count| count.begin_move(directory, from));
+        }
+    }
+
+    /// It has, or has not.
+    pub(crate) fn end_move(
+        &self,
+        directory: &Arc<Object>,
+        from: &Arc<Object>,
+        to: Option<&Arc<Object>>,
+        place: impl FnOnce(),
+    ) {
+        let Some(of) = self.account() else { return place() };
+        // Its place and its mark change in one step for whoever asks.
+        let mut place = Some(place);
+        let moved = of.account.unless_counted(Moved::Nothing, |count| {
+            let Some(to) = to else {
+                count.end_unmoved(directory);
+                return Moved::Nothing;
+            };
+            let moved = count.moved_directory(directory, from, to);
+            place.take().into_iter().for_each(|place| place());
+            moved
+        });
+        place.into_iter().for_each(|place| place());
+        of.apply(moved);
+    }
+}
+
+impl LaneAccount {
+    fn apply(&self, moved: Moved) {
+        match moved {
+            Moved::Nothing => {}
+            Moved::In { bytes } => self.account.add(1, bytes),
+            Moved::Out { bytes } => self.give_back(1, bytes),
+        }
+    }
+}
+
+impl Charge {
+    /// Takes more bytes.
+    ///
+    /// # Errors
+    /// [`Error::Quota`].
+    pub(crate) fn add(&mut self, bytes: u64) -> Result<(), Error> {
+        let Some(of) = &self.of else { return Ok(()) };
+        if !of.take(0, bytes) {
+            return Err(Error::Quota);
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// What it was taken for has a name in `directory` now, and nothing in it.
+    pub(crate) fn made_in(self, volume: &Volume, directory: &Arc<Object>) {
+        self.made_of(volume, directory, 0);
+    }
+
+    /// As [`Charge::made_in`], of `size` bytes.
+    pub(crate) fn made_of(mut self, volume: &Volume, directory: &Arc<Object>, size: u64) {
+        let Some(of) = volume.account() else { return };
+        if !of.account.unless_counted(true, |count| count.is_counted(directory)) {
+            return;
+        }
+        let is_of_now = self.of.as_ref().is_some_and(|taken| Arc::ptr_eq(&taken.account, &of.account));
+        let (files, bytes) = if is_of_now { (self.files, self.bytes.min(size)) } else { (0, 0) };
+        (self.files, self.bytes) = (self.files - files, self.bytes - bytes);
+        // It may have grown behind the server's back, or another account be kept by now.
+        of.account.add(1 - files.min(1), size - bytes);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if let Some(of) = &self.of {
+            of.give_back(self.files, self.bytes);
+        }
+    }
+}
+
+impl Known {
+    /// Something new without content.
+    pub(crate) const EMPTY: Self = Self { inode: 0, links: 1, size: 0 };
+}
+
+impl From<Attributes> for Known {
+    fn from(of: Attributes) -> Self {
+        let size = if of.kind == FileKind::File { of.size } else { 0 };
+        Self { inode: of.id.ino, links: of.nlink, size }
+    }
+}

@@ -1,0 +1,148 @@
+//! Files whose content is being changed: how long each was when the first of its writers began, and how long they may make it.
+//!
+//! Several writers of one client may be at a file at once. Each takes room for what it may add to what others may already;
+//! the last to finish looks how long the file is, and gives back what is too much. Until then all that they took is in use.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard};
+
+use super::{Known, LaneAccount};
+use crate::error::Error;
+use crate::file::OpenFile;
+use crate::volume::Volume;
+
+/// How long a change leaves a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// To here, if it was shorter.
+    To(u64),
+    /// So far beyond its end, with nobody else at it.
+    Beyond(u64),
+    /// At most to here, if it was shorter.
+    Within(u64),
+    /// As long as this.
+    Exactly(u64),
+    /// As it was.
+    AsItWas,
+}
+
+/// The files of one volume whose content is being changed, in shards that no two lanes often meet at.
+#[derive(Default)]
+pub(super) struct Contents([Mutex<HashMap<u64, Content>>; SHARDS]);
+
+/// One of them.
+struct Content {
+    /// As it is counted.
+    known: Known,
+    /// Room is taken for so many bytes of it.
+    reach: u64,
+    writers: u32,
+    /// More than one writer was at it.
+    was_shared: bool,
+}
+
+/// One change of a content under way.
+pub(crate) struct ContentChange {
+    of: Rc<LaneAccount>,
+    file: Rc<OpenFile>,
+    inode: u64,
+    reach: Reach,
+}
+
+impl ContentChange {
+    /// Takes room for what a change of `file`, which nobody but who shares its permit changes, may add; `None` where nobody
+    /// counts.
+    ///
+    /// # Errors
+    /// [`Error::Quota`]; those of looking at the file.
+    pub(crate) fn begin(volume: &Volume, file: &Rc<OpenFile>, reach: Reach) -> Result<Option<Self>, Error> {
+        let Some(of) = volume.account() else { return Ok(None) };
+        let inode = file.id().ino;
+        {
+            let mut contents = of.account.contents.shard(inode);
+            if let Some(content) = contents.get_mut(&inode) {
+                let end = reach.from(content.reach);
+                if !of.take(0, end.saturating_sub(content.reach)) {
+                    return Err(Error::Quota);
+                }
+                content.reach = content.reach.max(end);
+                content.writers += 1;
+                content.was_shared = true;
+            } else {
+                let known = Known::from(file.attributes()?);
+                let end = reach.from(known.size);
+                if !of.take(0, end.saturating_sub(known.size)) {
+                    return Err(Error::Quota);
+                }
+                of.account.unless_counted((), |count| count.begin_content(known));
+                let reach = known.size.max(end);
+                contents.insert(inode, Content { known, reach, writers: 1, was_shared: false });
+            }
+        }
+        Ok(Some(Self { of, file: Rc::clone(file), inode, reach }))
+    }
+
+    /// It is over. The last of those at the file says what they have come to.
+    pub(crate) fn end(self, is_done: bool) {
+        let account = &self.of.account;
+        let mut contents = account.contents.shard(self.inode);
+        let content = contents.get_mut(&self.inode).expect("it is there while it is written to");
+        content.writers -= 1;
+        if content.writers > 0 {
+            return;
+        }
+        let content = contents.remove(&self.inode).expect("it was there just now");
+        let size = if is_done && !content.was_shared && !matches!(self.reach, Reach::Within(_)) {
+            self.reach.from(content.known.size)
+        } else {
+            match self.file.attributes() {
+                Ok(attributes) => attributes.size,
+                Err(_) => {
+                    account.doubt();
+                    content.known.size
+                }
+            }
+        };
+        self.of.settle(&content, size);
+    }
+}
+
+impl LaneAccount {
+    fn settle(&self, content: &Content, size: u64) {
+        let Content { known, reach, .. } = *content;
+        let is_counted = self.account.unless_counted(known.links > 0, |count| {
+            count.end_content(known, size);
+            false
+        });
+        let taken = reach - known.size;
+        if !is_counted {
+            return self.give_back(0, taken);
+        }
+        let grown = size.saturating_sub(known.size);
+        self.give_back(0, taken.saturating_sub(grown) + known.size.saturating_sub(size));
+        // Longer than it was to be: somebody else writes to it, behind the server's back.
+        self.account.add(0, grown.saturating_sub(taken));
+    }
+}
+
+impl Reach {
+    /// How long a file of `size` bytes is then, at most.
+    fn from(self, size: u64) -> u64 {
+        match self {
+            Self::To(end) | Self::Within(end) => size.max(end),
+            Self::Beyond(len) => size.saturating_add(len),
+            Self::Exactly(len) => len,
+            Self::AsItWas => size,
+        }
+    }
+}
+
+impl Contents {
+    fn shard(&self, inode: u64) -> MutexGuard<'_, HashMap<u64, Content>> {
+        let shard = usize::try_from(inode % SHARDS as u64).expect("there are few");
+        self.0[shard].lock().expect("nobody panics while holding it")
+    }
+}
+
+const SHARDS: usize = 32;

@@ -1,0 +1,289 @@
+//! A tree is counted while it changes. One walker enters its directories one after the other, each under the permit of that
+//! directory, so that its names stand still meanwhile; everybody who changes something says so here when it is done.
+//!
+//! A directory is *counted* once the walker has entered it. A change in one that is counted changes what the volume uses; in
+//! one that is not it changes nothing, as the walker will see it. Which it is, its own mark or that of the nearest directory
+//! above it says: `Waiting` for the walker, or `Entered` beneath one that waits. Without any it is counted. The volume's own
+//! directory waits first. Marks go with their directories, so that a directory that moves takes along what it is.
+//!
+//! A file with several names may be counted in one directory and have names in others: such are remembered by inode. So are
+//! files whose content changes meanwhile, as who writes to an open file need not know where it lies by now: the walker counts
+//! those that it comes to as long as they are then; those that it does not come to any more were counted as long as they were
+//! before, and the difference is added when all is counted.
+
+use std::collections::HashMap;
+use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use index::Usage;
+
+use crate::object::{Identity, Object};
+
+/// How far a count has come.
+#[derive(Default)]
+pub(super) struct Count {
+    /// The walker has begun; until then nothing is counted.
+    has_begun: bool,
+    marks: HashMap<Identity, Mark>,
+    /// In the order in which they were found; some may have gone since. Last in, first out, so that there are few.
+    waiting: Vec<Arc<Object>>,
+    /// Inodes that are counted, whatever their names.
+    linked: HashSet<u64>,
+    /// Inodes whose content is being changed, with the size from before.
+    changing: HashMap<u64, u64>,
+    /// Inodes whose content has changed, of which it is not known whether they were counted before.
+    changed: HashMap<u64, Changed>,
+    /// Directories that are being moved, and where from.
+    moving: HashMap<Identity, Arc<Object>>,
+    pub(super) directories: u64,
+    /// More at once than are kept: nothing that is exact can come of it.
+    pub(super) is_lost: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mark {
+    Waiting,
+    Entered,
+}
+
+/// How long a file was when its content began to change, and is.
+#[derive(Clone, Copy)]
+struct Changed {
+    before: u64,
+    now: u64,
+}
+
+/// A name that the walker found in a directory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaf {
+    pub(super) inode: u64,
+    pub(super) links: u32,
+    /// Bytes of a file; 0 for all else.
+    pub(super) size: u64,
+}
+
+/// A file or directory that changes, as its own change knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known {
+    pub(crate) inode: u64,
+    pub(crate) links: u32,
+    pub(crate) size: u64,
+}
+
+impl Count {
+    /// The walker begins at the volume's directory.
+    pub(super) fn begin(&mut self, root: &Arc<Object>) {
+        self.has_begun = true;
+        self.marks.insert(root.identity().clone(), Mark::Waiting);
+        self.waiting.push(Arc::clone(root));
+    }
+
+    /// Whether what lies in `directory` is counted.
+    pub(super) fn is_counted(&self, directory: &Arc<Object>) -> bool {
+        if !self.has_begun {
+            return false;
+        }
+        let mut at = Arc::clone(directory);
+        for _ in 0..DEPTH_MAX {
+            if let Some(mark) = self.marks.get(at.identity()) {
+                return *mark == Mark::Entered;
+            }
+            let above = match self.moving.get(at.identity()) {
+                Some(from) => Arc::clone(from),
+                None => match at.place() {
+                    Some(place) => place.directory,
+                    None => return true,
+                },
+            };
+            at = above;
+        }
+        true
+    }
+
+    /// Whether a file with a name in `directory` is counted.
+    pub(super) fn has(&self, directory: &Arc<Object>, file: Known) -> bool {
+        self.linked.contains(&file.inode) || self.is_counted(directory)
+    }
+
+    /// The next directory to enter; `None` when all are counted.
+    pub(super) fn next(&mut self) -> Option<Arc<Object>> {
+        while let Some(directory) = self.waiting.pop() {
+            if self.marks.get(directory.identity()) == Some(&Mark::Waiting) {
+                return Some(directory);
+            }
+        }
+        None
+    }
+
+    /// Whether a directory is to be entered.
+    pub(super) fn is_waiting(&self, directory: &Arc<Object>) -> bool {
+        self.marks.get(directory.identity()) == Some(&Mark::Waiting)
+    }
+
+    /// The count is done: nothing is kept but what is told of it. By how much files that were counted have grown, and have
+    /// shrunk.
+    pub(super) fn end(&mut self) -> (u64, u64) {
+        let changed = std::mem::take(&mut self.changed);
+        let difference = |(grown, shrunk), Changed { before, now }: &Changed| {
+            (grown + now.saturating_sub(*before), shrunk + before.saturating_sub(*now))
+        };
+        *self = Self { has_begun: true, directories: self.directories, ..Self::default() };
+        changed.values().fold((0, 0), difference)
+    }
+
+    /// The walker has seen all that lies in `directory`: it is counted from here on. Answers what it holds.
+    pub(super) fn entered(
+        &mut self,
+        directory: &Arc<Object>,
+        leaves: &[Leaf],
+        inner: impl IntoIterator<Item = Arc<Object>>,
+    ) -> Usage {
+        let mut holds = Usage::default();
+        for leaf in leaves {
+            if self.linked.contains(&leaf.inode) {
+                continue;
+            }
+            if leaf.links > 1 {
+                self.linked.insert(leaf.inode);
+            }
+            let changed = self.changed.remove(&leaf.inode).map(|changed| changed.now);
+            // Who is changing it now says when he is done that it was as long as this.
+            let size = self.changing.get(&leaf.inode).copied().or(changed);
+            holds.files += 1;
+            holds.bytes += size.unwrap_or(leaf.size);
+        }
+        self.marks.remove(directory.identity());
+        let above = self.moving.get(directory.identity()).cloned();
+        let above = above.or_else(|| directory.place().map(|place| place.directory));
+        if above.is_some_and(|above| !self.is_counted(&above)) {
+            self.marks.insert(directory.identity().clone(), Mark::Entered);
+        }
+        for inner in inner {
+            holds.files += 1;
+            match self.marks.entry(inner.identity().clone()) {
+                // It was entered when it lay elsewhere; now what is above it says so.
+                Entry::Occupied(mark) if *mark.get() == Mark::Entered => drop(mark.remove()),
+                Entry::Occupied(_) => {}
+                Entry::Vacant(free) => {
+                    free.insert(Mark::Waiting);
+                    self.waiting.push(inner);
+                }
+            }
+        }
+        self.directories += 1;
+        self.is_lost |=
+            self.marks.len().max(self.waiting.len()) > MARKS_MAX || self.linked.len() > LINKED_MAX;
+        holds
+    }
+
+    /// The content of a file is about to change.
+    pub(super) fn begin_content(&mut self, file: Known) {
+        self.changing.insert(file.inode, file.size);
+    }
+
+    /// It has changed, and is `size` bytes long. Of what has no name any more nothing is counted.
+    pub(super) fn end_content(&mut self, file: Known, size: u64) {
+        self.changing.remove(&file.inode);
+        if file.links > 0 {
+            self.changed.entry(file.inode).or_insert(Changed { before: file.size, now: size }).now = size;
+            self.is_lost |= self.changed.len() > CHANGED_MAX;
+        }
+    }
+
+    /// A name of a file that is no directory goes. Where it was the last of one that was counted, as how many bytes.
+    pub(super) fn removed(&mut self, directory: &Arc<Object>, file: Known) -> Option<u64> {
+        if file.links > 1 {
+            return None;
+        }
+        let was_counted = self.has(directory, file);
+        self.linked.remove(&file.inode);
+        let changed = self.changed.remove(&file.inode);
+        was_counted.then(|| changed.map_or(file.size, |changed| changed.before))
+    }
+
+    /// An empty directory goes. Whether it was counted.
+    pub(super) fn removed_directory(&mut self, above: &Arc<Object>, directory: &Arc<Object>) -> bool {
+        self.marks.remove(directory.identity());
+        self.is_counted(above)
+    }
+
+    /// A name of a file goes from one directory to another. What that changes: it begins to count, or ends.
+    pub(super) fn moved(&mut self, from: &Arc<Object>, to: &Arc<Object>, file: Known) -> Moved {
+        let (was, is) = (self.has(from, file), self.is_counted(to));
+        let is_linked = file.links > 1;
+        // Where its other names lie may be counted later or have been.
+        if is_linked && (was || is) {
+            self.linked.insert(file.inode);
+        }
+        match (was, is || self.linked.contains(&file.inode)) {
+            (true, false) => {
+                let changed = self.changed.remove(&file.inode);
+                Moved::Out { bytes: changed.map_or(file.size, |changed| changed.before) }
+            }
+            (false, true) => {
+                self.changed.remove(&file.inode);
+                Moved::In { bytes: file.size }
+            }
+            _ => Moved::Nothing,
+        }
+    }
+
+    /// A directory is about to move: until it has, what lies beneath it is what it was.
+    pub(super) fn begin_move(&mut self, directory: &Arc<Object>, from: &Arc<Object>) {
+        self.moving.insert(directory.identity().clone(), Arc::clone(from));
+    }
+
+    /// It stays after all.
+    pub(super) fn end_unmoved(&mut self, directory: &Arc<Object>) {
+        self.moving.remove(directory.identity());
+    }
+
+    /// It has moved, with all that lies beneath it, which is counted or not as before. What that changes of itself.
+    pub(super) fn moved_directory(
+        &mut self,
+        directory: &Arc<Object>,
+        from: &Arc<Object>,
+        to: &Arc<Object>,
+    ) -> Moved {
+        self.moving.remove(directory.identity());
+        let (was, is) = (self.is_counted(from), self.is_counted(to));
+        if was != is && !self.marks.contains_key(directory.identity()) {
+            let mark = if was { Mark::Entered } else { Mark::Waiting };
+            self.marks.insert(directory.identity().clone(), mark);
+            if mark == Mark::Waiting {
+                self.waiting.push(Arc::clone(directory));
+            }
+        } else if was != is && is && self.marks.get(directory.identity()) == Some(&Mark::Entered) {
+            self.marks.remove(directory.identity());
+        }
+        match (was, is) {
+            (true, false) => Moved::Out { bytes: 0 },
+            (false, true) => Moved::In { bytes: 0 },
+            _ => Moved::Nothing,
+        }
+    }
+}
+
+/// What a move changes of what is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moved {
+    Nothing,
+    /// What was not counted is now, as so many bytes.
+    In {
+        bytes: u64,
+    },
+    /// What was counted, as so many bytes, is not any more, but will be.
+    Out {
+        bytes: u64,
+    },
+}
+
+/// Directories that wait, or were entered beneath one that does; each keeps an object.
+const MARKS_MAX: usize = 1 << 18;
+/// Files with several names that are remembered until the count is done.
+const LINKED_MAX: usize = 1 << 22;
+/// Files whose content changed that are remembered until then.
+const CHANGED_MAX: usize = 1 << 20;
+/// As deep as a path may be.
+const DEPTH_MAX: usize = 4096;

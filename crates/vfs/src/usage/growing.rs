@@ -1,0 +1,46 @@
+//! What a file takes of its volume's room before it has a name.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+use super::Charge;
+use crate::error::Error;
+use crate::object::Object;
+use crate::volume::Volume;
+
+/// Room for a file that is being written and has no name yet. Dropped, it is given back.
+pub(crate) struct Growing {
+    /// `None` once it has a name.
+    charge: RefCell<Option<Charge>>,
+    end: Cell<u64>,
+}
+
+impl Growing {
+    /// Takes room for an empty file.
+    ///
+    /// # Errors
+    /// [`Error::Quota`].
+    pub(crate) fn begin(volume: &Volume) -> Result<Self, Error> {
+        Ok(Self { charge: RefCell::new(Some(volume.charge(1, 0)?)), end: Cell::new(0) })
+    }
+
+    /// Takes room for `len` bytes that are about to be written at `offset`.
+    ///
+    /// # Errors
+    /// [`Error::Quota`].
+    pub(crate) fn reach(&self, offset: u64, len: usize) -> Result<(), Error> {
+        let end = offset.saturating_add(len as u64);
+        if let Some(charge) = &mut *self.charge.borrow_mut() {
+            charge.add(end.saturating_sub(self.end.get()))?;
+        }
+        self.end.update(|before| before.max(end));
+        Ok(())
+    }
+
+    /// It has a name in `directory`, and this size, if that is known.
+    pub(crate) fn made_in(&self, volume: &Volume, directory: &Arc<Object>, size: Option<u64>) {
+        if let Some(charge) = self.charge.take() {
+            charge.made_of(volume, directory, size.unwrap_or(self.end.get()));
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Keeps what a volume holds counted: counts it where nobody knows, anew where it is in doubt, and has the index remember.
+
+use std::time::Duration;
+
+use index::Usage;
+
+use super::Space;
+use crate::spec::VolumeSpec;
+use crate::volume::{Volume, WeakVolume};
+
+impl Volume {
+    /// What the volume may hold from now on, and whether it is counted at all, as `spec` has it; what it holds already stays.
+    /// Then counts it where that is wanted and nobody else does, as long as the lane has it open and nobody changes his
+    /// mind. For each lane that opens it, and again when a configuration changes.
+    pub fn keep_counted(&self, spec: &VolumeSpec) -> impl Future<Output = ()> + 'static {
+        if let Some(shared) = self.shared() {
+            shared.ledger().set(spec.is_counted(), spec.quota);
+        }
+        let is_wanted = spec.is_counted();
+        let is_first = is_wanted && self.root().begin_keeping();
+        let volume = self.downgrade();
+        async move {
+            let mut next = if is_wanted { keep_once(&volume).await } else { None };
+            while is_first && let Some(pause) = next {
+                lane::time::sleep(pause).await;
+                next = keep_once(&volume).await;
+            }
+            if is_first && let Some(volume) = volume.upgrade() {
+                volume.root().end_keeping();
+            }
+        }
+    }
+}
+
+/// Does what is due; says when to look again, `None` when that is wanted no longer, or the lane has it open no longer.
+async fn keep_once(volume: &WeakVolume) -> Option<Duration> {
+    let volume = volume.upgrade()?;
+    if !volume.shared()?.ledger().is_wanted() {
+        return None;
+    }
+    let name = volume.name();
+    let told = |Space { used: Usage { bytes, files }, .. }: Space| {
+        tracing::info!(volume = %name, files, bytes, "files are being counted");
+    };
+    let counted = volume.count(told).await;
+    if let Err(error) = &counted {
+        tracing::error!(volume = %name, %error, "its files cannot be counted, and what it may hold is not kept to");
+    }
+    volume.shared()?.remember_usage();
+    Some(if counted.is_ok() { PERIOD } else { AFTER_FAILURE })
+}
+
+/// Between two looks whether there is something to count; the index is told as often.
+const PERIOD: Duration = Duration::from_secs(5);
+/// A tree that cannot be counted is tried anew after this.
+const AFTER_FAILURE: Duration = Duration::from_secs(300);

@@ -1,0 +1,71 @@
+//! What a volume holds, in bytes and files, and what it may hold.
+//!
+//! *Bytes* are the lengths of its regular files, as AFS counts them: what a file takes on the disk changes behind its owner's
+//! back (delayed allocation, preallocation, compression), so no two counts of it agree. *Files* are files, directories and
+//! links. A file with several names counts once; one without counts no more, though who has it open keeps it.
+//!
+//! A change takes room before it is made, and knows from what it changes how much that is: nothing is walked. The first
+//! count of a tree is made by a walker while it changes ([`count`]). One [`Account`] is kept from one beginning of a count to
+//! the next; where a lane ended in mid-change it is in doubt, and another is begun ([`ledger`]).
+
+mod account;
+mod charge;
+mod content;
+mod count;
+mod growing;
+mod keep;
+mod ledger;
+mod room;
+mod walk;
+
+use index::{Quota, Usage};
+
+pub(crate) use self::account::{Account, LaneAccount};
+pub(crate) use self::charge::Charge;
+pub(crate) use self::content::{ContentChange, Reach};
+pub(crate) use self::count::{Known, Moved};
+pub(crate) use self::growing::Growing;
+pub(crate) use self::ledger::{Doubt, Ledger};
+pub use self::walk::CountFailed;
+
+/// What a volume holds, and may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// What is counted.
+    pub used: Usage,
+    /// What there may be.
+    pub quota: Quota,
+    /// How far the count is.
+    pub state: SpaceState,
+}
+
+/// How far what a volume holds is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceState {
+    /// All of it.
+    Counted,
+    /// These directories so far; what is used is what was seen in them.
+    Counting {
+        /// How many.
+        directories: u64,
+    },
+    /// A change did not come to its end: it is counted again soon.
+    InDoubt,
+}
+
+impl Space {
+    /// Whether all is counted; else `used` is what was seen so far.
+    pub fn is_counted(&self) -> bool {
+        self.state == SpaceState::Counted
+    }
+
+    /// Bytes that there is still room for; `None` without limit.
+    pub fn bytes_left(&self) -> Option<u64> {
+        self.quota.bytes.map(|quota| quota.saturating_sub(self.used.bytes))
+    }
+
+    /// Files that there is still room for; `None` without limit.
+    pub fn files_left(&self) -> Option<u64> {
+        self.quota.files.map(|quota| quota.saturating_sub(self.used.files))
+    }
+}

@@ -1,0 +1,226 @@
+//! The walk that counts a volume for the first time, while it is served and changed.
+
+use std::ffi::CString;
+use std::sync::Arc;
+use std::time::Duration;
+
+use index::Usage;
+use lane::fs::{Dir, FileKind};
+
+use super::count::Leaf;
+use super::{Account, Known, Space};
+use crate::attributes::Attributes;
+use crate::error::Error;
+use crate::name::{Name, RelPath};
+use crate::object::{At, By, Object, Place, SharedVolume};
+use crate::volume::Volume;
+
+/// Why a volume is not counted.
+#[derive(Debug, thiserror::Error)]
+pub enum CountFailed {
+    /// It has more directories side by side, or more files with several names, than a count keeps in mind.
+    #[error("it has more directories side by side, or files with several names, than can be kept in mind")]
+    TooLarge,
+    /// Changes were under way all the time, so that no count could begin.
+    #[error("changes that were under way do not end")]
+    NeverStill,
+    /// A directory cannot be read.
+    #[error("{path}: {source}")]
+    Directory {
+        /// Which, beneath the volume's own.
+        path: String,
+        /// What the file system says.
+        source: Error,
+    },
+}
+
+/// The one walker of a volume.
+struct Walker<'v> {
+    volume: &'v Volume,
+    shared: Arc<SharedVolume>,
+    account: Arc<Account>,
+}
+
+impl Volume {
+    /// What the volume holds and may hold; `None` of one that nobody may change, or where nobody counts.
+    pub fn space(&self) -> Option<Space> {
+        self.shared()?.space()
+    }
+
+    /// Counts what the volume holds, if nobody has and nobody is at it, or anew where it is in doubt; while it is changed. `told`
+    /// hears how far it has come, now and then. It takes half of one helper's time at most, and gives others of the lane their
+    /// turns. Until it is done, and where it fails or is dropped, what it has seen is what is used.
+    ///
+    /// # Errors
+    /// [`CountFailed`].
+    pub async fn count(&self, told: impl Fn(Space)) -> Result<(), CountFailed> {
+        let Some(shared) = self.shared() else { return Ok(()) };
+        if shared.ledger().wants_renewal() && !shared.renew_account().await {
+            return Err(CountFailed::NeverStill);
+        }
+        let Some(account) = shared.ledger().account().filter(|account| account.begin_walk()) else {
+            return Ok(());
+        };
+        let walker = Walker { volume: self, shared: Arc::clone(shared), account };
+        walker.walk(told).await
+    }
+}
+
+impl SharedVolume {
+    /// Begins a new account while no change is under way: those that come wait meanwhile. Says whether there is one.
+    async fn renew_account(self: &Arc<Self>) -> bool {
+        let Some(pause) = self.pause() else { return true };
+        let until = lane::time::now() + STILL_WITHIN;
+        while !self.is_still() {
+            if lane::time::now() >= until {
+                return false;
+            }
+            lane::time::sleep(PAUSE).await;
+        }
+        if self.ledger().wants_renewal() {
+            self.ledger().renew();
+        }
+        drop(pause);
+        true
+    }
+}
+
+impl Walker<'_> {
+    /// Where it ends before all is counted, another may begin anew.
+    async fn walk(&self, told: impl Fn(Space)) -> Result<(), CountFailed> {
+        let unfinished = Unfinished(&self.account);
+        let walked = self.walk_all(told).await;
+        drop(unfinished);
+        walked
+    }
+
+    async fn walk_all(&self, told: impl Fn(Space)) -> Result<(), CountFailed> {
+        let root = self.root().await;
+        let root = root.map_err(|source| CountFailed::Directory { path: ".".to_owned(), source })?;
+        self.account.count().begin(&root);
+        self.volume.counters().counts_begun.increment();
+        let mut last_told = lane::time::now();
+        loop {
+            let began = lane::time::now();
+            if self.account.is_in_doubt() {
+                return Ok(());
+            }
+            let Some(directory) = self.next() else { return Ok(()) };
+            self.enter(&directory).await?;
+            if lane::time::now() - last_told >= TOLD_EVERY {
+                told(self.account.space());
+                last_told = lane::time::now();
+            }
+            lane::time::sleep(lane::time::now() - began).await;
+        }
+    }
+
+    /// The next directory; when there is none the count is done.
+    fn next(&self) -> Option<Arc<Object>> {
+        let mut count = self.account.count();
+        let next = count.next();
+        if next.is_none() {
+            self.account.end_count(&mut count);
+        }
+        next
+    }
+
+    async fn root(&self) -> Result<Arc<Object>, Error> {
+        let dir = self.volume.root().open_real_directory(RelPath::ROOT).await?;
+        let object = self.of_open(&dir).await?;
+        self.volume.root().set_object(&object);
+        Ok(object)
+    }
+
+    async fn of_open(&self, dir: &Dir) -> Result<Arc<Object>, Error> {
+        self.shared.object_of(self.volume.root().dir(), By::Open(dir.as_file()), &dir.stat()?, None).await
+    }
+
+    /// Counts what lies in one directory; waits while it is on the move.
+    async fn enter(&self, directory: &Arc<Object>) -> Result<(), CountFailed> {
+        for tries in 0.. {
+            let entered = self.try_enter(directory).await;
+            let (is_waiting, is_lost) = {
+                let count = self.account.count();
+                (count.is_waiting(directory), count.is_lost)
+            };
+            if is_lost {
+                return Err(CountFailed::TooLarge);
+            }
+            match entered {
+                Ok(true) => return Ok(()),
+                // Removed meanwhile.
+                _ if !is_waiting => return Ok(()),
+                Ok(false) if tries < TRIES_MAX => {}
+                Err(Error::Busy | Error::Overloaded | Error::TooManyOpen) if tries < TRIES_MAX => {}
+                entered => {
+                    let path = self.volume.path_of(directory).unwrap_or_default();
+                    let error = entered.err().unwrap_or(Error::Stale);
+                    return Err(CountFailed::Directory { path: path.to_string(), source: error });
+                }
+            }
+            lane::time::sleep(PAUSE).await;
+        }
+        unreachable!("it ends after some tries")
+    }
+
+    /// Counts what lies in one directory, under its permit; `false`: it is not where it is thought to be.
+    async fn try_enter(&self, directory: &Arc<Object>) -> Result<bool, Error> {
+        let _permit = self.volume.permit_to_count(directory).await?;
+        let Some(path) = self.volume.path_of(directory) else { return Ok(false) };
+        let dir = match self.volume.root().open_real_directory(path.as_path()).await {
+            Ok(dir) => dir,
+            Err(Error::NotFound | Error::NotADirectory | Error::SymlinkRefused) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        if !Arc::ptr_eq(&self.of_open(&dir).await?, directory) {
+            return Ok(false);
+        }
+        let (leaves, inner) = self.look(directory, &dir).await?;
+        let mut count = self.account.count();
+        let Usage { bytes, files } = count.entered(directory, &leaves, inner);
+        self.account.add(files, bytes);
+        Ok(true)
+    }
+
+    async fn look(&self, directory: &Arc<Object>, dir: &Dir) -> Result<(Vec<Leaf>, Vec<Arc<Object>>), Error> {
+        let (mut leaves, mut inner) = (Vec::new(), Vec::new());
+        for entry in dir.entries(ENTRIES_MAX).await? {
+            let (Some(stat), Ok(name)) = (entry.stat, Name::parse(&entry.name)) else { continue };
+            if name.is_reserved() {
+                continue;
+            }
+            if stat.kind == FileKind::Directory {
+                let c_name = CString::new(name.as_bytes()).expect("a Name holds no zero byte");
+                let (by, at) = (By::Name(dir, &c_name), At { directory, name: name.as_bytes() });
+                let object = self.shared.object_of(self.volume.root().dir(), by, &stat, Some(at)).await?;
+                object.set_place(Place { directory: Arc::clone(directory), name: name.as_bytes().into() });
+                inner.push(object);
+            } else {
+                let Known { inode, links, size } = Known::from(Attributes::from(stat));
+                leaves.push(Leaf { inode, links, size });
+            }
+        }
+        Ok((leaves, inner))
+    }
+}
+
+/// A walk that did not count all leaves the account in doubt.
+struct Unfinished<'a>(&'a Account);
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if self.0.is_counting() {
+            self.0.doubt();
+        }
+    }
+}
+
+/// Between two tries at a directory that is on the move.
+const PAUSE: Duration = Duration::from_millis(2);
+/// Changes that are under way are waited for so long.
+const STILL_WITHIN: Duration = Duration::from_secs(10);
+const TRIES_MAX: u32 = 64;
+/// Entries of one directory.
+const ENTRIES_MAX: usize = 1 << 20;
+const TOLD_EVERY: Duration = Duration::from_secs(5);
