@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use server::volumes::{VolumeName, VolumeShown, Volumes, VolumesError};
+use server::volumes::{UsageState, VolumeName, VolumeShown, Volumes, VolumesError};
 
 use crate::output::{say, table};
 use crate::stat;
@@ -176,9 +176,31 @@ fn status(name: &str, args: &Look) -> anyhow::Result<()> {
     table.add_row(["path", &volume.path.display().to_string()]);
     table.add_row(["served", &served]);
     table.add_row(["generation", &volume.generation.to_string()]);
+    if let Some(usage) = &volume.usage {
+        table.add_row(["bytes", &of(usage.bytes, usage.quota_bytes)]);
+        table.add_row(["files", &of(usage.files, usage.quota_files)]);
+        table.add_row(["counted", &counted(usage.state)]);
+    }
     table.add_row(["trouble", volume.trouble.as_deref().unwrap_or("none")]);
     say!("{}", table.trim_fmt());
     Ok(())
+}
+
+/// What is used, of what there may be.
+fn of(used: u64, quota: Option<u64>) -> String {
+    match quota {
+        Some(quota) => format!("{used} of {quota}"),
+        None => used.to_string(),
+    }
+}
+
+fn counted(state: UsageState) -> String {
+    match state {
+        UsageState::Counted => "yes".to_owned(),
+        UsageState::Earlier => "earlier: something may have changed since".to_owned(),
+        UsageState::Counting { directories } => format!("{directories} directories so far"),
+        UsageState::InDoubt => "no: a change did not come to its end, it is counted anew".to_owned(),
+    }
 }
 
 fn served(volume: &VolumeShown) -> String {

@@ -17,6 +17,7 @@ use crate::health::Health;
 use crate::metrics::Blocks;
 use crate::silo::Look;
 use crate::stats::Snapshot;
+use crate::usage::UsageGauges;
 use crate::volumes::VolumeShown;
 
 /// What the admin address tells of.
@@ -32,6 +33,12 @@ pub(crate) struct Subject {
     pub(crate) memory: Look,
     /// What the index knew of volumes when the control thread last looked.
     pub(crate) volumes: Arc<Mutex<Vec<VolumeShown>>>,
+}
+
+impl Subject {
+    fn volumes(&self) -> Vec<VolumeShown> {
+        self.volumes.lock().expect("nothing panics while it holds them").clone()
+    }
 }
 
 /// Tells of lanes that another program than the server runs, such as a benchmark's, on a thread of its own that
@@ -90,7 +97,7 @@ fn router(subject: Subject) -> Router {
 
 async fn metrics(State(subject): State<Subject>) -> impl IntoResponse {
     subject.memory.ask();
-    match subject.blocks.prometheus() {
+    match subject.blocks.prometheus_with(Box::new(UsageGauges(subject.volumes()))) {
         Ok(text) => ([(header::CONTENT_TYPE, OPENMETRICS)], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
     }
@@ -105,7 +112,7 @@ async fn health(State(subject): State<Subject>) -> impl IntoResponse {
 
 async fn stats(State(subject): State<Subject>) -> Json<Snapshot> {
     subject.memory.ask();
-    let volumes = subject.volumes.lock().expect("nothing panics while it holds them").clone();
+    let volumes = subject.volumes();
     Json(Snapshot { volumes, ..Snapshot::take(&subject.blocks, &subject.lanes, subject.started) })
 }
 

@@ -299,7 +299,7 @@ const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
 /// What the server reads itself.
 const OWN: Keys = Keys {
     tables: &["server", "log", "admin", "identity"],
-    volume: &["name", "path", "symlinks", "hidden", "writable"],
+    volume: &["name", "path", "symlinks", "hidden", "writable", "quota", "max_files", "count"],
     limits: &["total_bytes_per_second"],
 };
 
@@ -365,8 +365,8 @@ mod tests {
             ),
             (
                 format!("{VOLUME}symlink = true\n"),
-                "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `hidden`, `writable`, `mount`, `listings`, \
-                 `precompressed`",
+                "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `hidden`, `writable`, `quota`, \
+                 `max_files`, `count`, `mount`, `listings`, `precompressed`",
                 4,
             ),
             (format!("[limits]\nranges = 'x'\n{VOLUME}"), "invalid type: string \"x\", expected usize", 2),
@@ -386,6 +386,13 @@ mod tests {
             ("[[volume]]\nname = 'a'\npath = 'absent'", "volume[0].path"),
             ("[[volume]]\nname = 'a'\npath = 'data'\nmount = 'x'", "volume[0].mount"),
             ("[[volume]]\nname = 'a'\npath = 'data'\nwritable = 'a b'", "volume[0].writable"),
+            ("[[volume]]\nname = 'a'\npath = 'data'\nquota = '1G'", "volume[0].quota"),
+            ("[[volume]]\nname = 'a'\npath = 'data'\nwritable = 'anyone'\nquota = 0", "volume[0].quota"),
+            (
+                "[[volume]]\nname = 'a'\npath = 'data'\nwritable = 'anyone'\nmax_files = 0",
+                "volume[0].max_files",
+            ),
+            ("[[volume]]\nname = 'a'\npath = 'data'\ncount = true", "volume[0].count"),
             ("[limits]\nranges = 0\n[[volume]]\nname='a'\npath='data'", "limits.ranges"),
             (
                 "[limits]\ntotal_bytes_per_second = 0\n[[volume]]\nname='a'\npath='data'",

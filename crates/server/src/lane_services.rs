@@ -74,6 +74,7 @@ impl LaneServices {
                 })
                 .detach();
             }
+            volumes.keep_counted().into_iter().for_each(|keeping| lane::spawn(keeping).detach());
             let before = me.volumes.replace(volumes);
             drop(before);
         }))

@@ -29,6 +29,7 @@ mod serve;
 mod shares;
 mod signals;
 mod silo;
+mod usage;
 mod writers;
 
 pub use admin::tell_of;

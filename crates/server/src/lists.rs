@@ -49,14 +49,7 @@ mod tests {
     use super::*;
 
     fn volume(path: &Path) -> VolumeSection {
-        VolumeSection {
-            name: "pub".parse().unwrap(),
-            path: path.to_owned(),
-            symlinks: true,
-            hidden: false,
-            writable: Writable::Nobody,
-            objects: false,
-        }
+        VolumeSection::new("pub".parse().unwrap(), path.to_owned())
     }
 
     #[test]

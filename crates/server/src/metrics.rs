@@ -75,7 +75,20 @@ impl Blocks {
     /// # Errors
     /// Only when writing to a string fails.
     pub fn prometheus(&self) -> Result<String, fmt::Error> {
+        self.text(Registry::default())
+    }
+
+    /// The same, with what `other` has to tell.
+    ///
+    /// # Errors
+    /// As [`Blocks::prometheus`].
+    pub(crate) fn prometheus_with(&self, other: Box<dyn Collector>) -> Result<String, fmt::Error> {
         let mut registry = Registry::default();
+        registry.register_collector(other);
+        self.text(registry)
+    }
+
+    fn text(&self, mut registry: Registry) -> Result<String, fmt::Error> {
         registry.register_collector(Box::new(self.clone()));
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;

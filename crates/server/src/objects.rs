@@ -13,7 +13,7 @@ use vfs::{Closed, Objects, ObjectsOptions, SharedVolume};
 
 use crate::config::{Config, ConfigError};
 use crate::index_file::IndexFile;
-use crate::volumes::VolumeShown;
+use crate::volumes::{UsageShown, VolumeShown};
 
 /// Changes that were under way in volumes that are written to no longer.
 pub(crate) struct Closing {
@@ -104,7 +104,10 @@ impl ProcessObjects {
         let shown = |(id, record): &(VolumeId, VolumeRecord)| {
             let served = open.iter().find(|volume| volume.name().as_str() == record.name);
             let trouble = served.and_then(|volume| volume.trouble().map(str::to_owned));
-            VolumeShown { served: served.is_some(), trouble, ..VolumeShown::of(*id, record) }
+            let usage = served.and_then(|volume| volume.space()).map(UsageShown::of_served);
+            let known = VolumeShown::of(*id, record);
+            let usage = usage.or(known.usage.clone());
+            VolumeShown { served: served.is_some(), trouble, usage, ..known }
         };
         self.index.iter().flat_map(IndexFile::volumes).map(|volume| shown(&volume)).collect()
     }

@@ -12,6 +12,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 pub use vfs::{CheckProgress, CheckReport, Problem, VolumeName};
+use vfs::{Space, SpaceState, Usage};
 
 use vfs::{CheckError, CheckOptions};
 
@@ -35,6 +36,40 @@ pub struct VolumeShown {
     pub served: bool,
     /// What keeps it from being written to, or is the matter with its mark.
     pub trouble: Option<String>,
+    /// What it holds, where that was ever counted.
+    pub usage: Option<UsageShown>,
+}
+
+/// What a volume holds, and may.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageShown {
+    /// The lengths of its files together.
+    pub bytes: u64,
+    /// Files, directories and links.
+    pub files: u64,
+    /// What may be in it; without limit where this is absent.
+    pub quota_bytes: Option<u64>,
+    /// The same of files.
+    pub quota_files: Option<u64>,
+    /// How far the count is.
+    pub state: UsageState,
+}
+
+/// How far what a volume holds is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UsageState {
+    /// This is it.
+    Counted,
+    /// So it was when it was last counted; something may have changed since.
+    Earlier,
+    /// It is being counted, and this is what was seen in so many directories.
+    Counting {
+        /// How many.
+        directories: u64,
+    },
+    /// It is to be counted anew.
+    InDoubt,
 }
 
 /// What came of a check.
@@ -258,7 +293,29 @@ impl VolumeShown {
             generation: record.generation,
             served: false,
             trouble: None,
+            usage: UsageShown::of_record(record),
         }
+    }
+}
+
+impl UsageShown {
+    /// As one that is served has it.
+    pub(crate) fn of_served(space: Space) -> Self {
+        let Space { used: Usage { bytes, files }, quota, state } = space;
+        let state = match state {
+            SpaceState::Counted => UsageState::Counted,
+            SpaceState::Counting { directories } => UsageState::Counting { directories },
+            SpaceState::InDoubt => UsageState::InDoubt,
+        };
+        Self { bytes, files, quota_bytes: quota.bytes, quota_files: quota.files, state }
+    }
+
+    /// As the index remembers it: who was never counted holds nothing there.
+    fn of_record(record: &VolumeRecord) -> Option<Self> {
+        let Usage { bytes, files } = record.usage;
+        let state = if record.usage_is_settled { UsageState::Counted } else { UsageState::Earlier };
+        let is_known = record.usage_is_settled || record.usage != Usage::default();
+        is_known.then_some(Self { bytes, files, quota_bytes: None, quota_files: None, state })
     }
 }
 

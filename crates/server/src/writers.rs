@@ -76,14 +76,8 @@ mod tests {
     use super::*;
 
     fn volume(path: &Path, writable: &str) -> VolumeSection {
-        VolumeSection {
-            name: "pub".parse().unwrap(),
-            path: path.to_owned(),
-            symlinks: true,
-            hidden: false,
-            writable: writable.parse().unwrap(),
-            objects: false,
-        }
+        let section = VolumeSection::new("pub".parse().unwrap(), path.to_owned());
+        VolumeSection { writable: writable.parse().unwrap(), ..section }
     }
 
     #[test]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use identity::Writable;
-use vfs::{Cache, Objects, SharedVolume, Volume, VolumeName, VolumeOptions, VolumeSpec};
+use vfs::{Cache, Objects, Quota, SharedVolume, Volume, VolumeName, VolumeOptions, VolumeSpec};
 
-use crate::config::{ConfigError, Document};
+use crate::config::{ConfigError, Document, Size};
 
-/// What a configuration says of a volume that concerns everybody: `name`, `path`, `symlinks`, `hidden`, `writable`.
+/// What a configuration says of a volume that concerns everybody: `name`, `path`, `symlinks`, `hidden`, `writable`,
+/// `quota`, `max_files`, `count`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSection {
     /// Its name in logs, metrics and all protocols.
@@ -25,6 +26,10 @@ pub struct VolumeSection {
     pub writable: Writable,
     /// A service wants its files [shared](crate::Settings::needs_objects) by the lanes.
     pub objects: bool,
+    /// What it may hold.
+    pub quota: Quota,
+    /// What it holds is counted, though nothing limits it.
+    pub count: bool,
 }
 
 /// A directory as a path led to it at some moment.
@@ -90,11 +95,14 @@ impl VolumeSection {
             #[serde(default)]
             hidden: bool,
             writable: Option<String>,
+            quota: Option<Size>,
+            max_files: Option<u64>,
+            #[serde(default)]
+            count: bool,
         }
         if let Some(directory) = document.directory() {
             let name = FOR_DIRECTORY.parse().expect("it is a name");
-            let (path, writable) = (directory.to_owned(), Writable::Nobody);
-            return Ok(vec![Self { name, path, symlinks: true, hidden: false, writable, objects: false }]);
+            return Ok(vec![Self::new(name, directory.to_owned())]);
         }
         let mut all: Vec<Self> = Vec::new();
         for (index, section) in document.volumes::<Section>()?.into_iter().enumerate() {
@@ -108,11 +116,42 @@ impl VolumeSection {
             let writable = writable.map_err(|problem| {
                 ConfigError::invalid(format!("volume[{index}].writable"), format!("{problem}"))
             })?;
-            let Section { mut path, symlinks, hidden, .. } = section;
+            let quota = Quota { bytes: section.quota.map(|Size(bytes)| bytes), files: section.max_files };
+            let Section { mut path, symlinks, hidden, count, .. } = section;
             document.resolve(&mut path);
-            all.push(Self { name, path, symlinks, hidden, writable, objects: false });
+            all.push(Self { name, path, symlinks, hidden, writable, objects: false, quota, count });
         }
+        all.iter().enumerate().try_for_each(|(index, section)| section.check_room(index))?;
         Ok(all)
+    }
+
+    /// A volume that nobody may change.
+    pub fn new(name: VolumeName, path: PathBuf) -> Self {
+        let (writable, quota) = (Writable::Nobody, Quota::default());
+        Self { name, path, symlinks: true, hidden: false, writable, objects: false, quota, count: false }
+    }
+
+    /// Refuses what cannot be kept to.
+    fn check_room(&self, index: usize) -> Result<(), ConfigError> {
+        let keys = [
+            ("quota", self.quota.bytes.is_some(), self.quota.bytes),
+            ("max_files", self.quota.files.is_some(), self.quota.files),
+            ("count", self.count, None),
+        ];
+        for (key, _, limit) in keys.into_iter().filter(|(_, is_given, _)| *is_given) {
+            let key = format!("volume[{index}].{key}");
+            if self.writable == Writable::Nobody {
+                let problem = "nobody may change the volume, so nothing of it is counted: give it a writable";
+                return Err(ConfigError::invalid(key, problem));
+            }
+            if limit == Some(0) {
+                return Err(ConfigError::invalid(key, "with 0 nothing could be written: leave writable out"));
+            }
+            if limit.is_some_and(|limit| limit > ROOM_MAX) {
+                return Err(ConfigError::invalid(key, format!("is more than {ROOM_MAX}")));
+            }
+        }
+        Ok(())
     }
 
     /// Whether there is a directory to export. `index` is the volume's in the configuration.
@@ -131,10 +170,13 @@ impl VolumeSection {
     fn spec(&self) -> VolumeSpec {
         let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.hidden };
         let spec = VolumeSpec::new(self.name.clone(), &self.path, options).writable_by(self.writable.clone());
+        let spec = VolumeSpec { counted: self.count, ..spec.limited_to(self.quota) };
         if self.objects { spec.with_objects() } else { spec }
     }
 }
 
+/// Sums of it do not overflow.
+const ROOM_MAX: u64 = u64::MAX / 4;
 /// The name of the volume that the command line gives as a directory.
 const FOR_DIRECTORY: &str = "files";
 
@@ -167,7 +209,7 @@ impl VolumeEntry {
 
 impl VolumeTable {
     /// The volumes of a configuration that follows this one: those that are the same, on the same directory, keep
-    /// their openings. `identity` tells what a path leads to now.
+    /// their openings, whatever they may hold by now. `identity` tells what a path leads to now.
     #[must_use]
     pub fn followed_by(
         &self,
@@ -176,13 +218,11 @@ impl VolumeTable {
     ) -> Self {
         let entries = sections.iter().map(|section| {
             let (spec, identity) = (section.spec(), identity(section));
-            let same =
-                |old: &&VolumeEntry| old.spec == spec && identity.is_some() && old.identity == identity;
-            self.entries.iter().find(same).cloned().unwrap_or_else(|| VolumeEntry {
-                spec,
-                identity,
-                opening: self.next_opening(),
-            })
+            let same = |old: &&VolumeEntry| {
+                old.spec.is_opened_as(&spec) && identity.is_some() && old.identity == identity
+            };
+            let opening = self.entries.iter().find(same).map(VolumeEntry::opening);
+            VolumeEntry { spec, identity, opening: opening.unwrap_or_else(|| self.next_opening()) }
         });
         self.with(entries.collect())
     }
@@ -265,6 +305,12 @@ impl LaneVolumes {
         self.open.iter().find(|(entry, _)| entry.spec.name == *name).map(|(_, volume)| volume)
     }
 
+    /// Has what volumes hold counted where that is wanted, and limited from now on: tasks for the lane to run.
+    pub fn keep_counted(&self) -> Vec<impl Future<Output = ()> + 'static> {
+        let writable = self.open.iter().filter(|(_, volume)| volume.is_writable());
+        writable.map(|(entry, volume)| volume.keep_counted(&entry.spec)).collect()
+    }
+
     /// All of them, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Volume> {
         self.open.iter().map(|(_, volume)| volume)
@@ -279,8 +325,7 @@ mod tests {
     use super::*;
 
     fn section(name: &str, path: &str) -> VolumeSection {
-        let (name, path, writable) = (name.parse().unwrap(), path.into(), Writable::Nobody);
-        VolumeSection { name, path, symlinks: true, hidden: false, writable, objects: false }
+        VolumeSection::new(name.parse().unwrap(), path.into())
     }
 
     fn at(ino: u64) -> Option<Identity> {
@@ -301,6 +346,10 @@ mod tests {
             |s: &VolumeSection| at(if s.name.as_str() == "d" { 99 } else { s.path.as_os_str().len() as u64 });
         let new = old.followed_by(&second, same);
         assert_eq!(openings(&new), [1, 5, 6, 7]);
+        // What it may hold is changed in what is open.
+        let count = VolumeSection { count: true, ..section("a", "/a") };
+        let counted = new.followed_by(&[count], |_| at(2));
+        assert!(counted.entries()[0].spec.counted && counted.entries()[0].opening() == 1);
         // What was not there is tried anew each time.
         let gone = new.followed_by(&second, |_| None);
         assert_eq!(openings(&gone), [8, 9, 10, 11]);

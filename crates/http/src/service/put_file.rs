@@ -47,6 +47,7 @@ pub(super) async fn put_file(
     }
     let place = service.uploads.begin(client, &site.limits)?;
     let (caller, directory) = (subject.caller, &subject.directory);
+    directory.volume().fits(length.unwrap_or(0)).map_err(of_change)?;
     let staged = directory.stage(caller, MODE).await.map_err(of_change)?;
     body.invite().await?;
     fill(service, &site.limits, &place, &staged, body).await?;

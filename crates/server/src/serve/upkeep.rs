@@ -12,6 +12,7 @@ use crate::egress::{self, Mark, Marks};
 use crate::lane_main::{Control, News};
 use crate::listeners::{LaneListener, ListenError, NewSockets};
 use crate::silo::{Placement, Taking};
+use crate::usage;
 
 impl Serving {
     /// Acts on what a lane tells.
@@ -146,6 +147,12 @@ impl Serving {
             None => health.clear("index"),
         }
         let volumes = self.objects.shown(&self.volumes);
+        for volume in &volumes {
+            match usage::trouble(volume) {
+                Some(trouble) => health.note(&counting(&volume.name), trouble),
+                None => health.clear(&counting(&volume.name)),
+            }
+        }
         *self.subject.volumes.lock().expect("nothing panics while it holds them") = volumes;
     }
 
@@ -204,4 +211,8 @@ pub(super) const LOOK_AROUND_PERIOD: Duration = Duration::from_secs(10);
 
 fn writing(volume: &str) -> String {
     format!("volume {volume}, writing")
+}
+
+fn counting(volume: &str) -> String {
+    format!("volume {volume}, counting")
 }

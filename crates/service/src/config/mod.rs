@@ -4,6 +4,7 @@
 //! one owner each. Keys that nobody owns are refused by [`Document::refuse_unknown`].
 
 mod listen;
+mod size;
 mod unknown;
 
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 pub use self::listen::{address, addresses, parse_listen};
+pub use self::size::Size;
 
 /// What an owner calls its own.
 #[derive(Clone, Copy, Debug, Default)]
