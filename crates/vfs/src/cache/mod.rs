@@ -200,6 +200,11 @@ impl Cache {
         joined.add_breaker(breaker);
     }
 
+    /// What it shares with other lanes' caches; `None` where it does not.
+    pub fn objects(&self) -> Option<&Objects> {
+        self.joined().map(|joined| &joined.objects)
+    }
+
     /// What it has to do with other lanes' caches; `None` if nothing.
     pub(crate) fn joined(&self) -> Option<&Joined> {
         self.inner.joined.get().map(|joined| &**joined)
