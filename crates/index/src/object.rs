@@ -41,7 +41,7 @@ pub struct ObjectRecord {
 pub struct Place {
     /// The directory's vnode; 0 where it is not known.
     pub parent: u32,
-    /// The name in it, at most 255 bytes.
+    /// The name in it, at most 255 bytes; empty where it had one there and lost it.
     pub name: Vec<u8>,
 }
 

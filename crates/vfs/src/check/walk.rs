@@ -169,7 +169,9 @@ impl Check {
             walked.left.push((path.clone(), number.map_or(0, |number| number.vnode)));
         }
         let Some((known, Number { vnode, .. })) = known.zip(number) else { return Ok(()) };
-        let is_where_recorded = known.object.place.parent == 0 || known.object.place == place;
+        // Without a name it is a hint, of where a name was that is no more.
+        let recorded = &known.object.place;
+        let is_where_recorded = recorded.parent == 0 || recorded.name.is_empty() || *recorded == place;
         if has_other_names {
             let linked = Linked { known, path, place, is_where_recorded };
             walked.linked.entry(vnode).or_insert(linked).is_where_recorded |= is_where_recorded;

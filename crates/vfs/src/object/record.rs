@@ -144,7 +144,7 @@ impl Object {
         among.iter().find(|other| *other == place).cloned()
     }
 
-    /// The index did not know it before: it may have lost its last name since it was opened.
+    /// It may have lost its last name since it was opened: the index did not know it before, or it has lost one.
     pub(super) fn is_fresh(&self) {
         self.news.fetch_or(FRESH, Ordering::Relaxed);
     }
@@ -168,15 +168,26 @@ impl Object {
         self.lock_side().draft.flags |= MOVED;
     }
 
-    /// It has lost a name, perhaps its last: the index will have to be told, if it knows it.
+    /// It has lost a name, perhaps its last, which its last closing shows too. The index has to be told if it was that name by
+    /// which it knows the file.
     pub(crate) fn note_lost(&self, directory: &Arc<Self>, name: &[u8], is_last: bool) {
-        self.touch();
+        self.is_fresh();
         let mut side = self.lock_side();
-        let is_placed_there = side
-            .place
-            .as_ref()
-            .is_some_and(|place| Arc::ptr_eq(&place.directory, directory) && *place.name == *name);
-        side.draft.flags |= if is_placed_there { UNPLACED } else { 0 } | if is_last { GONE } else { 0 };
+        let lost = Place { directory: Arc::clone(directory), name: name.into() };
+        let is_its_place = match &side.place {
+            Some(place) => *place == lost,
+            None => side.draft.flags & (KNOWN | MOVED) == KNOWN,
+        };
+        if is_its_place {
+            side.draft.flags |= UNPLACED;
+            side.place.get_or_insert(lost);
+        }
+        if is_last {
+            side.draft.flags |= GONE;
+        }
+        if is_its_place || is_last {
+            self.touch();
+        }
     }
 
     /// Tells the index what is to be known of it when it is used again.
@@ -203,10 +214,12 @@ impl Object {
             }
             return;
         }
-        let place = place
-            .as_ref()
-            .filter(|_| draft.flags & UNPLACED == 0)
-            .map(|place| index::Place { parent: place.directory.number().vnode, name: place.name.to_vec() });
+        let place = place.as_ref().map(|place| {
+            // The directory is a hint all the same: the file may have other names there.
+            let is_its_name = draft.flags & UNPLACED == 0;
+            let name = if is_its_name { place.name.to_vec() } else { Vec::new() };
+            index::Place { parent: place.directory.number().vnode, name }
+        });
         let seen = draft.seen();
         let record = ObjectRecord { number, version, seen, place: place.unwrap_or_default() };
         if let Err(error) = index.record(self.volume.id(), &words, record, draft.is_settled) {
@@ -278,7 +291,7 @@ fn nanoseconds(time: SystemTime) -> i64 {
 
 /// The index has to be told of it, and has room reserved for that.
 const TOUCHED: u8 = 1;
-/// The index has known it only since this use of it.
+/// It may have no name any more, which its last closing is to see.
 const FRESH: u8 = 2;
 /// It has no name any more.
 const GONE: u8 = 1;
@@ -288,7 +301,7 @@ const KNOWN: u8 = 2;
 const MOVED: u8 = 4;
 /// This server has taken a name of it away.
 const TAKEN: u8 = 8;
-/// Of its names it was the one that it was last found by: the index is not told of that place.
+/// Of its names it was the one that it was last found by: the index is told of the directory alone.
 const UNPLACED: u8 = 16;
 
 /// No file's number: vnodes begin at 1.
