@@ -4,6 +4,7 @@
 //! - [`fid`]: files as AFS names them;
 //! - [`attached`]: the volumes that a lane serves, by number and by name;
 //! - [`audit`]: who did what to which files;
+//! - [`fileserver`]: what clients ask of files;
 //! - [`host`]: clients that cache, and how they are told of changes;
 //! - [`cell`]: location, protection and volume servers over them;
 //! - `settings`, `service`: `[afs]`, and the addresses of the cell on every lane of a server.
@@ -13,6 +14,7 @@ pub mod audit;
 pub mod cell;
 pub mod code;
 pub mod fid;
+pub mod fileserver;
 pub mod host;
 pub(crate) mod service;
 pub mod settings;

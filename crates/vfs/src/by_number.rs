@@ -11,7 +11,7 @@ use lane::offload::offload;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
-use crate::object::Identity;
+use crate::object::{By, Identity, identity_of};
 use crate::promise::{Client, Promised};
 use crate::volume::{Resolved, Volume};
 
@@ -97,6 +97,11 @@ impl Volume {
 
     pub(crate) async fn identity_of(&self, number: Number) -> Result<Identity, Error> {
         let shared = self.shared().ok_or(Error::ReadOnly)?;
+        // Nobody may have looked at it yet, so that the index does not know it.
+        if number == Number::ROOT {
+            let root = self.root().dir();
+            return identity_of(By::Open(root.as_file()), &root.stat()?).await;
+        }
         if let Some(object) = shared.in_use_as(number) {
             return Ok(object.identity().clone());
         }

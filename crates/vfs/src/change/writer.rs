@@ -146,6 +146,7 @@ impl Writer {
         to_the_end(Held::shared(Rc::clone(&part), &self.volume), async move {
             let _part = part;
             let prepared = before(&volume, &file)?;
+            let is_step = raised.is_some();
             if let Some(object) = file.object() {
                 match raised {
                     Some((raised, goes_on)) => raised.raise(object, goes_on),
@@ -154,6 +155,9 @@ impl Writer {
             }
             let done = work(Rc::clone(&file), prepared).await;
             if let Some(object) = file.object() {
+                if let Some(joined) = volume.cache().joined().filter(|_| is_step) {
+                    joined.promises.forget_look(object);
+                }
                 object.set_changed(done.is_ok().then(lane::time::wall_clock));
             }
             volume.counters().changes.add(u64::from(done.is_ok()));

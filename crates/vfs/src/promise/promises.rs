@@ -211,6 +211,14 @@ impl Promises {
         false
     }
 
+    /// The object was changed by us once more at the version that it was last seen with: how it looked then says nothing now.
+    pub(crate) fn forget_look(&self, object: &Arc<Object>) {
+        let mut books = self.books.borrow_mut();
+        if let Some(held) = books.find(object) {
+            books.held[held].is_seen = false;
+        }
+    }
+
     /// Who relies on something.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
         self.books.borrow().given.clients().map(|(_, here)| Arc::clone(&here.client)).collect()

@@ -1,0 +1,103 @@
+//! Who asks, and for which volume.
+
+use std::sync::Arc;
+
+use afs_wire::code::{EINVAL, EROFS, VNOVNODE, VNOVOL};
+use afs_wire::{Fid, rxafs};
+use identity::{Accounts, Principal, Rights};
+use rx_lane::ServerConnection;
+use vfs::{Caller, Directory, Name, Number};
+
+use super::{Call, Refused, Serving};
+use crate::attached::{AttachedVolume, Kind};
+use crate::fid;
+use crate::host::Host;
+
+/// What a call is about.
+pub(super) struct Asked {
+    pub(super) volume: AttachedVolume,
+    pub(super) host: Arc<Host>,
+    pub(super) caller: Caller,
+}
+
+impl Serving {
+    /// The client that calls, and the volume of the file that it names, by the number that it knows it by.
+    pub(super) async fn asked(&self, call: &Call, fid: Fid) -> Result<Asked, Refused> {
+        let volume = self.volume(fid.volume)?;
+        let host = self.host(call).await?;
+        // By its own number it is told of anyway.
+        if let Some(shared) = volume.volume.shared().filter(|shared| shared.id().0 != fid.volume) {
+            host.knows_as(shared.id(), fid.volume);
+        }
+        let caller = Caller::new(principal(call.connection())).sparing(host.holder());
+        Ok(Asked { volume, host, caller })
+    }
+
+    /// As [`Serving::asked`], to change something.
+    pub(super) async fn changing(&self, call: &Call, fid: Fid) -> Result<Asked, Refused> {
+        let asked = self.asked(call, fid).await?;
+        if asked.volume.kind == Kind::ReadWrite { Ok(asked) } else { Err(EROFS.into()) }
+    }
+
+    pub(super) async fn host(&self, call: &Call) -> Result<Arc<Host>, Refused> {
+        Ok(self.server.inner.hosts.of(call.data()).await?)
+    }
+
+    pub(super) fn volume(&self, id: u32) -> Result<AttachedVolume, Refused> {
+        self.server.inner.attached.borrow().by_id(id).ok_or(VNOVOL.into())
+    }
+}
+
+impl Asked {
+    /// The number of a file in the volume.
+    pub(super) fn number(&self, fid: Fid) -> Result<Number, Refused> {
+        if fid.vnode == 0 || fid.uniquifier == 0 { Err(VNOVNODE.into()) } else { Ok(fid::number(fid)) }
+    }
+
+    /// A file of the volume, by the number that the client knows that by.
+    pub(super) fn fid(&self, number: Number) -> Fid {
+        Fid { volume: self.volume.id, ..fid::of(vfs::VolumeId(self.volume.id), number) }
+    }
+
+    /// Of rights those that count by the number that the volume was asked for by.
+    pub(super) fn left_of(&self, rights: Rights) -> Rights {
+        match self.volume.kind {
+            Kind::ReadWrite => rights,
+            Kind::ReadOnly | Kind::Backup => rights.without(Rights::CHANGES | Rights::ADMINISTER),
+        }
+    }
+
+    /// A directory, to change something in it.
+    pub(super) async fn directory(&self, fid: Fid) -> Result<Directory, Refused> {
+        let found = self.volume.volume.find(&self.caller, self.number(fid)?, Rights::NONE).await?;
+        Ok(found.into_directory()?.0)
+    }
+}
+
+/// Who a connection's client is. So far all are anonymous: `system:anyuser`.
+pub(super) fn principal(_: &ServerConnection) -> Principal {
+    Accounts::none().anonymous()
+}
+
+/// A name of a directory's entry.
+pub(super) fn name<'n>(
+    bytes: &'n xdr::Bytes<'_, { afs_wire::NAME_MAX as usize }>,
+) -> Result<Name<'n>, Refused> {
+    // Clients put the name of their system in its place: nobody could ask for the file.
+    if bytes.ends_with(b"@sys") {
+        return Err(EINVAL.into());
+    }
+    Ok(Name::parse(bytes)?)
+}
+
+/// What replies say of a volume: nothing that clients need of one whose files they are told of one by one.
+pub(super) const SYNC: afs_wire::VolumeSync =
+    afs_wire::VolumeSync { created: 0, spare2: 0, spare3: 0, spare4: 0, spare5: 0, spare6: 0 };
+
+/// Looks at something that changes all the time, before its client is asked to try again.
+pub(super) const ATTEMPTS_MAX: u32 = 16;
+
+/// What a procedure's reply is made of.
+pub(super) type Reply<P> = <P as xdr::rpc::Procedure>::Reply<'static>;
+
+const _: () = assert!(rxafs::STATINDEX == 7);

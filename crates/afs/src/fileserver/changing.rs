@@ -1,0 +1,56 @@
+//! What changes of names share.
+
+use afs_wire::code::EFBIG;
+use afs_wire::{Fid, Status, StoreStatus};
+use lane::fs::AttributeChange;
+use vfs::{Directory, Name, Number};
+
+use super::asked::Asked;
+use super::look::{Size, Told};
+use super::status::wanted;
+use super::{Refused, Serving};
+
+/// What was made, and where.
+pub(super) struct Made {
+    pub(super) fid: Fid,
+    pub(super) told: Told,
+    pub(super) directory: Status,
+}
+
+impl Serving {
+    /// Refuses a name with which clients could not read the directory any more.
+    pub(super) fn check_room(&self, directory: &Directory, name: Name<'_>) -> Result<(), Refused> {
+        let inner = &self.server.inner;
+        let has_room = |object| inner.images.has_room(object, name.as_bytes(), &inner.counters);
+        if directory.object().is_none_or(|object| has_room(object)) {
+            return Ok(());
+        }
+        inner.counters.directories_full.increment();
+        Err(EFBIG.into())
+    }
+
+    /// The reply of who made something of this number in the directory.
+    pub(super) async fn made(&self, asked: &Asked, number: Number, directory: Fid) -> Result<Made, Refused> {
+        let fid = asked.fid(number);
+        let told = self.told(asked, fid, Size::AtHand).await?;
+        Ok(Made { fid, told, directory: self.directory_status(asked, directory).await? })
+    }
+
+    /// A directory's status after a change in it. The client has its promise, and is spared by its own changes.
+    pub(super) async fn directory_status(&self, asked: &Asked, fid: Fid) -> Result<Status, Refused> {
+        Ok(self.told(asked, fid, Size::AtHand).await?.status)
+    }
+}
+
+/// Permission bits of something new, before what the process's umask takes is put back.
+pub(super) fn mode_of(change: &StoreStatus, default: u32) -> u32 {
+    wanted(change).mode.unwrap_or(default) & 0o777
+}
+
+/// What of a client's wish for something new its making has not done yet. Whose it is nobody but its maker says.
+pub(super) fn left_to_do(change: &StoreStatus, mode: u32) -> Option<AttributeChange> {
+    let wanted = AttributeChange { uid: None, gid: None, ..wanted(change) };
+    let is_done = wanted.mode.is_none_or(|wanted| wanted == mode & 0o7777);
+    let left = AttributeChange { mode: if is_done { None } else { wanted.mode }, ..wanted };
+    (left != AttributeChange::NONE).then_some(left)
+}

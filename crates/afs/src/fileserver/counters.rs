@@ -1,0 +1,18 @@
+//! What one lane's file server counts, beside what its calls came to (`xdr::rpc::Tally`).
+
+lane::counter_block! {
+    /// What one lane's file server did, and what it refused.
+    pub struct FileCounters {
+        count fetched_bytes: "Bytes of files, directories and links sent to clients.",
+        count stored_bytes: "Bytes received from clients and written to files.",
+        count bulk_without_promise: "Files of which a bulk status said to ask again, as they were just changing.",
+        count replies_anew: "Replies made anew as what they tell had changed meanwhile.",
+        count fetches_overtaken: "Fetches whose file changed while it was sent, and that carried no promise therefore.",
+        count images_built: "Directories made into pages.",
+        count images_edited: "Directories whose pages were edited in place.",
+        count images_hit: "Directories whose pages were at hand.",
+        count directories_full: "Names refused because clients could not read the directory with them.",
+        count locks_refused: "Locks refused because their host, or all together, have as many as they may.",
+        count stores_short: "Stores whose client sent less than it said, or died.",
+    }
+}

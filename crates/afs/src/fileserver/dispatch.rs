@@ -1,0 +1,205 @@
+//! Each call to its procedure. What is not here is refused as RXGEN_OPCODE.
+
+use afs_wire::rxafs::*;
+use rx_lane::CallError;
+use xdr::rpc::Failure;
+
+use super::asked::{Reply, SYNC};
+use super::fetch_data::Length;
+use super::store_data::Extent;
+use super::{Call, Serving};
+
+type Outcome<P> = Result<Reply<P>, Failure<CallError>>;
+
+impl Server<Call> for Serving {
+    async fn fetch_data(&self, call: &mut Call, request: FetchData) -> Outcome<FetchData> {
+        let range = (i64::from(request.offset), i64::from(request.length));
+        let told = self.fetch(call, request.fid, range, Length::Word).await?;
+        Ok(FetchDataReply { status: told.status, call_back: told.call_back, sync: SYNC })
+    }
+
+    async fn fetch_data64(&self, call: &mut Call, request: FetchData64) -> Outcome<FetchData64> {
+        let range = (request.offset, request.length);
+        let told = self.fetch(call, request.fid, range, Length::Long).await?;
+        Ok(FetchData64Reply { status: told.status, call_back: told.call_back, sync: SYNC })
+    }
+
+    async fn fetch_acl(&self, call: &Call, request: FetchACL) -> Outcome<FetchACL> {
+        Ok(self.list(call, request).await?)
+    }
+
+    async fn fetch_status(&self, call: &Call, request: FetchStatus) -> Outcome<FetchStatus> {
+        Ok(self.status_of(call, request).await?)
+    }
+
+    async fn store_data(&self, call: &mut Call, request: StoreData) -> Outcome<StoreData> {
+        let extent = Extent {
+            offset: request.offset.into(),
+            len: request.length.into(),
+            file_len: request.file_length.into(),
+        };
+        let status = self.store(call, request.fid, &request.change, extent).await?;
+        Ok(StoreDataReply { status, sync: SYNC })
+    }
+
+    async fn store_data64(&self, call: &mut Call, request: StoreData64) -> Outcome<StoreData64> {
+        let extent = Extent { offset: request.offset, len: request.length, file_len: request.file_length };
+        let status = self.store(call, request.fid, &request.change, extent).await?;
+        Ok(StoreData64Reply { status, sync: SYNC })
+    }
+
+    async fn old_store_acl(&self, call: &Call, request: OldStoreACL<'_>) -> Outcome<OldStoreACL<'static>> {
+        let status = self.set_list(call, request.fid, &request.access_list).await?;
+        Ok(OldStoreACLReply { status, sync: SYNC })
+    }
+
+    async fn store_acl(&self, call: &Call, request: StoreACL<'_>) -> Outcome<StoreACL<'static>> {
+        let status = self.set_list(call, request.fid, &request.access_list).await?;
+        Ok(StoreACLReply { status, sync: SYNC })
+    }
+
+    async fn store_status(&self, call: &Call, request: StoreStatus) -> Outcome<StoreStatus> {
+        Ok(self.set_status(call, request).await?)
+    }
+
+    async fn remove_file(&self, call: &Call, request: RemoveFile<'_>) -> Outcome<RemoveFile<'static>> {
+        Ok(self.remove(call, request).await?)
+    }
+
+    async fn create_file(&self, call: &Call, request: CreateFile<'_>) -> Outcome<CreateFile<'static>> {
+        Ok(self.create(call, request).await?)
+    }
+
+    async fn rename(&self, call: &Call, request: Rename<'_>) -> Outcome<Rename<'static>> {
+        Ok(self.move_name(call, request).await?)
+    }
+
+    async fn symlink(&self, call: &Call, request: Symlink<'_>) -> Outcome<Symlink<'static>> {
+        Ok(self.make_symlink(call, request).await?)
+    }
+
+    async fn link(&self, call: &Call, request: Link<'_>) -> Outcome<Link<'static>> {
+        Ok(self.make_link(call, request).await?)
+    }
+
+    async fn make_dir(&self, call: &Call, request: MakeDir<'_>) -> Outcome<MakeDir<'static>> {
+        Ok(self.make_directory(call, request).await?)
+    }
+
+    async fn remove_dir(&self, call: &Call, request: RemoveDir<'_>) -> Outcome<RemoveDir<'static>> {
+        Ok(self.remove_directory(call, request).await?)
+    }
+
+    async fn old_set_lock(&self, call: &Call, request: OldSetLock) -> Outcome<OldSetLock> {
+        self.lock(call, request.fid, request.r#type).await?;
+        Ok(OldSetLockReply)
+    }
+
+    async fn old_extend_lock(&self, call: &Call, request: OldExtendLock) -> Outcome<OldExtendLock> {
+        self.extend(call, request.fid).await?;
+        Ok(OldExtendLockReply)
+    }
+
+    async fn old_release_lock(&self, call: &Call, request: OldReleaseLock) -> Outcome<OldReleaseLock> {
+        self.release(call, request.fid).await?;
+        Ok(OldReleaseLockReply)
+    }
+
+    async fn set_lock(&self, call: &Call, request: SetLock) -> Outcome<SetLock> {
+        self.lock(call, request.fid, request.r#type).await?;
+        Ok(SetLockReply { sync: SYNC })
+    }
+
+    async fn extend_lock(&self, call: &Call, request: ExtendLock) -> Outcome<ExtendLock> {
+        self.extend(call, request.fid).await?;
+        Ok(ExtendLockReply { sync: SYNC })
+    }
+
+    async fn release_lock(&self, call: &Call, request: ReleaseLock) -> Outcome<ReleaseLock> {
+        self.release(call, request.fid).await?;
+        Ok(ReleaseLockReply { sync: SYNC })
+    }
+
+    async fn get_statistics(&self, _: &Call, _: GetStatistics) -> Outcome<GetStatistics> {
+        Ok(GetStatisticsReply { statistics: self.statistics() })
+    }
+
+    async fn get_statistics64(&self, _: &Call, request: GetStatistics64) -> Outcome<GetStatistics64> {
+        Ok(GetStatistics64Reply { statistics: self.statistics64(request.count) })
+    }
+
+    async fn x_stats_version(&self, _: &Call, _: XStatsVersion) -> Outcome<XStatsVersion> {
+        Ok(XStatsVersionReply { version: super::statistics::VERSION })
+    }
+
+    async fn get_x_stats(&self, _: &Call, request: GetXStats) -> Outcome<GetXStats> {
+        Ok(self.collection(&request))
+    }
+
+    async fn give_up_call_backs(&self, call: &Call, request: GiveUpCallBacks) -> Outcome<GiveUpCallBacks> {
+        self.give_up(call, &request).await?;
+        Ok(GiveUpCallBacksReply)
+    }
+
+    async fn give_up_all_call_backs(
+        &self,
+        call: &Call,
+        _: GiveUpAllCallBacks,
+    ) -> Outcome<GiveUpAllCallBacks> {
+        self.give_up_all(call).await?;
+        Ok(GiveUpAllCallBacksReply)
+    }
+
+    async fn get_capabilities(&self, _: &Call, _: GetCapabilities) -> Outcome<GetCapabilities> {
+        Ok(self.capabilities())
+    }
+
+    /// Clients say by it by which of their addresses they want to be called: they are called where they call from.
+    async fn call_back_rx_conn_addr(
+        &self,
+        call: &Call,
+        _: CallBackRxConnAddr,
+    ) -> Outcome<CallBackRxConnAddr> {
+        self.host(call).await?;
+        Ok(CallBackRxConnAddrReply)
+    }
+
+    async fn get_volume_status(&self, call: &Call, request: GetVolumeStatus) -> Outcome<GetVolumeStatus> {
+        Ok(self.volume_status(call, request).await?)
+    }
+
+    async fn set_volume_status(
+        &self,
+        _: &Call,
+        request: SetVolumeStatus<'_>,
+    ) -> Outcome<SetVolumeStatus<'static>> {
+        Ok(Serving::set_volume_status(self, &request)?)
+    }
+
+    async fn get_root_volume(&self, _: &Call, _: GetRootVolume) -> Outcome<GetRootVolume> {
+        Ok(self.root_volume()?)
+    }
+
+    /// There are no tokens to check: whoever asks is anonymous.
+    async fn check_token(&self, _: &Call, _: CheckToken<'_>) -> Outcome<CheckToken<'static>> {
+        Err(Failure::Refused(afs_wire::code::EACCES))
+    }
+
+    async fn get_time(&self, _: &Call, _: GetTime) -> Outcome<GetTime> {
+        Ok(self.time())
+    }
+
+    async fn bulk_status(&self, call: &Call, request: BulkStatus) -> Outcome<BulkStatus> {
+        let (statuses, call_backs) = self.statuses(call, &request.fids).await?;
+        Ok(BulkStatusReply { statuses, call_backs, sync: SYNC })
+    }
+
+    async fn inline_bulk_status(&self, call: &Call, request: InlineBulkStatus) -> Outcome<InlineBulkStatus> {
+        let (statuses, call_backs) = self.statuses_inline(call, &request.fids).await?;
+        Ok(InlineBulkStatusReply { statuses, call_backs, sync: SYNC })
+    }
+
+    async fn flush_cps(&self, _: &Call, _: FlushCPS) -> Outcome<FlushCPS> {
+        Ok(self.flush_groups())
+    }
+}

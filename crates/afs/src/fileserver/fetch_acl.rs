@@ -1,0 +1,40 @@
+//! FetchACL (131): of a directory its list, of a file that of its directory.
+
+use afs_wire::rxafs::FetchACL;
+use identity::{Acl, Nearest, Rights};
+
+use super::access::text_of;
+use super::asked::{Asked, Reply, SYNC};
+use super::look::Size;
+use super::{Call, Refused, Serving};
+use afs_wire::Fid;
+use afs_wire::code::EACCES;
+
+impl Serving {
+    pub(super) async fn list(&self, call: &Call, request: FetchACL) -> Result<Reply<FetchACL>, Refused> {
+        let asked = self.asked(call, request.fid).await?;
+        let directory = asked.directory(asked.directory_of(request.fid).await?).await?;
+        let text = match directory.access_list(&asked.caller).await? {
+            Nearest::List(acl) => text_of(&acl),
+            // Where mode bits count there is nothing to show, or to change an entry of.
+            Nearest::None => text_of(&Acl::new()),
+            Nearest::Unreadable => return Err(EACCES.into()),
+        };
+        // Clients read it as a string of C.
+        let access_list = (text + "\0").into_bytes().into();
+        let told = self.told(&asked, request.fid, Size::AtHand).await?;
+        Ok(Reply::<FetchACL> { access_list, status: told.status, sync: SYNC })
+    }
+}
+
+impl Asked {
+    /// The directory whose list counts for a file: itself, if it is one.
+    pub(super) async fn directory_of(&self, fid: Fid) -> Result<Fid, Refused> {
+        if fid.is_directory() {
+            return Ok(fid);
+        }
+        let found = self.volume.volume.find(&self.caller, self.number(fid)?, Rights::LOOKUP).await?;
+        let above = found.object().and_then(|object| object.seen_in()).ok_or(vfs::Error::Stale)?;
+        Ok(self.fid(above.0))
+    }
+}

@@ -1,0 +1,158 @@
+//! FetchData (130) and FetchData64 (65537): a file's bytes by one vectored read for as many packets as may leave, laid where they are
+//! sent from; a directory's pages; what a link says.
+
+use std::rc::Rc;
+
+use afs_wire::code::{EINVAL, EIO};
+use afs_wire::{CALL_BACK_DROPPED, CALL_BACK_VERSION, CallBack, Fid};
+use identity::Rights;
+use rx_lane::Rooms;
+use vfs::{Attributes, Confirmed, OpenFile, Resolved};
+
+use super::asked::{ATTEMPTS_MAX, Asked};
+use super::images::Snapshot;
+use super::look::{Look, Told};
+use super::{Call, Refused, Serving};
+use crate::host::Promise;
+
+/// How a reply tells how many bytes follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Length {
+    /// One word: no more than a signed one holds.
+    Word,
+    /// Two.
+    Long,
+}
+
+/// What is sent.
+enum Content {
+    File(Rc<OpenFile>),
+    Directory(Snapshot),
+    Link(Vec<u8>),
+}
+
+/// A look at it, before any of it is sent.
+struct Fetch {
+    look: Look,
+    promise: Promise,
+    version: vfs::Version,
+    attributes: Attributes,
+    content: Content,
+    size: u64,
+}
+
+impl Serving {
+    pub(super) async fn fetch(
+        &self,
+        call: &mut Call,
+        fid: Fid,
+        (offset, len): (i64, i64),
+        length: Length,
+    ) -> Result<Told, Refused> {
+        let asked = self.asked(call, fid).await?;
+        let (offset, len) =
+            (u64::try_from(offset).map_err(|_| EINVAL)?, u64::try_from(len).map_err(|_| EINVAL)?);
+        let fetch = self.begin_fetch(&asked, fid).await?;
+        let len = len.min(fetch.size.saturating_sub(offset));
+        match length {
+            Length::Word => {
+                let len = len.min(i32::MAX as u64) as u32;
+                call.write(&len.to_be_bytes()).await?;
+                fetch.content.send(call, offset, u64::from(len)).await?;
+            }
+            Length::Long => {
+                call.write(&len.to_be_bytes()).await?;
+                fetch.content.send(call, offset, len).await?;
+            }
+        }
+        self.server.inner.counters.fetched_bytes.add(len);
+        Ok(self.end_fetch(&asked, &fetch))
+    }
+
+    /// Promise, version and size first, the bytes after.
+    async fn begin_fetch(&self, asked: &Asked, fid: Fid) -> Result<Fetch, Refused> {
+        let inner = &self.server.inner;
+        for _ in 0..ATTEMPTS_MAX {
+            let promise = inner.hosts.promise();
+            let look = self.look(asked, fid, Rights::READ, promise.until).await?;
+            let Some(Confirmed { version, attributes, .. }) = look.confirm() else { continue };
+            let attributes = *attributes;
+            let content = match &look {
+                Look::Node(promised) => match promised.resolved() {
+                    Resolved::File(file, _) => Content::File(Rc::clone(file)),
+                    Resolved::Directory(directory, _) => {
+                        Content::Directory(inner.images.of(directory, &inner.counters).await?)
+                    }
+                },
+                Look::Link(link) => Content::Link(link.link().target.clone()),
+            };
+            let size = match &content {
+                Content::File(_) => attributes.size,
+                Content::Directory(snapshot) if snapshot.version != version => {
+                    inner.counters.replies_anew.increment();
+                    continue;
+                }
+                Content::Directory(snapshot) => snapshot.directory.size() as u64,
+                Content::Link(target) => target.len() as u64,
+            };
+            return Ok(Fetch { look, promise, version, attributes, content, size });
+        }
+        Err(vfs::Error::Busy.into())
+    }
+
+    /// What is told behind the bytes. Did the file change while they were sent, they are told of with the version before that, so that the
+    /// client asks for them anew, and without a promise.
+    fn end_fetch(&self, asked: &Asked, fetch: &Fetch) -> Told {
+        if let Some(told) = fetch.look.told(asked, &fetch.promise, fetch.size) {
+            self.keep_on_its_way(asked, &fetch.look);
+            return told;
+        }
+        self.server.inner.counters.fetches_overtaken.increment();
+        let before =
+            Confirmed { version: fetch.version, attributes: &fetch.attributes, until: fetch.promise.until };
+        let status = fetch.look.status(asked, &before, fetch.size);
+        let call_back = CallBack { version: CALL_BACK_VERSION, expires: 0, r#type: CALL_BACK_DROPPED };
+        Told { status, call_back }
+    }
+}
+
+impl Content {
+    /// Sends `len` bytes, which there were at the look: where the file has become shorter since, zeros take their place.
+    async fn send(&self, call: &mut Call, offset: u64, len: u64) -> Result<(), Refused> {
+        let mut done = 0;
+        while done < len {
+            let left = usize::try_from(len - done).unwrap_or(usize::MAX);
+            let mut rooms = call.rooms(left).await?;
+            let filled = rooms.len();
+            self.fill(&mut rooms, offset + done).await?;
+            rooms.commit(filled)?;
+            done += filled as u64;
+        }
+        Ok(())
+    }
+
+    async fn fill(&self, rooms: &mut Rooms, at: u64) -> Result<(), Refused> {
+        let mut at_end = at as usize;
+        match self {
+            Self::File(file) => {
+                let (read, bufs) = file.lane_file().read_vectored_at(at, rooms.len(), rooms.bufs()).await;
+                drop(bufs);
+                let read = read.inspect_err(|error| file.note_failure(at, error)).map_err(|_| EIO)?;
+                let mut skip = read;
+                for room in rooms.slices_mut() {
+                    let there = skip.min(room.len());
+                    room[there..].fill(0);
+                    skip -= there;
+                }
+            }
+            Self::Directory(snapshot) => rooms.slices_mut().for_each(|room| {
+                at_end += snapshot.directory.read_at(at_end, room);
+            }),
+            Self::Link(target) => rooms.slices_mut().for_each(|room| {
+                room.copy_from_slice(&target[at_end..at_end + room.len()]);
+                at_end += room.len();
+            }),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,62 @@
+//! Symlink (139) and Link (140).
+
+use afs_wire::code::{EPERM, EXDEV};
+use afs_wire::rxafs::{Link, Symlink};
+use identity::Rights;
+use vfs::Name;
+
+use super::asked::{Reply, SYNC, name};
+use super::look::Size;
+use super::{Call, Refused, Serving};
+
+impl Serving {
+    /// Says on disk what it says to clients: a mount point is told by what it says, whatever its mode.
+    pub(super) async fn make_symlink(
+        &self,
+        call: &Call,
+        request: Symlink<'_>,
+    ) -> Result<Reply<Symlink<'static>>, Refused> {
+        let asked = self.changing(call, request.directory).await?;
+        let name = name(&request.name)?;
+        let directory = asked.directory(request.directory).await?;
+        self.check_room(&directory, name)?;
+        directory.symlink(&asked.caller, name, &request.target).await?;
+        let link = directory.symbolic_link(&asked.caller, name).await?;
+        let made = self.made(&asked, link.object.number(), request.directory).await?;
+        Ok(Reply::<Symlink<'static>> {
+            fid: made.fid,
+            status: made.told.status,
+            directory_status: made.directory,
+            sync: SYNC,
+        })
+    }
+
+    /// One more name in the directory that the file is in: elsewhere it would have other rights.
+    pub(super) async fn make_link(
+        &self,
+        call: &Call,
+        request: Link<'_>,
+    ) -> Result<Reply<Link<'static>>, Refused> {
+        let asked = self.changing(call, request.directory).await?;
+        if request.existing.volume != request.directory.volume {
+            return Err(EXDEV.into());
+        }
+        if request.existing.is_directory() {
+            return Err(EPERM.into());
+        }
+        let name = name(&request.name)?;
+        let directory = asked.directory(request.directory).await?;
+        self.check_room(&directory, name)?;
+        let existing =
+            asked.volume.volume.find(&asked.caller, asked.number(request.existing)?, Rights::NONE).await?;
+        let place = existing.object().and_then(|object| object.seen_in());
+        let (above, known) = place.ok_or(vfs::Error::Stale)?;
+        if above != asked.number(request.directory)? {
+            return Err(EXDEV.into());
+        }
+        directory.link(&asked.caller, Name::parse(&known)?, name).await?;
+        let status = self.told(&asked, request.existing, Size::AtHand).await?.status;
+        let directory_status = self.directory_status(&asked, request.directory).await?;
+        Ok(Reply::<Link<'static>> { status, directory_status, sync: SYNC })
+    }
+}

@@ -1,0 +1,148 @@
+//! SetLock, ExtendLock, ReleaseLock (156 to 158, and 143 to 145 of old): locks of whole files, which end by themselves after five
+//! minutes. Nobody's reads and writes are bound by them. A lock is the host's: AFS names nobody else.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use afs_wire::code::{EACCES, EINVAL, EWOULDBLOCK, VBUSY};
+use afs_wire::{Fid, LOCK_READ, LOCK_WRITE};
+use grants::{Advisory, Range, RangeLock};
+use identity::Rights;
+use vfs::{Holder, Number, Object, OpenError, VolumeId};
+
+use super::asked::Asked;
+use super::{Call, Refused, Serving};
+
+/// The locks of all lanes' hosts: what keeps a locked file's object. One for a process.
+#[derive(Clone, Default)]
+pub struct Locks {
+    held: Arc<Mutex<HashMap<Key, Held>>>,
+}
+
+/// Which host's, of which file.
+type Key = (Holder, VolumeId, Number);
+
+struct Held {
+    object: Arc<Object>,
+    exclusive: bool,
+    until: Instant,
+}
+
+impl Locks {
+    /// Has a host's lock on its books, or on in place of the one it has.
+    fn keep(&self, holder: Holder, held: Held) -> bool {
+        let mut all = self.held.lock().expect("nobody panics while holding it");
+        let key = (holder, held.object.volume().id(), held.object.number());
+        if all.len() >= LOCKS_MAX {
+            let now = lane::time::now();
+            all.retain(|_, held| held.until > now);
+        }
+        let of_host = || all.keys().filter(|(of, ..)| *of == holder).count();
+        let has_room = all.contains_key(&key) || (all.len() < LOCKS_MAX && of_host() < HOST_LOCKS_MAX);
+        if has_room {
+            all.insert(key, held);
+        }
+        has_room
+    }
+
+    /// A host's lock, if its time is not over.
+    fn find(&self, key: Key) -> Option<(Arc<Object>, bool)> {
+        let all = self.held.lock().expect("nobody panics while holding it");
+        let held = all.get(&key).filter(|held| held.until > lane::time::now())?;
+        Some((Arc::clone(&held.object), held.exclusive))
+    }
+
+    fn forget(&self, key: Key) {
+        self.held.lock().expect("nobody panics while holding it").remove(&key);
+    }
+}
+
+impl std::fmt::Debug for Locks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Locks").finish_non_exhaustive()
+    }
+}
+
+impl Serving {
+    /// Locks a file, or says at once that another has it.
+    pub(super) async fn lock(&self, call: &Call, fid: Fid, kind: i32) -> Result<(), Refused> {
+        let exclusive = match kind {
+            _ if kind == LOCK_READ as i32 => false,
+            _ if kind == LOCK_WRITE as i32 => true,
+            _ => return Err(EINVAL.into()),
+        };
+        // Also of a copy: what is read there may be locked.
+        let asked = self.asked(call, fid).await?;
+        let object = self.lockable(&asked, fid, exclusive).await?;
+        self.take_lock(&asked, object, exclusive).await
+    }
+
+    /// Has a lock last for its whole time again.
+    pub(super) async fn extend(&self, call: &Call, fid: Fid) -> Result<(), Refused> {
+        let asked = self.asked(call, fid).await?;
+        let held = self.server.inner.locks.find(key(&asked, asked.number(fid)?)?);
+        let (object, exclusive) = held.ok_or(EINVAL)?;
+        self.take_lock(&asked, object, exclusive).await
+    }
+
+    pub(super) async fn release(&self, call: &Call, fid: Fid) -> Result<(), Refused> {
+        let asked = self.asked(call, fid).await?;
+        let key = key(&asked, asked.number(fid)?)?;
+        let (object, _) = self.server.inner.locks.find(key).ok_or(EINVAL)?;
+        // Its time may be just over.
+        let _ = asked.volume.volume.unlock_advisory(&object, key.0.0, WHOLE);
+        self.server.inner.locks.forget(key);
+        Ok(())
+    }
+
+    /// To lock takes the right to lock, or, as clients are told ([`afs_wire::CAPABILITY_WRITE_LOCKS`]), to write; for reading also to read.
+    async fn lockable(&self, asked: &Asked, fid: Fid, exclusive: bool) -> Result<Arc<Object>, Refused> {
+        let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
+        let rights: &[Rights] = match exclusive {
+            false => &[Rights::LOCK, Rights::WRITE, Rights::READ],
+            true => &[Rights::LOCK, Rights::WRITE],
+        };
+        for right in rights {
+            match volume.find(&asked.caller, number, *right).await {
+                Ok(found) => return Ok(Arc::clone(found.object().ok_or(vfs::Error::ReadOnly)?)),
+                Err(vfs::Error::Denied(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(EACCES.into())
+    }
+
+    async fn take_lock(&self, asked: &Asked, object: Arc<Object>, exclusive: bool) -> Result<(), Refused> {
+        let holder = asked.host.holder();
+        let (volume, until) = (&asked.volume.volume, lane::time::now() + LOCK_LASTS);
+        // One that it has is taken anew: for another time, or another way.
+        let _ = volume.unlock_advisory(&object, holder.0, WHOLE);
+        let lock = RangeLock { range: WHOLE, exclusive };
+        let advisory = Advisory { owner: holder.0, lock, until: Some(until) };
+        match volume.lock_advisory(&object, advisory).await {
+            Ok(()) => {}
+            Err(OpenError::Failed(error)) => return Err(error.into()),
+            Err(OpenError::Refused(_) | OpenError::NotHere(_)) => return Err(EWOULDBLOCK.into()),
+        }
+        let held = Held { object: Arc::clone(&object), exclusive, until };
+        if !self.server.inner.locks.keep(holder, held) {
+            let _ = volume.unlock_advisory(&object, holder.0, WHOLE);
+            self.server.inner.counters.locks_refused.increment();
+            return Err(VBUSY.into());
+        }
+        Ok(())
+    }
+}
+
+fn key(asked: &Asked, number: Number) -> Result<Key, Refused> {
+    let shared = asked.volume.volume.shared().ok_or(vfs::Error::ReadOnly)?;
+    Ok((asked.host.holder(), shared.id(), number))
+}
+
+const WHOLE: Range = Range { offset: 0, len: u64::MAX };
+/// AFS_LOCKWAIT.
+const LOCK_LASTS: Duration = Duration::from_secs(5 * 60);
+/// Locks of all hosts, and of one.
+const LOCKS_MAX: usize = 65_536;
+const HOST_LOCKS_MAX: usize = 1024;

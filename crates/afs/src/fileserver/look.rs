@@ -1,0 +1,214 @@
+//! A file as it may be told to the client that asks: under a promise, or not at all.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, Status};
+use identity::{Principal, Rights};
+use vfs::{Confirmed, Object, OnItsWay, Promised, PromisedLink, Resolved};
+
+use super::asked::{ATTEMPTS_MAX, Asked};
+use super::status::Facts;
+use super::{Refused, Serving};
+use crate::host::Promise;
+
+/// A look at a file under a promise to the client. A link is seen as itself.
+pub(super) enum Look {
+    Node(Promised),
+    Link(PromisedLink),
+}
+
+/// What is told of a file.
+pub(super) struct Told {
+    pub(super) status: Status,
+    pub(super) call_back: CallBack,
+}
+
+impl Serving {
+    /// Looks at a file, waiting until nobody changes it.
+    pub(super) async fn look(
+        &self,
+        asked: &Asked,
+        fid: Fid,
+        need: Rights,
+        until: Instant,
+    ) -> Result<Look, Refused> {
+        let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
+        let (caller, client) = (&asked.caller, asked.host.client());
+        match volume.promised_by_number(caller, client, number, need, until).await {
+            Ok(promised) => Ok(Look::Node(promised)),
+            Err(error) if may_be_link(fid, &error) => {
+                Ok(Look::Link(volume.promised_link(caller, client, number, until).await?))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// As [`Serving::look`] if all is at hand and nothing changes; never waits.
+    pub(super) fn try_look(&self, asked: &Asked, fid: Fid, need: Rights, until: Instant) -> Option<Look> {
+        let (volume, number) = (&asked.volume.volume, asked.number(fid).ok()?);
+        let (caller, client) = (&asked.caller, asked.host.client());
+        volume.try_promised_by_number(caller, client, number, need, until).map(Look::Node)
+    }
+
+    /// What may be told of a file, with a promise; looked at anew while it changes.
+    pub(super) async fn told(&self, asked: &Asked, fid: Fid, size: Size) -> Result<Told, Refused> {
+        for _ in 0..ATTEMPTS_MAX {
+            let promise = self.server.inner.hosts.promise();
+            let look = self.look(asked, fid, need_for_status(fid), promise.until).await?;
+            let size = match size {
+                Size::Exact => self.size_of(&look).await?,
+                Size::AtHand => self.size_at_hand(&look),
+            };
+            if let Some(told) = look.told(asked, &promise, size) {
+                self.keep_on_its_way(asked, &look);
+                return Ok(told);
+            }
+            self.server.inner.counters.replies_anew.increment();
+        }
+        Err(vfs::Error::Busy.into())
+    }
+
+    /// Keeps breaks of a promise back until the client has the reply that carries it, if it would lose them.
+    pub(super) fn keep_on_its_way(&self, asked: &Asked, look: &Look) {
+        if asked.host.loses_overtaking_breaks() {
+            self.on_its_way.borrow_mut().extend(look.on_its_way());
+        }
+    }
+
+    /// Bytes that a fetch gives.
+    async fn size_of(&self, look: &Look) -> Result<u64, Refused> {
+        match look {
+            Look::Node(promised) => match promised.resolved() {
+                Resolved::Directory(directory, _) => {
+                    let inner = &self.server.inner;
+                    match inner.images.of(directory, &inner.counters).await {
+                        Ok(snapshot) => Ok(snapshot.directory.size() as u64),
+                        // Who may not read it, or cannot, may see that it is there.
+                        Err(_) => Ok(self.size_at_hand(look)),
+                    }
+                }
+                Resolved::File(_, attributes) => Ok(attributes.size),
+            },
+            Look::Link(link) => Ok(link.link().target.len() as u64),
+        }
+    }
+
+    /// The same, of a directory as far as that is known without reading it.
+    pub(super) fn size_at_hand(&self, look: &Look) -> u64 {
+        let inner = &self.server.inner;
+        match look {
+            Look::Node(promised) => match promised.resolved() {
+                Resolved::Directory(directory, _) => {
+                    directory.object().map_or(0, |object| inner.images.size_hint(object, &inner.counters))
+                }
+                Resolved::File(_, attributes) => attributes.size,
+            },
+            Look::Link(link) => link.link().target.len() as u64,
+        }
+    }
+}
+
+/// How well a status has to know how large a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Size {
+    /// It is read, if its pages are not at hand.
+    Exact,
+    /// A page, if its pages are not at hand: clients find the rest when they fetch it.
+    AtHand,
+}
+
+impl Look {
+    pub(super) fn object(&self) -> Option<&Arc<Object>> {
+        match self {
+            Self::Node(promised) => promised.resolved().object(),
+            Self::Link(link) => Some(&link.link().object),
+        }
+    }
+
+    pub(super) fn confirm(&self) -> Option<Confirmed<'_>> {
+        match self {
+            Self::Node(promised) => promised.confirm(),
+            Self::Link(link) => link.confirm(),
+        }
+    }
+
+    fn rights(&self, who: &Principal) -> Rights {
+        match self {
+            Self::Node(promised) => promised.rights(who),
+            Self::Link(link) => link.rights(who),
+        }
+    }
+
+    fn on_its_way(&self) -> Option<OnItsWay> {
+        match self {
+            Self::Node(promised) => promised.on_its_way(),
+            Self::Link(link) => link.on_its_way(),
+        }
+    }
+
+    /// What the reply may say: `None` where it has changed since.
+    pub(super) fn told(&self, asked: &Asked, promise: &Promise, size: u64) -> Option<Told> {
+        let confirmed = self.confirm()?;
+        let status = self.status(asked, &confirmed, size);
+        let call_back =
+            CallBack { version: CALL_BACK_VERSION, expires: promise.seconds, r#type: CALL_BACK_SHARED };
+        Some(Told { status, call_back })
+    }
+
+    pub(super) fn status(&self, asked: &Asked, confirmed: &Confirmed<'_>, size: u64) -> Status {
+        let anonymous = identity::Accounts::none().anonymous();
+        let facts = Facts {
+            attributes: confirmed.attributes,
+            size,
+            version: confirmed.version,
+            parent: self.object().and_then(|object| object.seen_in()).map(|(parent, _)| parent),
+            caller: asked.left_of(self.rights(&asked.caller.principal)),
+            anonymous: asked.left_of(self.rights(&anonymous)),
+            is_mount_point: self.is_mount_point(),
+        };
+        facts.status()
+    }
+
+    fn is_mount_point(&self) -> bool {
+        match self {
+            Self::Link(link) => is_mount_point(&link.link().target),
+            Self::Node(_) => false,
+        }
+    }
+}
+
+/// Whether what cannot be found or opened by its number is a link, or nothing.
+pub(super) fn may_be_link(fid: Fid, error: &vfs::Error) -> bool {
+    use vfs::Error::{Escapes, NotServable, Stale, SymlinkRefused};
+    !fid.is_directory() && matches!(error, Stale | NotServable | SymlinkRefused | Escapes)
+}
+
+/// Rights to see a status: of a directory that one may pass to, none.
+pub(super) fn need_for_status(fid: Fid) -> Rights {
+    if fid.is_directory() { Rights::NONE } else { Rights::LOOKUP }
+}
+
+/// Whether a link says what a mount point says: a volume, by name or number, perhaps of a cell, between `#` or `%` (the volume itself
+/// rather than its copy) and a dot.
+fn is_mount_point(target: &[u8]) -> bool {
+    match target {
+        [b'#' | b'%', name @ .., b'.'] => !name.is_empty() && !name.contains(&b'/'),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_that_name_a_volume_are_mount_points() {
+        for target in ["#root.cell.", "%root.cell.", "#example.org:root.cell.", "#536870912."] {
+            assert!(is_mount_point(target.as_bytes()), "{target}");
+        }
+        for target in ["#.", "#a", "a.", "#a/b.", "", "../#a.", "%."] {
+            assert!(!is_mount_point(target.as_bytes()), "{target}");
+        }
+    }
+}

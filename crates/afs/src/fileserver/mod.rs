@@ -1,0 +1,146 @@
+//! The file server: RXAFS, service 1 on port 7000. One file a procedure, or for a few that say the same; what they share is
+//! [`asked`] (who asks for which volume), [`look`] (a file as it may be told) and [`status`].
+//!
+//! A reply that carries a promise to a client that would lose a break of it is told as on its way until the client has it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use afs_wire::rxafs::{self, Tally};
+use rx_lane::{AbortCode, Handler, ServerCall, ServerConnection};
+use vfs::OnItsWay;
+
+use crate::attached::Attached;
+use crate::host::{Contact, LaneHosts};
+
+pub use self::counters::FileCounters;
+use self::images::Images;
+pub use self::lock::Locks;
+use self::refused::Refused;
+use self::writers::Writers;
+
+mod access;
+mod asked;
+mod bulk_status;
+mod callbacks;
+mod changing;
+mod counters;
+mod create_file;
+mod dispatch;
+mod fetch_acl;
+mod fetch_data;
+mod fetch_status;
+mod images;
+mod link;
+mod lock;
+mod look;
+mod make_dir;
+mod refused;
+mod remove;
+mod rename;
+mod simple;
+mod statistics;
+mod status;
+mod store_acl;
+mod store_data;
+mod store_status;
+mod volume_status;
+mod writers;
+
+/// RXAFS.
+pub const SERVICE: u16 = 1;
+
+/// A client's call.
+type Call = ServerCall<Contact>;
+
+/// The file server of one lane. Clones are handles to the same one.
+#[derive(Clone)]
+pub struct FileServer {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    attached: RefCell<Rc<Attached>>,
+    hosts: Rc<LaneHosts>,
+    images: Images,
+    writers: Writers,
+    locks: Locks,
+    tally: Tally,
+    counters: Arc<FileCounters>,
+    began: SystemTime,
+}
+
+/// One call being served.
+struct Serving {
+    server: FileServer,
+    /// Promises that its reply carries.
+    on_its_way: RefCell<Vec<OnItsWay>>,
+}
+
+impl FileServer {
+    /// A file server of these volumes, whose clients are `hosts`; `locks` is one for all lanes.
+    pub fn new(attached: Rc<Attached>, hosts: Rc<LaneHosts>, locks: &Locks) -> Self {
+        let inner = Inner {
+            attached: RefCell::new(attached),
+            hosts,
+            images: Images::new(IMAGE_PAGES_MAX),
+            writers: Writers::new(WRITERS_MAX),
+            locks: locks.clone(),
+            tally: Tally::default(),
+            counters: Arc::default(),
+            began: lane::time::wall_clock(),
+        };
+        Self { inner: Rc::new(inner) }
+    }
+
+    /// Serves other volumes from the next call on.
+    pub fn attach(&self, attached: Rc<Attached>) {
+        *self.inner.attached.borrow_mut() = attached;
+    }
+
+    /// What became of calls, by procedure.
+    pub fn tally(&self) -> &Tally {
+        &self.inner.tally
+    }
+
+    /// What is counted on this lane.
+    pub fn counters(&self) -> &Arc<FileCounters> {
+        &self.inner.counters
+    }
+}
+
+impl Handler for FileServer {
+    type Connection = Contact;
+    type Error = AbortCode;
+
+    fn connected(&self, connection: &ServerConnection) -> Contact {
+        Contact::new(connection)
+    }
+
+    fn handle(&self, mut call: Call) -> impl Future<Output = Result<(), AbortCode>> + 'static {
+        let serving = Serving { server: self.clone(), on_its_way: RefCell::default() };
+        async move {
+            let tally = &serving.server.inner.tally;
+            rxafs::serve(&serving, &mut call, tally).await?;
+            let on_its_way = serving.on_its_way.take();
+            if !on_its_way.is_empty() {
+                // Whether it was received or never will be: from here on the client may be told of changes.
+                let _ = call.closed().await;
+            }
+            Ok(())
+        }
+    }
+}
+
+impl std::fmt::Debug for FileServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileServer").finish_non_exhaustive()
+    }
+}
+
+/// Pages of directories that a lane keeps: 64 MiB.
+const IMAGE_PAGES_MAX: usize = 32_768;
+/// Files that a lane keeps open for those who write to them.
+const WRITERS_MAX: usize = 256;

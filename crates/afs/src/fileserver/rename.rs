@@ -1,0 +1,33 @@
+//! Rename (138): within a volume; what has the new name goes.
+
+use afs_wire::code::EXDEV;
+use afs_wire::rxafs::Rename;
+use vfs::Over;
+
+use super::asked::{Reply, SYNC, name};
+use super::{Call, Refused, Serving};
+
+impl Serving {
+    pub(super) async fn move_name(
+        &self,
+        call: &Call,
+        request: Rename<'_>,
+    ) -> Result<Reply<Rename<'static>>, Refused> {
+        let asked = self.changing(call, request.from).await?;
+        if request.to.volume != request.from.volume {
+            return Err(EXDEV.into());
+        }
+        let (old, new) = (name(&request.old_name)?, name(&request.new_name)?);
+        let (from, to) = (asked.directory(request.from).await?, asked.directory(request.to).await?);
+        if request.from != request.to || old != new {
+            self.check_room(&to, new)?;
+        }
+        from.rename(&asked.caller, old, &to, new, Over::Anything).await?;
+        let from_status = self.directory_status(&asked, request.from).await?;
+        let to_status = match request.from == request.to {
+            true => from_status,
+            false => self.directory_status(&asked, request.to).await?,
+        };
+        Ok(Reply::<Rename<'static>> { from_status, to_status, sync: SYNC })
+    }
+}

@@ -1,0 +1,86 @@
+//! A file's status as clients are told: 21 words.
+
+use afs_wire::{
+    FILE_TYPE_DIRECTORY, FILE_TYPE_FILE, FILE_TYPE_INVALID, FILE_TYPE_SYMBOLIC_LINK, SET_MOD_TIME, SET_MODE,
+    Status, StoreStatus,
+};
+use identity::Rights;
+use lane::fs::{AttributeChange, FileKind, SetTime, Timestamp};
+use vfs::{Attributes, Number, Version};
+
+/// What a status is made of.
+pub(super) struct Facts<'a> {
+    pub(super) attributes: &'a Attributes,
+    /// Bytes that a fetch gives: a directory's are its pages, a link's what it says.
+    pub(super) size: u64,
+    pub(super) version: Version,
+    /// The directory that it is in; `None` for a volume's own.
+    pub(super) parent: Option<Number>,
+    pub(super) caller: Rights,
+    pub(super) anonymous: Rights,
+    /// A link that clients take for a mount point.
+    pub(super) is_mount_point: bool,
+}
+
+impl Facts<'_> {
+    pub(super) fn status(&self) -> Status {
+        let attributes = self.attributes;
+        let version = u64::from(self.version);
+        let parent = self.parent.unwrap_or(Number { vnode: 0, uniquifier: 0 });
+        Status {
+            interface_version: 1,
+            file_type: match attributes.kind {
+                FileKind::File => FILE_TYPE_FILE,
+                FileKind::Directory => FILE_TYPE_DIRECTORY,
+                FileKind::Symlink => FILE_TYPE_SYMBOLIC_LINK,
+                FileKind::Other => FILE_TYPE_INVALID,
+            },
+            link_count: attributes.nlink,
+            length_low: self.size as u32,
+            length_high: (self.size >> 32) as u32,
+            data_version_low: version as u32,
+            data_version_high: (version >> 32) as u32,
+            author: attributes.uid,
+            owner: attributes.uid,
+            group: attributes.gid,
+            caller_access: self.caller.bits(),
+            anonymous_access: self.anonymous.bits(),
+            unix_mode_bits: self.mode(),
+            parent_vnode: parent.vnode,
+            parent_uniquifier: parent.uniquifier,
+            residency_mask: 1,
+            client_mod_time: seconds(attributes.mtime),
+            server_mod_time: seconds(attributes.ctime),
+            sync_counter: 0,
+            lock_count: 0,
+            error_code: 0,
+        }
+    }
+
+    /// Links have all bits on disk; to clients one without `x` is a mount point.
+    fn mode(&self) -> u32 {
+        match (self.attributes.kind, self.is_mount_point) {
+            (FileKind::Symlink, true) => 0o644,
+            (FileKind::Symlink, false) => 0o755,
+            _ => self.attributes.mode & 0o7777,
+        }
+    }
+}
+
+/// Seconds since 1970 as 32 bits have them: none before, and none after 2106.
+fn seconds(at: Timestamp) -> u32 {
+    u32::try_from(at.secs.max(0)).unwrap_or(u32::MAX)
+}
+
+/// What a client wants changed.
+pub(super) fn wanted(change: &StoreStatus) -> AttributeChange {
+    let has = |bit: u32| change.mask & bit != 0;
+    let at = Timestamp { secs: i64::from(change.client_mod_time), nanos: 0 };
+    AttributeChange {
+        uid: has(afs_wire::SET_OWNER).then_some(change.owner),
+        gid: has(afs_wire::SET_GROUP).then_some(change.group),
+        mode: has(SET_MODE).then_some(change.unix_mode_bits & 0o7777),
+        mtime: if has(SET_MOD_TIME) { SetTime::At(at) } else { SetTime::Keep },
+        ..AttributeChange::NONE
+    }
+}

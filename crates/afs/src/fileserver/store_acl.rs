@@ -1,0 +1,21 @@
+//! StoreACL (164), and by its old number (134).
+
+use afs_wire::code::{EINVAL, ENOTDIR};
+use afs_wire::{Fid, Status};
+
+use super::access::list_of;
+use super::look::Size;
+use super::{Call, Refused, Serving};
+
+impl Serving {
+    pub(super) async fn set_list(&self, call: &Call, fid: Fid, text: &[u8]) -> Result<Status, Refused> {
+        let asked = self.changing(call, fid).await?;
+        if !fid.is_directory() {
+            return Err(ENOTDIR.into());
+        }
+        let acl = list_of(text).ok_or(EINVAL)?;
+        let directory = asked.directory(fid).await?;
+        directory.set_access_list(&asked.caller, Some(&acl)).await?;
+        Ok(self.told(&asked, fid, Size::AtHand).await?.status)
+    }
+}

@@ -1,0 +1,99 @@
+//! StoreData (133) and StoreData64 (65538): the client's packets go to the file as they lie, by one vectored write for as many as have
+//! come. Whatever it takes, the data version rises by one; where the client dies in between, what has come by then is there.
+
+use afs_wire::code::EFBIG;
+use afs_wire::{Fid, Status, StoreStatus};
+use lane::fs::AttributeChange;
+use rx_lane::CallError;
+use vfs::Store;
+
+use super::asked::Asked;
+use super::look::Size;
+use super::status::wanted;
+use super::{Call, Refused, Serving};
+
+/// Which bytes a client stores.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    /// How long the file is to be at the end of it.
+    pub(super) file_len: u64,
+}
+
+impl Serving {
+    pub(super) async fn store(
+        &self,
+        call: &mut Call,
+        fid: Fid,
+        change: &StoreStatus,
+        extent: Extent,
+    ) -> Result<Status, Refused> {
+        let asked = self.changing(call, fid).await?;
+        let end = extent.offset.checked_add(extent.len).ok_or(EFBIG)?;
+        if end.max(extent.file_len) > i64::MAX as u64 {
+            return Err(EFBIG.into());
+        }
+        let writer = self.writer(&asked, fid).await?;
+        let store = writer.store(&asked.caller);
+        let size = writer.file().attributes()?.size;
+        // What there is no room for changes nothing.
+        if extent.len > 0 {
+            store.reserve(extent.offset, extent.len).await?;
+        }
+        if extent.file_len < size || extent.len == 0 {
+            store.truncate(extent.file_len).await?;
+        }
+        self.take(call, &store, extent).await?;
+        // All is here: what is left is done whatever the client does.
+        let shield = call.shield();
+        if writer.file().attributes()?.size < extent.file_len {
+            store.truncate(extent.file_len).await?;
+        }
+        let outcome = self.finish_store(&asked, fid, change, &writer).await;
+        drop(shield);
+        outcome
+    }
+
+    /// Writes what the client sends.
+    async fn take(&self, call: &mut Call, store: &Store, extent: Extent) -> Result<(), Refused> {
+        let counters = &self.server.inner.counters;
+        let mut done = 0;
+        while done < extent.len {
+            let max = usize::try_from(extent.len - done).unwrap_or(usize::MAX).min(BURST_MAX);
+            let held = call.read_held(max).await?;
+            if held.is_empty() {
+                counters.stores_short.increment();
+                return Err(CallError::Short.into());
+            }
+            let len = held.len() as u64;
+            let (written, bufs) = store.write_vectored_at(extent.offset + done, held.into_bufs()).await;
+            // The client's window moves on.
+            drop(bufs);
+            written?;
+            done += len;
+            counters.stored_bytes.add(len);
+        }
+        Ok(())
+    }
+
+    async fn finish_store(
+        &self,
+        asked: &Asked,
+        fid: Fid,
+        change: &StoreStatus,
+        writer: &vfs::Writer,
+    ) -> Result<Status, Refused> {
+        let left = wanted(change);
+        if left != AttributeChange::NONE {
+            writer.set_attributes(&asked.caller, left).await?;
+        }
+        if change.mask & afs_wire::SET_FSYNC != 0 {
+            writer.sync(lane::fs::SyncOf::All).await?;
+        }
+        Ok(self.told(asked, fid, Size::AtHand).await?.status)
+    }
+}
+
+/// Bytes of one write at most.
+const BURST_MAX: usize = 1 << 20;

@@ -1,0 +1,54 @@
+//! StoreStatus (135): mode, times, and for administrators owner and group. The data version stays.
+
+use afs_wire::rxafs::StoreStatus;
+use afs_wire::{Fid, SET_FSYNC};
+use identity::Rights;
+use lane::fs::AttributeChange;
+use vfs::Name;
+
+use super::asked::{Asked, Reply, SYNC};
+use super::look::Size;
+use super::status::wanted;
+use super::{Call, Refused, Serving};
+
+impl Serving {
+    pub(super) async fn set_status(
+        &self,
+        call: &Call,
+        request: StoreStatus,
+    ) -> Result<Reply<StoreStatus>, Refused> {
+        let asked = self.changing(call, request.fid).await?;
+        let change = wanted(&request.change);
+        if change != AttributeChange::NONE {
+            self.set_attributes(&asked, request.fid, change).await?;
+        }
+        if request.change.mask & SET_FSYNC != 0 && !request.fid.is_directory() {
+            let number = asked.number(request.fid)?;
+            let found = asked.volume.volume.find(&asked.caller, number, Rights::WRITE).await?;
+            if let vfs::Resolved::File(file, _) = found {
+                let synced = file.lane_file().sync(lane::fs::SyncOf::All).await;
+                synced.map_err(vfs::Error::from)?;
+            }
+        }
+        let status = self.told(&asked, request.fid, Size::AtHand).await?.status;
+        Ok(Reply::<StoreStatus> { status, sync: SYNC })
+    }
+
+    /// Sets attributes of a file by its name, which may just move.
+    pub(super) async fn set_attributes(
+        &self,
+        asked: &Asked,
+        fid: Fid,
+        change: AttributeChange,
+    ) -> Result<(), Refused> {
+        if fid.is_directory() {
+            return Ok(asked.directory(fid).await?.set_attributes(&asked.caller, change).await?);
+        }
+        let promise = self.server.inner.hosts.promise();
+        let look = self.look(asked, fid, Rights::LOOKUP, promise.until).await?;
+        let place = look.object().and_then(|object| object.seen_in());
+        let (above, name) = place.ok_or(vfs::Error::Stale)?;
+        let directory = asked.directory(asked.fid(above)).await?;
+        Ok(directory.set_attributes_of(&asked.caller, Name::parse(&name)?, change).await?)
+    }
+}

@@ -1,0 +1,58 @@
+//! GetVolumeStatus (149) and SetVolumeStatus (150).
+
+use afs_wire::VolumeStatus;
+use afs_wire::code::{EACCES, EROFS};
+use afs_wire::rxafs::{GetVolumeStatus, SetVolumeStatus};
+use identity::Rights;
+use vfs::Number;
+
+use super::asked::{Reply, principal};
+use super::{Call, Refused, Serving};
+use crate::attached::Kind;
+
+impl Serving {
+    /// Sizes are those of the file system that the volume lies on: what the volume takes of it, and what is free.
+    pub(super) async fn volume_status(
+        &self,
+        call: &Call,
+        request: GetVolumeStatus,
+    ) -> Result<Reply<GetVolumeStatus>, Refused> {
+        let volume = self.volume(request.volume)?;
+        let caller = vfs::Caller::new(principal(call.connection()));
+        // Whoever may pass to the root may know of it.
+        volume.volume.find(&caller, Number::ROOT, Rights::NONE).await?;
+        let space = volume.volume.room().await?;
+        let kib =
+            |blocks: u64| i32::try_from(blocks.saturating_mul(space.block_bytes) >> 10).unwrap_or(i32::MAX);
+        let status = VolumeStatus {
+            id: volume.id as i32,
+            parent_id: volume.served.first as i32,
+            online: 1,
+            in_service: 1,
+            blessed: 1,
+            needs_salvage: 0,
+            r#type: i32::from(volume.kind == Kind::ReadWrite),
+            min_quota: 0,
+            max_quota: 0,
+            blocks_in_use: kib(space.blocks.saturating_sub(space.blocks_free)),
+            partition_blocks_free: kib(space.blocks_free),
+            partition_blocks: kib(space.blocks),
+        };
+        let name = format!("{}{}", volume.served.name, volume.kind.suffix());
+        Ok(Reply::<GetVolumeStatus> {
+            status,
+            name: name.into_bytes().into(),
+            offline_message: Vec::new().into(),
+            message_of_the_day: Vec::new().into(),
+        })
+    }
+
+    /// Quotas are the operator's: nobody has rights to set one by this call yet.
+    pub(super) fn set_volume_status(
+        &self,
+        request: &SetVolumeStatus<'_>,
+    ) -> Result<Reply<SetVolumeStatus<'static>>, Refused> {
+        let volume = self.volume(request.volume)?;
+        Err(if volume.kind == Kind::ReadWrite { EACCES } else { EROFS }.into())
+    }
+}

@@ -1,0 +1,76 @@
+//! Files that clients of a lane write to, kept open between one store and the next.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use afs_wire::Fid;
+use afs_wire::code::EISDIR;
+use identity::Rights;
+use quick_cache::unsync::Cache;
+use vfs::{Holder, Number, Object, VolumeId, Writer};
+
+use super::asked::Asked;
+use super::{Refused, Serving};
+
+/// Who writes to which file.
+type Key = (Holder, VolumeId, Number);
+
+/// Files kept open, the least used of which go first.
+pub(super) struct Writers {
+    kept: RefCell<Cache<Key, Kept>>,
+}
+
+#[derive(Clone)]
+struct Kept {
+    writer: Writer,
+    /// The client has made the file: it may finish it, whatever the mode that it gave it.
+    is_its_own: bool,
+}
+
+impl Writers {
+    pub(super) fn new(max: usize) -> Self {
+        Self { kept: RefCell::new(Cache::new(max)) }
+    }
+
+    /// A client has made a file.
+    pub(super) fn keep_made(&self, holder: Holder, object: &Arc<Object>, writer: &Writer) {
+        self.keep(holder, object, writer, true);
+    }
+
+    fn keep(&self, holder: Holder, object: &Arc<Object>, writer: &Writer, is_its_own: bool) {
+        let key = (holder, object.volume().id(), object.number());
+        self.kept.borrow_mut().insert(key, Kept { writer: writer.clone(), is_its_own });
+    }
+
+    fn find(&self, holder: Holder, volume: VolumeId, number: Number) -> Option<Kept> {
+        self.kept.borrow().get(&(holder, volume, number)).cloned()
+    }
+}
+
+impl Serving {
+    /// A file open for writing by the client, if it has the right to: to write to it, or to add names to its directory where it has
+    /// made the file itself.
+    pub(super) async fn writer(&self, asked: &Asked, fid: Fid) -> Result<Writer, Refused> {
+        if fid.is_directory() {
+            return Err(EISDIR.into());
+        }
+        let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
+        let shared = volume.shared().ok_or(vfs::Error::ReadOnly)?;
+        let (writers, holder) = (&self.server.inner.writers, asked.host.holder());
+        let kept = writers.find(holder, shared.id(), number);
+        if let Some(kept) = kept.as_ref().filter(|kept| kept.is_its_own) {
+            let found = volume.find(&asked.caller, number, Rights::NONE).await?;
+            let above = found.object().and_then(|object| object.seen_in()).ok_or(vfs::Error::Stale)?;
+            volume.find(&asked.caller, above.0, Rights::INSERT).await?;
+            return Ok(kept.writer.clone());
+        }
+        let found = volume.find(&asked.caller, number, Rights::WRITE).await?;
+        if let Some(kept) = kept {
+            return Ok(kept.writer);
+        }
+        let object = found.object().ok_or(vfs::Error::ReadOnly)?;
+        let writer = volume.reopen_writer(&asked.caller, object.identity()).await?;
+        writers.keep(holder, object, &writer, false);
+        Ok(writer)
+    }
+}

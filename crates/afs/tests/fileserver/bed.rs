@@ -1,0 +1,223 @@
+//! A file server of one lane in a simulated world, and clients of it that note what they are told.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use afs::attached::{Attached, Attachment, Kind};
+use afs::fileserver::{FileServer, Locks};
+use afs::host::{HostOptions, Hosts, LaneHosts};
+use afs_wire::{Capabilities, Fid, Interfaces, Status, StoreStatus, rxafs, rxafscb};
+use identity::Writable;
+use lane::backend::sim::{Config, Fs, Host, World};
+use lane::net::UdpSocket;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, DriverConfig, Links, ServerCall};
+use vfs::{
+    Cache, CacheOptions, Number, Objects, ObjectsOptions, Volume, VolumeName, VolumeOptions, VolumeSpec,
+};
+use xdr::afs::AfsUuid;
+use xdr::rpc::{Call, Failure, Received};
+
+/// The server of a test, on the lane that the test runs on.
+pub(crate) struct Bed {
+    pub(crate) fs: Fs,
+    pub(crate) server: FileServer,
+    pub(crate) volume: Volume,
+    address: SocketAddr,
+    seed: RefCell<SmallRng>,
+    port: std::cell::Cell<u16>,
+}
+
+/// A client with a callback service of its own.
+pub(crate) struct Client {
+    pub(crate) connection: Connection,
+    notes: Rc<Notes>,
+    _driver: Driver,
+}
+
+/// What a client was told.
+#[derive(Default)]
+struct Notes {
+    broken: RefCell<Vec<Fid>>,
+    uuid: u8,
+    tally: rxafscb::Tally,
+}
+
+/// Runs `test` in a world of this configuration.
+pub(crate) fn with(config: Config, test: impl AsyncFnOnce(Bed) + 'static) {
+    let world = World::new(7, config);
+    let host = world.host("10.0.0.1");
+    host.fs().create_dir_all("/srv").unwrap();
+    let here = host.clone();
+    world.block_on(&host, async move { test(Bed::new(&here)).await });
+}
+
+/// As [`with`], in a world where nothing goes wrong by itself.
+pub(crate) fn run(test: impl AsyncFnOnce(Bed) + 'static) {
+    with(Config::clean(), test);
+}
+
+fn config() -> DriverConfig {
+    let mut config = DriverConfig::default();
+    config.endpoint.packets = 2048;
+    config
+}
+
+impl Bed {
+    fn new(host: &Host) -> Self {
+        let objects = Objects::in_memory(ObjectsOptions::default());
+        let cache = Cache::sharing(CacheOptions::default(), &objects);
+        let name: VolumeName = "files".parse().unwrap();
+        let options = VolumeOptions { serve_hidden: true, ..VolumeOptions::default() };
+        let spec = VolumeSpec::new(name.clone(), "/srv", options).with_objects();
+        let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
+        let attachment = Attachment { volume: name, name: "files".parse().unwrap(), kind: Kind::ReadWrite };
+        let attached = Rc::new(Attached::of([(attachment, volume.clone())]).unwrap());
+        let mut seed = SmallRng::seed_from_u64(1);
+        let driver = driver(7000, &mut seed);
+        let hosts = Hosts::new(HostOptions::default(), AfsUuid([0xfe; 16]), None);
+        let lane_hosts = LaneHosts::new(&hosts, &cache, &driver);
+        let server = FileServer::new(attached, lane_hosts, &Locks::default());
+        driver.serve(afs::fileserver::SERVICE, server.clone());
+        let address = ([10, 0, 0, 1], 7000).into();
+        let (seed, port) = (RefCell::new(seed), 7001.into());
+        Self { fs: host.fs(), server, volume, address, seed, port }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let port = self.port.get();
+        self.port.set(port + 1);
+        let driver = driver(port, &mut self.seed.borrow_mut());
+        let notes = Rc::new(Notes { uuid: port as u8, ..Notes::default() });
+        let called = Rc::clone(&notes);
+        driver.serve(1, move |mut call: ServerCall| {
+            let notes = Rc::clone(&called);
+            async move { Ok::<(), AbortCode>(rxafscb::serve(&*notes, &mut call, &notes.tally).await?) }
+        });
+        let connection = driver.connect(self.address, afs::fileserver::SERVICE, &Anonymous).unwrap();
+        Client { connection, notes, _driver: driver }
+    }
+
+    /// A file of the volume, by its own number.
+    pub(crate) fn fid(&self, number: Number) -> Fid {
+        afs::fid::of(self.volume.shared().unwrap().id(), number)
+    }
+
+    pub(crate) fn root(&self) -> Fid {
+        self.fid(Number::ROOT)
+    }
+}
+
+fn driver(port: u16, seed: &mut SmallRng) -> Driver {
+    let socket = UdpSocket::bind(([10, 0, 0, 1], port).into(), &config().socket).unwrap();
+    Driver::start_seeded(socket, Links::alone(), config(), seed.random())
+}
+
+/// What a call was aborted with.
+pub(crate) fn code<T>(outcome: Result<T, Failure<CallError>>) -> i32 {
+    match outcome {
+        Ok(_) => 0,
+        Err(Failure::Stream(CallError::Aborted(code))) => code,
+        Err(other) => panic!("the call failed in another way: {other:?}"),
+    }
+}
+
+impl Client {
+    pub(crate) async fn call<P: Call>(&self, request: &P) -> Result<Received<P>, Failure<CallError>> {
+        let mut call = self.connection.call().await.map_err(Failure::Stream)?;
+        xdr::rpc::call(&mut call, request).await
+    }
+
+    pub(crate) async fn status(&self, fid: Fid) -> Result<Status, Failure<CallError>> {
+        Ok(self.call(&rxafs::FetchStatus { fid }).await?.get().status)
+    }
+
+    pub(crate) async fn fetch(
+        &self,
+        fid: Fid,
+        offset: i64,
+        length: i64,
+    ) -> Result<(Vec<u8>, rxafs::FetchData64Reply), Failure<CallError>> {
+        let mut call = self.connection.call().await.map_err(Failure::Stream)?;
+        let request = rxafs::FetchData64 { fid, offset, length };
+        xdr::rpc::start(&mut call, &request).await?;
+        call.finish().await.map_err(Failure::Stream)?;
+        let mut head = [0; 8];
+        call.read_exact(&mut head).await.map_err(Failure::Stream)?;
+        let mut bytes = vec![0; u64::from_be_bytes(head) as usize];
+        call.read_exact(&mut bytes).await.map_err(Failure::Stream)?;
+        let reply = xdr::rpc::end::<rxafs::FetchData64, _>(&mut call).await?;
+        Ok((bytes, reply.get()))
+    }
+
+    pub(crate) async fn store(
+        &self,
+        fid: Fid,
+        offset: u64,
+        bytes: &[u8],
+        file_length: u64,
+    ) -> Result<Status, Failure<CallError>> {
+        let mut call = self.connection.call().await.map_err(Failure::Stream)?;
+        let (change, length) = (StoreStatus::default(), bytes.len() as u64);
+        let request = rxafs::StoreData64 { fid, change, offset, length, file_length };
+        xdr::rpc::start(&mut call, &request).await?;
+        call.write(bytes).await.map_err(Failure::Stream)?;
+        call.finish().await.map_err(Failure::Stream)?;
+        Ok(xdr::rpc::end::<rxafs::StoreData64, _>(&mut call).await?.get().status)
+    }
+
+    pub(crate) async fn create(
+        &self,
+        directory: Fid,
+        name: &str,
+    ) -> Result<rxafs::CreateFileReply, Failure<CallError>> {
+        let request = rxafs::CreateFile { directory, name: name.into(), change: StoreStatus::default() };
+        Ok(self.call(&request).await?.get())
+    }
+
+    pub(crate) async fn make_dir(
+        &self,
+        directory: Fid,
+        name: &str,
+    ) -> Result<rxafs::MakeDirReply, Failure<CallError>> {
+        let request = rxafs::MakeDir { directory, name: name.into(), change: StoreStatus::default() };
+        Ok(self.call(&request).await?.get())
+    }
+
+    /// What it was told since it was last asked.
+    pub(crate) fn broken(&self) -> Vec<Fid> {
+        self.notes.broken.take()
+    }
+}
+
+type Outcome<T> = Result<T, Failure<CallError>>;
+
+impl rxafscb::Server<ServerCall> for Notes {
+    async fn call_back(&self, _: &ServerCall, request: rxafscb::CallBack) -> Outcome<rxafscb::CallBackReply> {
+        self.broken.borrow_mut().extend(request.files.0);
+        Ok(rxafscb::CallBackReply)
+    }
+
+    async fn init_call_back_state3(
+        &self,
+        _: &ServerCall,
+        _: rxafscb::InitCallBackState3,
+    ) -> Outcome<rxafscb::InitCallBackState3Reply> {
+        Ok(rxafscb::InitCallBackState3Reply)
+    }
+
+    async fn probe(&self, _: &ServerCall, _: rxafscb::Probe) -> Outcome<rxafscb::ProbeReply> {
+        Ok(rxafscb::ProbeReply)
+    }
+
+    async fn tell_me_about_yourself(
+        &self,
+        _: &ServerCall,
+        _: rxafscb::TellMeAboutYourself,
+    ) -> Outcome<rxafscb::TellMeAboutYourselfReply> {
+        let interfaces = Interfaces { count: 1, uuid: AfsUuid([self.uuid; 16]), ..Interfaces::default() };
+        Ok(rxafscb::TellMeAboutYourselfReply { interfaces, capabilities: Capabilities::default() })
+    }
+}

@@ -1,0 +1,139 @@
+//! Names and attributes: what changes make of them.
+
+use afs_wire::code::{EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EWOULDBLOCK, EXDEV};
+use afs_wire::{SET_MOD_TIME, SET_MODE, SET_OWNER, StoreStatus, rxafs};
+
+use super::bed::{code, run};
+
+#[test]
+fn names_come_move_and_go() {
+    run(async |bed| {
+        let (client, root) = (bed.client(), bed.root());
+        let d = client.make_dir(root, "d").await.unwrap();
+        assert_eq!((d.status.file_type, d.directory_status.link_count), (2, 3));
+        let f = client.create(d.fid, "f").await.unwrap();
+        assert!(f.call_back.expires > 60);
+        assert_eq!(code(client.create(d.fid, "f").await), EEXIST);
+        assert_eq!(code(client.make_dir(d.fid, "f").await), EEXIST);
+        let rename = |from, old: &'static str, to, new: &'static str| rxafs::Rename {
+            from,
+            old_name: old.into(),
+            to,
+            new_name: new.into(),
+        };
+        client.call(&rename(d.fid, "f", root, "g")).await.unwrap();
+        assert_eq!(client.status(f.fid).await.unwrap().parent_vnode, 1, "the same file");
+        assert_eq!(code(client.call(&rename(root, "none", root, "g")).await), ENOENT);
+        assert_eq!(code(client.call(&rename(root, "d", d.fid, "in")).await), EINVAL);
+        assert_eq!(code(client.call(&rename(root, "g", root, "d")).await), EISDIR);
+        let elsewhere = afs_wire::Fid { volume: root.volume + 3, ..root };
+        assert_eq!(code(client.call(&rename(root, "g", elsewhere, "g")).await), EXDEV);
+        let remove = |name: &'static str| rxafs::RemoveFile { directory: root, name: name.into() };
+        let remove_dir = |name: &'static str| rxafs::RemoveDir { directory: root, name: name.into() };
+        assert_eq!(code(client.call(&remove("d")).await), EISDIR);
+        assert_eq!(code(client.call(&remove_dir("g")).await), ENOTDIR);
+        client.create(d.fid, "x").await.unwrap();
+        assert_eq!(code(client.call(&remove_dir("d")).await), ENOTEMPTY);
+        assert_eq!(code(client.call(&remove("none")).await), ENOENT);
+        client.call(&rename(d.fid, "x", root, "g")).await.unwrap();
+        client.call(&remove_dir("d")).await.unwrap();
+        client.call(&remove("g")).await.unwrap();
+        assert_eq!(code(client.create(d.fid, "late").await), afs_wire::code::VNOVNODE);
+    });
+}
+
+#[test]
+fn links_are_within_a_directory() {
+    run(async |bed| {
+        let (client, root) = (bed.client(), bed.root());
+        let d = client.make_dir(root, "d").await.unwrap().fid;
+        let f = client.create(root, "f").await.unwrap().fid;
+        let link =
+            |directory, name: &'static str, existing| rxafs::Link { directory, name: name.into(), existing };
+        let linked = client.call(&link(root, "g", f)).await.unwrap().get();
+        assert_eq!(linked.status.link_count, 2);
+        assert_eq!(code(client.call(&link(d, "g", f)).await), EXDEV);
+        assert_eq!(code(client.call(&link(root, "g", f)).await), EEXIST);
+        assert_eq!(code(client.call(&link(root, "e", d)).await), afs_wire::code::EPERM);
+        client.call(&rxafs::RemoveFile { directory: root, name: "f".into() }).await.unwrap();
+        assert_eq!(client.status(f).await.unwrap().link_count, 1, "it lives by its other name");
+    });
+}
+
+#[test]
+fn attributes_are_set_and_leave_the_version() {
+    run(async |bed| {
+        let client = bed.client();
+        let made = client.create(bed.root(), "f").await.unwrap();
+        let change = StoreStatus {
+            mask: SET_MODE | SET_MOD_TIME,
+            client_mod_time: 1_000_000,
+            unix_mode_bits: 0o4640,
+            ..StoreStatus::default()
+        };
+        let status = client.call(&rxafs::StoreStatus { fid: made.fid, change }).await.unwrap().get().status;
+        assert_eq!(
+            (status.unix_mode_bits, status.client_mod_time),
+            (0o640, 1_000_000),
+            "no bit that lends rights"
+        );
+        assert_eq!(status.data_version_low, made.status.data_version_low);
+        let owner = StoreStatus { mask: SET_OWNER, owner: 5, ..StoreStatus::default() };
+        assert_eq!(code(client.call(&rxafs::StoreStatus { fid: made.fid, change: owner }).await), EACCES);
+        let nothing = StoreStatus::default();
+        let same =
+            client.call(&rxafs::StoreStatus { fid: made.fid, change: nothing }).await.unwrap().get().status;
+        assert_eq!(same, status);
+        // Nobody may administer the directory.
+        assert_eq!(code(client.call(&rxafs::StoreStatus { fid: bed.root(), change }).await), EACCES);
+    });
+}
+
+#[test]
+fn access_lists_are_told_and_not_everybodys_to_set() {
+    run(async |bed| {
+        let client = bed.client();
+        let f = client.create(bed.root(), "f").await.unwrap().fid;
+        for fid in [bed.root(), f] {
+            let told = client.call(&rxafs::FetchACL { fid }).await.unwrap();
+            assert_eq!(&*told.get().access_list, b"0\n0\n\0");
+        }
+        let store = |fid, text: &'static [u8]| rxafs::StoreACL { fid, access_list: text.into() };
+        let good = b"1\n0\nsystem:anyuser\t9\n\0";
+        assert_eq!(code(client.call(&store(bed.root(), good)).await), EACCES);
+        assert_eq!(code(client.call(&store(f, good)).await), ENOTDIR);
+        assert_eq!(code(client.call(&store(bed.root(), b"1\n")).await), EINVAL);
+        let old = rxafs::OldStoreACL { fid: bed.root(), access_list: good.into() };
+        assert_eq!(code(client.call(&old).await), EACCES);
+    });
+}
+
+#[test]
+fn locks_are_one_hosts_or_shared_and_end_by_themselves() {
+    run(async |bed| {
+        let (one, two) = (bed.client(), bed.client());
+        let fid = one.create(bed.root(), "f").await.unwrap().fid;
+        let (read, write) = (rxafs::SetLock { fid, r#type: 0 }, rxafs::SetLock { fid, r#type: 1 });
+        one.call(&read).await.unwrap();
+        two.call(&read).await.unwrap();
+        assert_eq!(code(one.call(&write).await), EWOULDBLOCK, "another reads");
+        let release = rxafs::ReleaseLock { fid };
+        two.call(&release).await.unwrap();
+        assert_eq!(code(two.call(&release).await), EINVAL);
+        one.call(&write).await.unwrap();
+        assert_eq!(code(two.call(&rxafs::SetLock { fid, r#type: 0 }).await), EWOULDBLOCK);
+        assert_eq!(code(two.call(&rxafs::ExtendLock { fid }).await), EINVAL, "it has none");
+        for _ in 0..3 {
+            lane::time::sleep(std::time::Duration::from_secs(200)).await;
+            one.call(&rxafs::ExtendLock { fid }).await.unwrap();
+        }
+        assert_eq!(
+            code(two.call(&rxafs::OldSetLock { fid, r#type: 0, ..Default::default() }).await),
+            EWOULDBLOCK
+        );
+        lane::time::sleep(std::time::Duration::from_secs(301)).await;
+        two.call(&write).await.unwrap();
+        assert_eq!(code(one.call(&rxafs::ExtendLock { fid }).await), EINVAL, "its time is over");
+        assert_eq!(code(one.call(&rxafs::SetLock { fid, r#type: 2 }).await), EINVAL);
+    });
+}

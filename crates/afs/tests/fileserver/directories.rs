@@ -1,0 +1,139 @@
+//! Directories as clients fetch them, which agree with a client's own edits of its copy.
+
+use std::collections::BTreeMap;
+
+use afs_wire::directory::{Directory, Target};
+use afs_wire::{Fid, Status, StoreStatus, rxafs};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::bed::{Client, code, run};
+
+fn version(status: &Status) -> u64 {
+    u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
+}
+
+async fn fetch(client: &Client, fid: Fid) -> (Directory, u64) {
+    let (bytes, reply) = client.fetch(fid, 0, 1 << 30).await.unwrap();
+    assert_eq!(reply.status.length_low as usize, bytes.len());
+    (Directory::parse(&bytes).unwrap(), version(&reply.status))
+}
+
+fn target(fid: Fid) -> Target {
+    Target { vnode: fid.vnode, uniquifier: fid.uniquifier }
+}
+
+#[test]
+fn a_clients_own_edits_leave_the_bytes_that_it_would_fetch() {
+    run(async |bed| {
+        for n in 0..300 {
+            bed.fs.write(&format!("/srv/old{n}"), "").unwrap();
+        }
+        let (client, root) = (bed.client(), bed.root());
+        let (mut copy, mut known) = fetch(&client, root).await;
+        let mut names: BTreeMap<String, ()> = (0..300).map(|n| (format!("old{n}"), ())).collect();
+        let mut random = SmallRng::seed_from_u64(5);
+        for step in 0..300 {
+            let pick = names.keys().nth(random.random_range(0..names.len())).cloned().unwrap();
+            let new = format!("{step}-{}", "x".repeat(random.random_range(0..60)));
+            let status = match random.random_range(0..4) {
+                0 | 1 => {
+                    let made = client.create(root, &new).await.unwrap();
+                    copy.add(new.as_bytes(), target(made.fid)).unwrap();
+                    names.insert(new, ());
+                    made.directory_status
+                }
+                2 => {
+                    let request = rxafs::RemoveFile { directory: root, name: pick.as_str().into() };
+                    let removed = client.call(&request).await.unwrap().get();
+                    copy.remove(pick.as_bytes()).unwrap();
+                    names.remove(&pick);
+                    removed.status
+                }
+                _ => {
+                    let request = rxafs::Rename {
+                        from: root,
+                        old_name: pick.as_str().into(),
+                        to: root,
+                        new_name: new.as_str().into(),
+                    };
+                    let moved = client.call(&request).await.unwrap().get();
+                    let target = copy.remove(pick.as_bytes()).unwrap();
+                    copy.add(new.as_bytes(), target).unwrap();
+                    names.remove(&pick);
+                    names.insert(new, ());
+                    moved.to_status
+                }
+            };
+            assert_eq!(version(&status), known + 1, "step {step}");
+            assert_eq!(status.length_low as usize, copy.size(), "step {step}");
+            known += 1;
+        }
+        assert_eq!(client.broken(), [], "nobody else was here");
+        let (fetched, version) = fetch(&client, root).await;
+        assert_eq!(version, known);
+        assert_eq!(fetched, copy, "byte for byte");
+        assert_eq!(bed.server.counters().images_built.get(), 1);
+        assert!(bed.server.counters().images_edited.get() > 0);
+    });
+}
+
+#[test]
+fn what_others_do_shows_and_is_told() {
+    run(async |bed| {
+        let (one, two) = (bed.client(), bed.client());
+        let (before, _) = fetch(&one, bed.root()).await;
+        assert_eq!(before.entries().count(), 0);
+        two.create(bed.root(), "new").await.unwrap();
+        assert_eq!(one.broken(), [bed.root()]);
+        assert!(fetch(&one, bed.root()).await.0.lookup(b"new").is_some());
+        // Behind the server's back, and later than a tick of the file system's clock.
+        let second = std::time::Duration::from_secs(1);
+        lane::time::sleep(second).await;
+        bed.fs.write("/srv/foreign", "").unwrap();
+        lane::time::sleep(second).await;
+        assert_eq!(one.broken(), [bed.root()]);
+        assert!(fetch(&one, bed.root()).await.0.lookup(b"foreign").is_some());
+    });
+}
+
+#[test]
+fn a_moved_directory_has_another_parent() {
+    run(async |bed| {
+        let client = bed.client();
+        let [a, b] = [
+            client.make_dir(bed.root(), "a").await.unwrap().fid,
+            client.make_dir(bed.root(), "b").await.unwrap().fid,
+        ];
+        let inner = client.make_dir(a, "inner").await.unwrap().fid;
+        assert_eq!(fetch(&client, inner).await.0.lookup(b".."), Some(target(a)));
+        let before = version(&client.status(inner).await.unwrap());
+        let request = rxafs::Rename { from: a, old_name: "inner".into(), to: b, new_name: "moved".into() };
+        client.call(&request).await.unwrap();
+        let (moved, after) = fetch(&client, inner).await;
+        assert_eq!(after, before + 1);
+        assert_eq!((moved.lookup(b".."), moved.lookup(b".")), (Some(target(b)), Some(target(inner))));
+        assert_eq!(client.status(inner).await.unwrap().parent_vnode, b.vnode);
+    });
+}
+
+#[test]
+fn links_say_what_they_say_and_mount_points_are_told_by_it() {
+    run(async |bed| {
+        let client = bed.client();
+        for (name, says, mode) in [("link", "page/one", 0o755), ("mount", "#root.cell.", 0o644)] {
+            let change = StoreStatus::default();
+            let request =
+                rxafs::Symlink { directory: bed.root(), name: name.into(), target: says.into(), change };
+            let made = client.call(&request).await.unwrap().get();
+            assert_eq!((made.status.file_type, made.status.unix_mode_bits), (3, mode));
+            assert_eq!(made.status.length_low as usize, says.len());
+            let (bytes, reply) = client.fetch(made.fid, 0, 1000).await.unwrap();
+            assert_eq!((bytes.as_slice(), reply.status), (says.as_bytes(), made.status));
+            assert_eq!(client.fetch(made.fid, 2, 3).await.unwrap().0, says.as_bytes()[2..5]);
+            let request = rxafs::RemoveFile { directory: bed.root(), name: name.into() };
+            client.call(&request).await.unwrap();
+            assert_eq!(code(client.status(made.fid).await), afs_wire::code::VNOVNODE);
+        }
+    });
+}

@@ -1,0 +1,8 @@
+//! sim: the file server's procedures, each with what it refuses, by clients with callback services of their own.
+
+mod bed;
+mod changes;
+mod data;
+mod directories;
+mod refused;
+mod status;
