@@ -1,5 +1,5 @@
 //! The file server: RXAFS, service 1 on port 7000. One file a procedure, or for a few that say the same; what they share is
-//! [`asked`] (who asks for which volume), [`look`] (a file as it may be told) and [`status`].
+//! `asked` (who asks for which volume), `look` (a file as it may be told) and `status`.
 //!
 //! A reply that carries a promise to a client that would lose a break of it is told as on its way until the client has it.
 
