@@ -29,6 +29,9 @@ pub(crate) struct Args {
     /// Address for HTTPS; may be given several times, `off` for none
     #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
     https: Vec<Listen>,
+    /// Address for AFS's file server, such as 0.0.0.0:7000; `off` for none
+    #[arg(long, value_name = "ADDR", value_parser = parse_afs)]
+    afs: Option<Listen>,
     /// Address for metrics and `linerate stat`; `off` for none
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     admin: Option<Listen>,
@@ -103,6 +106,7 @@ struct Source {
     file: Option<PathBuf>,
     http: Vec<Listen>,
     https: Vec<Listen>,
+    afs: Option<Listen>,
     admin: Option<Listen>,
     accounts: Option<PathBuf>,
     lanes: Option<usize>,
@@ -120,6 +124,7 @@ impl Args {
             file: self.config.clone(),
             http: self.http.clone(),
             https: self.https.clone(),
+            afs: self.afs.clone(),
             admin: self.admin.clone(),
             accounts: self.accounts.clone(),
             lanes: self.lanes,
@@ -138,7 +143,16 @@ impl Source {
         let given = |listen: &[Listen]| {
             (!listen.is_empty()).then(|| listen.iter().flat_map(|listen| &listen.0).copied().collect())
         };
-        Arc::new([Arc::new(http::Http::listening(given(&self.http), given(&self.https)))])
+        // A directory alone is served by AFS only where that is asked for.
+        let afs = match (&self.afs, &self.dir) {
+            (Some(listen), _) => Some(listen.0.clone()),
+            (None, Some(_)) => Some(Vec::new()),
+            (None, None) => None,
+        };
+        Arc::new([
+            Arc::new(http::Http::listening(given(&self.http), given(&self.https))),
+            Arc::new(afs::Afs::listening(afs)),
+        ])
     }
 
     fn load(&self, services: &Services) -> anyhow::Result<Config> {
@@ -191,6 +205,15 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
     }
     let addresses = server::config::parse_listen(text);
     addresses.map(Listen).map_err(|problem| format!("{problem}; a port alone is one of loopback"))
+}
+
+fn parse_afs(text: &str) -> Result<Listen, String> {
+    match parse_listen(text)? {
+        Listen(addresses) if addresses.len() > 1 || addresses.iter().any(SocketAddr::is_ipv6) => {
+            Err("give one IPv4 address, such as 0.0.0.0:7000, or off".to_owned())
+        }
+        one => Ok(one),
+    }
 }
 
 fn parse_admin(text: &str) -> Result<Listen, String> {

@@ -5,23 +5,71 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lane::socket::reuseport::Steering;
 use rx_lane::Siblings;
 use service::{Bound, Role};
+use vfs::Objects;
 use xdr::afs::AfsUuid;
 
+use crate::fileserver::Locks;
+use crate::host::{HostOptions, Hosts};
+
 /// What AFS keeps of the process: who the server is, and which lanes share which address.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Kept {
     uuid: OnceLock<AfsUuid>,
     since: OnceLock<u32>,
     siblings: Mutex<HashMap<(Role, SocketAddr), Siblings>>,
     has_listened: AtomicBool,
+    hosts: OnceLock<Hosts>,
+    /// Clients' locks, of all lanes.
+    pub(super) locks: Locks,
+    /// Clients of an earlier run have been told that what that promised is over.
+    pub(super) reset: Once,
+    /// Clients have been told that the server stops.
+    pub(super) released: Once,
 }
+
+/// Something that one lane does for all.
+#[derive(Debug, Default)]
+pub(super) struct Once(AtomicU8);
+
+impl Once {
+    /// Has `work` done, unless another lane does it or has done it; returns when it is done. Begun anew where the lane that had
+    /// begun ended before.
+    pub(super) async fn done<F: Future>(&self, work: impl FnOnce() -> F) -> Option<F::Output> {
+        loop {
+            match self.0.compare_exchange(NOT_BEGUN, BEGUN, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(DONE) => return None,
+                Err(_) => lane::time::sleep(LOOK_INTERVAL).await,
+            }
+        }
+        let mut begun = Begun { once: self, is_done: false };
+        let output = work().await;
+        begun.is_done = true;
+        Some(output)
+    }
+}
+
+struct Begun<'a> {
+    once: &'a Once,
+    is_done: bool,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.once.0.store(if self.is_done { DONE } else { NOT_BEGUN }, Ordering::Release);
+    }
+}
+
+const NOT_BEGUN: u8 = 0;
+const BEGUN: u8 = 1;
+const DONE: u8 = 2;
 
 impl Kept {
     /// The server's UUID: the one in `state`, or a new one that is put there; without a place for it, a new one for each
@@ -41,6 +89,12 @@ impl Kept {
     pub(super) fn since(&self) -> u32 {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         *self.since.get_or_init(|| u32::try_from(now()).unwrap_or(u32::MAX))
+    }
+
+    /// The clients of all lanes. They are kept in the index of `objects`, where it has one.
+    pub(super) fn hosts(&self, server: AfsUuid, objects: Option<&Objects>) -> Hosts {
+        let index = objects.and_then(|objects| objects.kept_in().cloned());
+        self.hosts.get_or_init(|| Hosts::new(HostOptions::default(), server, index)).clone()
     }
 
     /// Lanes listen at these from now on, and at none else.
@@ -69,6 +123,12 @@ impl Kept {
 
     fn lock(&self) -> MutexGuard<'_, HashMap<(Role, SocketAddr), Siblings>> {
         self.siblings.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl std::fmt::Debug for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Kept").field("uuid", &self.uuid).finish_non_exhaustive()
     }
 }
 
@@ -109,12 +169,51 @@ fn new_uuid() -> io::Result<AfsUuid> {
 /// In the state directory: the server's UUID, 16 bytes.
 const UUID_FILE: &str = "afs-server-uuid";
 const UUID_FILE_NEW: &str = "afs-server-uuid.new";
+/// Between two looks whether another lane is done.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Runs of packets that may wait on their way from one lane to another.
 const HANDOVERS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use lane::backend::sim::{Config, World};
+
     use super::*;
+
+    #[test]
+    fn what_is_done_once_is_awaited_by_all_and_begun_anew_where_it_was_given_up() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        world.block_on(&host, async {
+            let (once, begun, ended) =
+                (Rc::new(Once::default()), Rc::<Cell<u32>>::default(), Rc::<Cell<u32>>::default());
+            let ask = |takes: Duration| {
+                let (once, begun, ended) = (Rc::clone(&once), Rc::clone(&begun), Rc::clone(&ended));
+                lane::spawn(async move {
+                    let work = || async {
+                        begun.set(begun.get() + 1);
+                        lane::time::sleep(takes).await;
+                        ended.set(ended.get() + 1);
+                    };
+                    let did = once.done(work).await.is_some();
+                    assert_eq!(ended.get(), 1, "nobody goes on before it is done");
+                    did
+                })
+            };
+            let given_up = ask(Duration::from_secs(3600));
+            lane::time::sleep(Duration::from_secs(1)).await;
+            drop(given_up);
+            let asked: Vec<_> = (0..3).map(|_| ask(Duration::from_secs(1))).collect();
+            let mut did = 0;
+            for asked in asked {
+                did += u32::from(asked.await);
+            }
+            assert_eq!((did, begun.get(), ended.get()), (1, 2, 1));
+        });
+    }
 
     #[test]
     fn the_server_is_the_same_after_a_restart() {

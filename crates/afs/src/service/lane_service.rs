@@ -4,13 +4,14 @@ use std::cell::{Cell as Slot, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
-use lane::counters::CounterBlock;
+use lane::counters::{CounterBlock, Reading};
 use lane::net::{TcpStream, UdpSocket};
-use rx_lane::{Driver, DriverConfig, RxCounters};
+use rx::abort;
+use rx_lane::{AbortCode, Driver, DriverConfig, RxCounters, ServerCall};
 use service::commons::Commons;
 use service::part::Part;
 use service::volumes::LaneVolumes;
@@ -20,12 +21,18 @@ use super::kept::Kept;
 use super::roles;
 use super::site::AfsSite;
 use crate::cell::{Cell, CellCounters, Current, Location, Protection, Volumes};
+use crate::fileserver::{FileServer, SERVICE as FILES};
+use crate::host::{Hosts, LaneHosts};
 
 /// AFS on one lane.
 pub(super) struct LaneAfs {
     current: Current<Cell>,
+    hosts: Hosts,
     kept: Arc<Kept>,
     commons: Commons,
+    /// The file server and the clients that it calls, while it listens.
+    files: RefCell<Option<(FileServer, Rc<LaneHosts>)>>,
+    file_counters: Arc<Later>,
     cell_counters: Arc<CellCounters>,
     /// Of the file server's driver.
     rx_counters: Arc<RxCounters>,
@@ -36,11 +43,14 @@ pub(super) struct LaneAfs {
 }
 
 impl LaneAfs {
-    pub(super) fn new(cell: Cell, kept: Arc<Kept>, commons: Commons) -> Self {
+    pub(super) fn new(cell: Cell, hosts: Hosts, kept: Arc<Kept>, commons: Commons) -> Self {
         Self {
             current: Current::new(cell),
+            hosts,
             kept,
             commons,
+            files: RefCell::default(),
+            file_counters: Arc::default(),
             cell_counters: Arc::default(),
             rx_counters: Arc::default(),
             drivers: RefCell::default(),
@@ -80,6 +90,34 @@ impl LaneAfs {
         Ok(driver)
     }
 
+    /// Offers the file server, once clients of an earlier run have heard that what they were promised is over.
+    async fn offer_files(&self, driver: &Driver) {
+        let attached = Rc::clone(&self.current.get().attached);
+        // Settings without a volume are refused.
+        let Some(first) = attached.all().first() else { return };
+        // Stock clients try again.
+        driver.serve(FILES, async |_: ServerCall| Err::<(), _>(AbortCode(abort::RESTARTING)));
+        let hosts = LaneHosts::new(&self.hosts, first.volume.cache(), driver);
+        match self.kept.reset.done(|| hosts.reset_recorded()).await {
+            Some(Err(error)) => {
+                tracing::error!("clients of an earlier run cannot be told that it is over: {error}")
+            }
+            Some(Ok(resets)) if resets.silent > 0 => {
+                tracing::warn!(
+                    clients = resets.silent,
+                    "clients of an earlier run did not hear that it is over"
+                );
+            }
+            _ => {}
+        }
+        // A reload may have come meanwhile.
+        let attached = Rc::clone(&self.current.get().attached);
+        let server = FileServer::new(attached, Rc::clone(&hosts), &self.kept.locks);
+        driver.serve(FILES, server.clone());
+        self.file_counters.set(vec![Arc::clone(server.counters()) as _, Arc::clone(hosts.counters()) as _]);
+        *self.files.borrow_mut() = Some((server, hosts));
+    }
+
     /// Ends a driver when its socket is wanted no longer; what it has in hand may end within some time. At the end of the
     /// service [`LaneService::drain`] does it.
     fn end_with(self: &Rc<Self>, listening: &Rc<Listening>, driver: &Driver) {
@@ -95,6 +133,22 @@ impl LaneAfs {
             driver.close(LEAVE_WITHIN).await;
         })
         .detach();
+    }
+}
+
+/// Counters that are there once something has begun.
+#[derive(Default)]
+struct Later(Mutex<Vec<Arc<dyn CounterBlock>>>);
+
+impl Later {
+    fn set(&self, blocks: Vec<Arc<dyn CounterBlock>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = blocks;
+    }
+}
+
+impl CounterBlock for Later {
+    fn visit(&self, each: &mut dyn FnMut(Reading)) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|block| block.visit(each));
     }
 }
 
@@ -132,7 +186,11 @@ impl Drop for Listener {
 
 impl LaneService for LaneAfs {
     fn counters(&self) -> Vec<(&'static str, Arc<dyn CounterBlock>)> {
-        vec![("rx", Arc::clone(&self.rx_counters) as _), ("afs", Arc::clone(&self.cell_counters) as _)]
+        vec![
+            ("rx", Arc::clone(&self.rx_counters) as _),
+            ("afs", Arc::clone(&self.file_counters) as _),
+            ("afs", Arc::clone(&self.cell_counters) as _),
+        ]
     }
 
     fn listen(self: Rc<Self>, socket: LaneSocket, role: Role, _: Rc<dyn Door>) -> LaneFuture<io::Result<()>> {
@@ -143,6 +201,9 @@ impl LaneService for LaneAfs {
             let driver = self.start(socket, role).await?;
             let listener = Listener(Rc::default());
             self.end_with(&listener.0, &driver);
+            if role == roles::FILES {
+                self.offer_files(&driver).await;
+            }
             // Until the server drops it: a drain takes the drivers as they are.
             std::future::pending().await
         })
@@ -152,7 +213,12 @@ impl LaneService for LaneAfs {
 
     fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String> {
         let cell = site.expect::<AfsSite>().open(volumes)?;
-        Ok(Box::new(move || self.current.set(cell)))
+        Ok(Box::new(move || {
+            if let Some((files, _)) = &*self.files.borrow() {
+                files.attach(Rc::clone(&cell.attached));
+            }
+            self.current.set(cell);
+        }))
     }
 
     fn mark(&self, mark: u32) {
@@ -171,6 +237,12 @@ impl LaneService for LaneAfs {
             let drains: Vec<_> = drivers
                 .map(|(_, driver)| lane::spawn(async move { driver.drain(within).await.cut }))
                 .collect();
+            // Clients are called back meanwhile, each from its own lane: so none ends before all have heard.
+            let hosts = self.files.borrow().as_ref().map(|(_, hosts)| Rc::clone(hosts));
+            if let Some(hosts) = hosts {
+                let released = self.kept.released.done(|| hosts.release_all());
+                let _ = lane::time::timeout_at(deadline, released).await;
+            }
             let mut cut = 0;
             for drain in drains {
                 cut += drain.await;

@@ -16,6 +16,7 @@ use super::lane_service::LaneAfs;
 use super::roles;
 use crate::attached::{Attached, Attachment};
 use crate::cell::{Cell, Here, People};
+use crate::host::Hosts;
 use crate::settings::AfsSettings;
 
 /// What a configuration has AFS serve.
@@ -29,7 +30,8 @@ pub(crate) struct AfsSite {
     steering: Steering,
     bound: Vec<Bound>,
     here: Arc<Here>,
-    pub(super) kept: Arc<Kept>,
+    hosts: Hosts,
+    kept: Arc<Kept>,
 }
 
 impl AfsSite {
@@ -46,6 +48,7 @@ impl AfsSite {
             steering: Steering::by_layout(ground.layout)?,
             bound: Vec::new(),
             here: Arc::new(Here::new(uuid, kept.since(), &[])),
+            hosts: kept.hosts(uuid, ground.objects.filter(|_| settings.hindrance.is_none())),
             kept,
         })
     }
@@ -100,7 +103,7 @@ impl Site for AfsSite {
 
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
         let cell = self.open(lane.volumes)?;
-        Ok(Rc::new(LaneAfs::new(cell, Arc::clone(&self.kept), lane.commons)))
+        Ok(Rc::new(LaneAfs::new(cell, self.hosts.clone(), Arc::clone(&self.kept), lane.commons)))
     }
 }
 

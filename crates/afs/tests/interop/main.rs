@@ -73,6 +73,7 @@ fn stock_tools_look_at_volumes_users_and_connections() {
         std::fs::create_dir(at(name)).unwrap();
     }
     std::fs::write(at("files/hello"), "hello").unwrap();
+    std::fs::write(at("files/large"), large()).unwrap();
     let accounts = at("accounts.toml");
     std::fs::write(&accounts, ACCOUNTS).unwrap();
     std::os::unix::fs::chown(&accounts, Some(rustix::process::geteuid().as_raw()), None).unwrap();
@@ -104,6 +105,7 @@ fn stock_tools_look_at_volumes_users_and_connections() {
     look_at_volumes(&tools);
     look_at_users(&tools);
     look_at_connections(&tools);
+    read_files(&tools, dir.path());
     kill_process(getpid(), Signal::TERM).unwrap();
     thread.join().unwrap();
 }
@@ -147,6 +149,27 @@ fn look_at_users(tools: &Tools<'_>) {
     tools.refuses("pts", "examine nobody -noauth", "doesn't exist");
     tools.refuses("pts", "createuser carl -noauth", "Permission denied");
     tools.refuses("pts", "adduser bert staff -noauth", "Permission denied");
+}
+
+/// More than one chunk of a client.
+fn large() -> Vec<u8> {
+    (0..3_000_000u32).map(|at| (at * 31 + at / 253) as u8).collect()
+}
+
+/// `afsio` knows cells by /etc/openafs alone, and begins at `root.afs`: here the first volume.
+fn read_files(tools: &Tools<'_>, dir: &Path) {
+    let afsio = |words: &str| {
+        let script = format!("mount --bind {} /etc/openafs && {words}", tools.config.display());
+        let output = Command::new("unshare").args(["-m", "sh", "-c", &script]).output().unwrap();
+        let told = String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{words}: {told}");
+        output.stdout
+    };
+    assert_eq!(afsio(&format!("afsio read -file /afs/hello -cell {CELL}")), b"hello");
+    assert!(afsio(&format!("afsio read -file /afs/large -cell {CELL}")) == large());
+    // What is changed in the tree is read as it is there.
+    std::fs::write(dir.join("files/hello"), "other").unwrap();
+    assert_eq!(afsio(&format!("afsio read -file /afs/hello -cell {CELL}")), b"other");
 }
 
 fn look_at_connections(tools: &Tools<'_>) {

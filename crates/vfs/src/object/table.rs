@@ -143,11 +143,7 @@ impl Objects {
         volumes.get(self, spec, dir, stat)
     }
 
-    /// Where what volumes and their clients cannot hold is kept.
-    ///
-    /// # Errors
-    /// Why there is none, for the administrator.
-    pub fn index(&self) -> Result<&Arc<Index>, String> {
+    pub(super) fn index(&self) -> Result<&Arc<Index>, String> {
         self.shared.index.as_ref().map_err(Clone::clone)
     }
 
