@@ -1,13 +1,14 @@
-//! BulkStatus (155) and InlineBulkStatus (65536): up to fifty files at once. Only the first is what the client waits for; of the others
-//! none is waited for while it changes.
+//! BulkStatus (155) and InlineBulkStatus (65536): up to fifty files at once. Only the first is what the client waits for; the others
+//! are waited for only for a moment while they change.
+
+use std::time::{Duration, Instant};
 
 use afs_wire::code::EAGAIN;
 use afs_wire::{CallBack, CallBacks, Fid, Fids, Status, Statuses};
-use identity::Rights;
 use xdr::List;
 
 use super::asked::Asked;
-use super::look::{Size, Told, may_be_link, need_for_status};
+use super::look::{Size, Told, need_for_status};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -30,8 +31,10 @@ impl Serving {
         fids: &Fids,
     ) -> Result<(Statuses, CallBacks), Refused> {
         let (mut statuses, mut call_backs) = (Vec::new(), Vec::new());
+        let patient_until = lane::time::now() + PATIENCE;
         for (at, fid) in fids.0.iter().enumerate() {
-            let (status, call_back) = match self.status_inline(call, *fid, at == 0).await {
+            let until = (at > 0).then_some(patient_until);
+            let (status, call_back) = match self.status_inline(call, *fid, until).await {
                 Ok(told) => (told.status, told.call_back),
                 Err(Refused::Code(code)) => {
                     let status =
@@ -46,23 +49,20 @@ impl Serving {
         Ok((List(statuses), List(call_backs)))
     }
 
-    async fn status_inline(&self, call: &Call, fid: Fid, is_first: bool) -> Result<Told, Refused> {
+    /// `until`: what is just changing then is left to be asked for by itself.
+    async fn status_inline(&self, call: &Call, fid: Fid, until: Option<Instant>) -> Result<Told, Refused> {
         let asked = self.asked(call, fid).await?;
-        if is_first {
-            return self.told(&asked, fid, Size::AtHand).await;
-        }
+        let Some(until) = until else { return self.told(&asked, fid, Size::AtHand).await };
         if let Some(told) = self.try_told(&asked, fid) {
             return Ok(told);
         }
-        // What is not at hand is opened; what is just changing is left to be asked for by itself.
-        match asked.volume.volume.find(&asked.caller, asked.number(fid)?, Rights::NONE).await {
-            Ok(_) => self.try_told(&asked, fid).ok_or_else(|| {
+        let left = until.saturating_duration_since(lane::time::now()).max(TURN);
+        match lane::time::timeout(left, self.told(&asked, fid, Size::AtHand)).await {
+            Ok(told) => told,
+            Err(_) => {
                 self.server.inner.counters.bulk_without_promise.increment();
-                EAGAIN.into()
-            }),
-            // A link, perhaps: nobody changes those.
-            Err(error) if may_be_link(fid, &error) => self.told(&asked, fid, Size::AtHand).await,
-            Err(error) => Err(error.into()),
+                Err(EAGAIN.into())
+            }
         }
     }
 
@@ -75,3 +75,7 @@ impl Serving {
         Some(told)
     }
 }
+
+/// How long all but the first file of a call are waited for together while they change; and each of them, to be looked up, at least.
+const PATIENCE: Duration = Duration::from_millis(200);
+const TURN: Duration = Duration::from_millis(20);

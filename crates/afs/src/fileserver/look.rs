@@ -179,7 +179,7 @@ impl Look {
 }
 
 /// Whether what cannot be found or opened by its number is a link, or nothing.
-pub(super) fn may_be_link(fid: Fid, error: &vfs::Error) -> bool {
+fn may_be_link(fid: Fid, error: &vfs::Error) -> bool {
     use vfs::Error::{Escapes, NotServable, Stale, SymlinkRefused};
     !fid.is_directory() && matches!(error, Stale | NotServable | SymlinkRefused | Escapes)
 }

@@ -56,7 +56,12 @@ fn fifty_files_are_told_of_at_once_and_what_is_wrong_with_one_is_told_in_its_pla
     run(async |bed| {
         let client = bed.client();
         let mut fids = vec![bed.root()];
-        for n in 0..48 {
+        // Directories, of which nothing is at hand, are told of like files.
+        bed.fs.create_dir_all("/srv/d").unwrap();
+        let pages = client.fetch(bed.root(), 0, 4096).await.unwrap().0;
+        let d = afs_wire::directory::Directory::parse(&pages).unwrap().lookup(b"d").unwrap();
+        fids.push(Fid { vnode: d.vnode, uniquifier: d.uniquifier, ..bed.root() });
+        for n in 0..47 {
             fids.push(client.create(bed.root(), &format!("f{n}")).await.unwrap().fid);
         }
         let forged = Fid { uniquifier: 99, ..fids[5] };
