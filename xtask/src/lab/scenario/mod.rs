@@ -10,6 +10,7 @@ use super::machine::Machine;
 
 mod egress;
 mod four_nodes;
+mod kafs;
 mod ktls;
 mod long_link;
 mod numa_listeners;
@@ -27,6 +28,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &ktls::KtlsPeer,
     &long_link::LongLink,
     &pacing::Pacing,
+    &kafs::Kafs,
 ];
 
 /// One scenario.
