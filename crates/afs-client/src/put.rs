@@ -219,7 +219,7 @@ fn check(name: &[u8]) -> Result<(), Error> {
 
 fn staged_name(name: &[u8]) -> Vec<u8> {
     let kept = &name[..name.len().min(NAME_KEPT)];
-    [b".", kept, b".linerate-put"].concat()
+    [kept, b".linerate-put"].concat()
 }
 
 /// Files of one directory that go up at once.

@@ -36,7 +36,7 @@ pub struct Trail<'a> {
 struct Inner<'a> {
     log: &'a RefCell<LaneLog>,
     event: Event,
-    who: &'a Who,
+    who: Who,
     begun: Instant,
     code: i32,
     files: Files,
@@ -50,12 +50,12 @@ impl Audit {
         Self { log: log.map(RefCell::new) }
     }
 
-    /// A call begins.
-    pub fn begin<'a>(&'a self, event: Event, who: &'a Who) -> Trail<'a> {
+    /// A call begins; `who` is asked where there is a log.
+    pub fn begin(&self, event: Event, who: impl FnOnce() -> Who) -> Trail<'_> {
         let inner = self.log.as_ref().map(|log| Inner {
             log,
             event,
-            who,
+            who: who(),
             begun: lane::time::now(),
             code: DIED,
             files: Files::new(),
@@ -165,18 +165,19 @@ mod tests {
         let fid = |vnode| Fid { volume: 9, vnode, uniquifier: 1 };
         let told = lane::runtime::run_here(lane::runtime::RuntimeOptions::default(), async move {
             let audit = Audit::new(Some(log));
-            let who = Who { peer: "192.0.2.7:7001".parse().unwrap(), user: (*b"alice").into(), user_id: 7 };
-            let mut trail = audit.begin(Event::CreateFile, &who).of(fid(1)).name(b"new");
+            let peer = "192.0.2.7:7001".parse().unwrap();
+            let who = || Who { peer, user: (*b"alice").into(), user_id: 7 };
+            let mut trail = audit.begin(Event::CreateFile, who).of(fid(1)).name(b"new");
             trail.file(fid(2));
             trail.end(0);
-            drop(audit.begin(Event::Rename, &who).of(fid(1)).name(b"a").of(fid(3)).name(b"b"));
-            let mut trail = audit.begin(Event::StoreAcl, &who).of(fid(1));
+            drop(audit.begin(Event::Rename, who).of(fid(1)).name(b"a").of(fid(3)).name(b"b"));
+            let mut trail = audit.begin(Event::StoreAcl, who).of(fid(1));
             trail.acl(b"0\n0\n");
             trail.end(13);
-            audit.begin(Event::BulkStatus, &who).all(&[fid(2), fid(4)]).end(0);
+            audit.begin(Event::BulkStatus, who).all(&[fid(2), fid(4)]).end(0);
             audit.flush();
             let none = Audit::default();
-            none.begin(Event::FetchData, &who).of(fid(2)).end(0);
+            none.begin(Event::FetchData, who).of(fid(2)).end(0);
             none.flush();
         });
         told.unwrap();

@@ -5,6 +5,7 @@ use rx_lane::CallError;
 use xdr::rpc::Failure;
 
 use super::asked::{Reply, SYNC};
+use super::audited::told;
 use super::fetch_data::Length;
 use super::store_data::Extent;
 use super::{Call, Serving};
@@ -13,111 +14,170 @@ type Outcome<P> = Result<Reply<P>, Failure<CallError>>;
 
 impl Server<Call> for Serving {
     async fn fetch_data(&self, call: &mut Call, request: FetchData) -> Outcome<FetchData> {
-        let range = (i64::from(request.offset), i64::from(request.length));
-        let told = self.fetch(call, request.fid, range, Length::Word).await?;
-        Ok(FetchDataReply { status: told.status, call_back: told.call_back, sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            let range = (i64::from(request.offset), i64::from(request.length));
+            let told = self.fetch(call, request.fid, range, Length::Word).await?;
+            Ok(FetchDataReply { status: told.status, call_back: told.call_back, sync: SYNC })
+        })
+        .await
     }
 
     async fn fetch_data64(&self, call: &mut Call, request: FetchData64) -> Outcome<FetchData64> {
-        let range = (request.offset, request.length);
-        let told = self.fetch(call, request.fid, range, Length::Long).await?;
-        Ok(FetchData64Reply { status: told.status, call_back: told.call_back, sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            let range = (request.offset, request.length);
+            let told = self.fetch(call, request.fid, range, Length::Long).await?;
+            Ok(FetchData64Reply { status: told.status, call_back: told.call_back, sync: SYNC })
+        })
+        .await
     }
 
     async fn fetch_acl(&self, call: &Call, request: FetchACL) -> Outcome<FetchACL> {
-        Ok(self.list(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.list(call, request).await?) }).await
     }
 
     async fn fetch_status(&self, call: &Call, request: FetchStatus) -> Outcome<FetchStatus> {
-        Ok(self.status_of(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.status_of(call, request).await?) }).await
     }
 
     async fn store_data(&self, call: &mut Call, request: StoreData) -> Outcome<StoreData> {
-        let extent = Extent {
-            offset: request.offset.into(),
-            len: request.length.into(),
-            file_len: request.file_length.into(),
-        };
-        let status = self.store(call, request.fid, &request.change, extent).await?;
-        Ok(StoreDataReply { status, sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            let extent = Extent {
+                offset: request.offset.into(),
+                len: request.length.into(),
+                file_len: request.file_length.into(),
+            };
+            let status = self.store(call, request.fid, &request.change, extent).await?;
+            Ok(StoreDataReply { status, sync: SYNC })
+        })
+        .await
     }
 
     async fn store_data64(&self, call: &mut Call, request: StoreData64) -> Outcome<StoreData64> {
-        let extent = Extent { offset: request.offset, len: request.length, file_len: request.file_length };
-        let status = self.store(call, request.fid, &request.change, extent).await?;
-        Ok(StoreData64Reply { status, sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            let extent =
+                Extent { offset: request.offset, len: request.length, file_len: request.file_length };
+            let status = self.store(call, request.fid, &request.change, extent).await?;
+            Ok(StoreData64Reply { status, sync: SYNC })
+        })
+        .await
     }
 
     async fn old_store_acl(&self, call: &Call, request: OldStoreACL<'_>) -> Outcome<OldStoreACL<'static>> {
-        let status = self.set_list(call, request.fid, &request.access_list).await?;
-        Ok(OldStoreACLReply { status, sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            let status = self.set_list(call, request.fid, &request.access_list).await?;
+            Ok(OldStoreACLReply { status, sync: SYNC })
+        })
+        .await
     }
 
     async fn store_acl(&self, call: &Call, request: StoreACL<'_>) -> Outcome<StoreACL<'static>> {
-        let status = self.set_list(call, request.fid, &request.access_list).await?;
-        Ok(StoreACLReply { status, sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            let status = self.set_list(call, request.fid, &request.access_list).await?;
+            Ok(StoreACLReply { status, sync: SYNC })
+        })
+        .await
     }
 
     async fn store_status(&self, call: &Call, request: StoreStatus) -> Outcome<StoreStatus> {
-        Ok(self.set_status(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.set_status(call, request).await?) }).await
     }
 
     async fn remove_file(&self, call: &Call, request: RemoveFile<'_>) -> Outcome<RemoveFile<'static>> {
-        Ok(self.remove(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.remove(call, request).await?) }).await
     }
 
     async fn create_file(&self, call: &Call, request: CreateFile<'_>) -> Outcome<CreateFile<'static>> {
-        Ok(self.create(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.create(call, request).await?) }).await
     }
 
     async fn rename(&self, call: &Call, request: Rename<'_>) -> Outcome<Rename<'static>> {
-        Ok(self.move_name(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.move_name(call, request).await?) }).await
     }
 
     async fn symlink(&self, call: &Call, request: Symlink<'_>) -> Outcome<Symlink<'static>> {
-        Ok(self.make_symlink(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.make_symlink(call, request).await?) }).await
     }
 
     async fn link(&self, call: &Call, request: Link<'_>) -> Outcome<Link<'static>> {
-        Ok(self.make_link(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.make_link(call, request).await?) }).await
     }
 
     async fn make_dir(&self, call: &Call, request: MakeDir<'_>) -> Outcome<MakeDir<'static>> {
-        Ok(self.make_directory(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.make_directory(call, request).await?) }).await
     }
 
     async fn remove_dir(&self, call: &Call, request: RemoveDir<'_>) -> Outcome<RemoveDir<'static>> {
-        Ok(self.remove_directory(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.remove_directory(call, request).await?) }).await
     }
 
     async fn old_set_lock(&self, call: &Call, request: OldSetLock) -> Outcome<OldSetLock> {
-        self.lock(call, request.fid, request.r#type).await?;
-        Ok(OldSetLockReply)
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            self.lock(call, request.fid, request.r#type).await?;
+            Ok(OldSetLockReply)
+        })
+        .await
     }
 
     async fn old_extend_lock(&self, call: &Call, request: OldExtendLock) -> Outcome<OldExtendLock> {
-        self.extend(call, request.fid).await?;
-        Ok(OldExtendLockReply)
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            self.extend(call, request.fid).await?;
+            Ok(OldExtendLockReply)
+        })
+        .await
     }
 
     async fn old_release_lock(&self, call: &Call, request: OldReleaseLock) -> Outcome<OldReleaseLock> {
-        self.release(call, request.fid).await?;
-        Ok(OldReleaseLockReply)
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            self.release(call, request.fid).await?;
+            Ok(OldReleaseLockReply)
+        })
+        .await
     }
 
     async fn set_lock(&self, call: &Call, request: SetLock) -> Outcome<SetLock> {
-        self.lock(call, request.fid, request.r#type).await?;
-        Ok(SetLockReply { sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            self.lock(call, request.fid, request.r#type).await?;
+            Ok(SetLockReply { sync: SYNC })
+        })
+        .await
     }
 
     async fn extend_lock(&self, call: &Call, request: ExtendLock) -> Outcome<ExtendLock> {
-        self.extend(call, request.fid).await?;
-        Ok(ExtendLockReply { sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            self.extend(call, request.fid).await?;
+            Ok(ExtendLockReply { sync: SYNC })
+        })
+        .await
     }
 
     async fn release_lock(&self, call: &Call, request: ReleaseLock) -> Outcome<ReleaseLock> {
-        self.release(call, request.fid).await?;
-        Ok(ReleaseLockReply { sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            self.release(call, request.fid).await?;
+            Ok(ReleaseLockReply { sync: SYNC })
+        })
+        .await
     }
 
     async fn get_statistics(&self, _: &Call, _: GetStatistics) -> Outcome<GetStatistics> {
@@ -165,15 +225,17 @@ impl Server<Call> for Serving {
     }
 
     async fn get_volume_status(&self, call: &Call, request: GetVolumeStatus) -> Outcome<GetVolumeStatus> {
-        Ok(self.volume_status(call, request).await?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.volume_status(call, request).await?) }).await
     }
 
     async fn set_volume_status(
         &self,
-        _: &Call,
+        call: &Call,
         request: SetVolumeStatus<'_>,
     ) -> Outcome<SetVolumeStatus<'static>> {
-        Ok(Serving::set_volume_status(self, &request)?)
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(Serving::set_volume_status(self, &request)?) }).await
     }
 
     async fn get_root_volume(&self, _: &Call, _: GetRootVolume) -> Outcome<GetRootVolume> {
@@ -190,16 +252,25 @@ impl Server<Call> for Serving {
     }
 
     async fn bulk_status(&self, call: &Call, request: BulkStatus) -> Outcome<BulkStatus> {
-        let (statuses, call_backs) = self.statuses(call, &request.fids).await?;
-        Ok(BulkStatusReply { statuses, call_backs, sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            let (statuses, call_backs) = self.statuses(call, &request.fids).await?;
+            Ok(BulkStatusReply { statuses, call_backs, sync: SYNC })
+        })
+        .await
     }
 
     async fn inline_bulk_status(&self, call: &Call, request: InlineBulkStatus) -> Outcome<InlineBulkStatus> {
-        let (statuses, call_backs) = self.statuses_inline(call, &request.fids).await?;
-        Ok(InlineBulkStatusReply { statuses, call_backs, sync: SYNC })
+        let trail = self.trail(call, &request);
+        told(trail, async {
+            let (statuses, call_backs) = self.statuses_inline(call, &request.fids).await?;
+            Ok(InlineBulkStatusReply { statuses, call_backs, sync: SYNC })
+        })
+        .await
     }
 
-    async fn flush_cps(&self, _: &Call, _: FlushCPS) -> Outcome<FlushCPS> {
-        Ok(self.flush_groups())
+    async fn flush_cps(&self, call: &Call, request: FlushCPS) -> Outcome<FlushCPS> {
+        let trail = self.trail(call, &request);
+        told(trail, async { Ok(self.flush_groups()) }).await
     }
 }

@@ -13,6 +13,7 @@ use rx_lane::{AbortCode, Handler, ServerCall, ServerConnection};
 use vfs::OnItsWay;
 
 use crate::attached::Attached;
+use crate::audit::Audit;
 use crate::host::{Contact, LaneHosts};
 
 pub use self::counters::FileCounters;
@@ -23,6 +24,7 @@ use self::writers::Writers;
 
 mod access;
 mod asked;
+mod audited;
 mod bulk_status;
 mod callbacks;
 mod changing;
@@ -68,6 +70,7 @@ struct Inner {
     writers: Writers,
     locks: Locks,
     tally: Tally,
+    audit: Audit,
     counters: Arc<FileCounters>,
     began: SystemTime,
 }
@@ -80,8 +83,8 @@ struct Serving {
 }
 
 impl FileServer {
-    /// A file server of these volumes, whose clients are `hosts`; `locks` is one for all lanes.
-    pub fn new(attached: Rc<Attached>, hosts: Rc<LaneHosts>, locks: &Locks) -> Self {
+    /// A file server of these volumes, whose clients are `hosts`; `locks` is one for all lanes. What is asked of it is told to `audit`.
+    pub fn new(attached: Rc<Attached>, hosts: Rc<LaneHosts>, locks: &Locks, audit: Audit) -> Self {
         let inner = Inner {
             attached: RefCell::new(attached),
             hosts,
@@ -89,6 +92,7 @@ impl FileServer {
             writers: Writers::new(WRITERS_MAX),
             locks: locks.clone(),
             tally: Tally::default(),
+            audit,
             counters: Arc::default(),
             began: lane::time::wall_clock(),
         };
@@ -98,6 +102,11 @@ impl FileServer {
     /// Serves other volumes from the next call on.
     pub fn attach(&self, attached: Rc<Attached>) {
         *self.inner.attached.borrow_mut() = attached;
+    }
+
+    /// Hands over what is told to the audit log.
+    pub fn flush_audit(&self) {
+        self.inner.audit.flush();
     }
 
     /// What became of calls, by procedure.

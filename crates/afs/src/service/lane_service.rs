@@ -13,6 +13,7 @@ use lane::net::{TcpStream, UdpSocket};
 use rx::abort;
 use rx_lane::{AbortCode, Driver, DriverConfig, RxCounters, ServerCall};
 use service::commons::Commons;
+use service::log::LaneLog;
 use service::part::Part;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, Role, Site, Switch};
@@ -20,6 +21,7 @@ use service::{Door, LaneFuture, LaneService, LaneSocket, Role, Site, Switch};
 use super::kept::Kept;
 use super::roles;
 use super::site::AfsSite;
+use crate::audit::Audit;
 use crate::cell::{Cell, CellCounters, Current, Location, Protection, Volumes};
 use crate::fileserver::{FileServer, SERVICE as FILES};
 use crate::host::{Hosts, LaneHosts};
@@ -30,6 +32,7 @@ pub(super) struct LaneAfs {
     hosts: Hosts,
     kept: Arc<Kept>,
     commons: Commons,
+    audit: Option<LaneLog>,
     /// The file server and the clients that it calls, while it listens.
     files: RefCell<Option<(FileServer, Rc<LaneHosts>)>>,
     file_counters: Arc<Later>,
@@ -43,12 +46,19 @@ pub(super) struct LaneAfs {
 }
 
 impl LaneAfs {
-    pub(super) fn new(cell: Cell, hosts: Hosts, kept: Arc<Kept>, commons: Commons) -> Self {
+    pub(super) fn new(
+        cell: Cell,
+        hosts: Hosts,
+        kept: Arc<Kept>,
+        commons: Commons,
+        audit: Option<LaneLog>,
+    ) -> Self {
         Self {
             current: Current::new(cell),
             hosts,
             kept,
             commons,
+            audit,
             files: RefCell::default(),
             file_counters: Arc::default(),
             cell_counters: Arc::default(),
@@ -112,7 +122,8 @@ impl LaneAfs {
         }
         // A reload may have come meanwhile.
         let attached = Rc::clone(&self.current.get().attached);
-        let server = FileServer::new(attached, Rc::clone(&hosts), &self.kept.locks);
+        let audit = Audit::new(self.audit.clone());
+        let server = FileServer::new(attached, Rc::clone(&hosts), &self.kept.locks, audit);
         driver.serve(FILES, server.clone());
         self.file_counters.set(vec![Arc::clone(server.counters()) as _, Arc::clone(hosts.counters()) as _]);
         *self.files.borrow_mut() = Some((server, hosts));
@@ -251,7 +262,11 @@ impl LaneService for LaneAfs {
         })
     }
 
-    fn flush_log(&self) {}
+    fn flush_log(&self) {
+        if let Some((server, _)) = &*self.files.borrow() {
+            server.flush_audit();
+        }
+    }
 }
 
 /// Of a server that is asked now and then.

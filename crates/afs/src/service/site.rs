@@ -103,7 +103,8 @@ impl Site for AfsSite {
 
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
         let cell = self.open(lane.volumes)?;
-        Ok(Rc::new(LaneAfs::new(cell, self.hosts.clone(), Arc::clone(&self.kept), lane.commons)))
+        let (hosts, kept) = (self.hosts.clone(), Arc::clone(&self.kept));
+        Ok(Rc::new(LaneAfs::new(cell, hosts, kept, lane.commons, lane.audit)))
     }
 }
 

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use afs::attached::{Attached, Attachment, Kind};
+use afs::audit::Audit;
 use afs::fileserver::{FileServer, Locks};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::{Capabilities, Fid, Interfaces, Status, StoreStatus, rxafs, rxafscb};
@@ -14,6 +15,7 @@ use lane::net::UdpSocket;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, DriverConfig, Links, ServerCall};
+use service::log::{Format, LogReader};
 use vfs::{
     Cache, CacheOptions, Number, Objects, ObjectsOptions, Volume, VolumeName, VolumeOptions, VolumeSpec,
 };
@@ -25,6 +27,7 @@ pub(crate) struct Bed {
     pub(crate) fs: Fs,
     pub(crate) server: FileServer,
     pub(crate) volume: Volume,
+    audited: LogReader,
     address: SocketAddr,
     seed: RefCell<SmallRng>,
     port: std::cell::Cell<u16>,
@@ -79,11 +82,22 @@ impl Bed {
         let driver = driver(7000, &mut seed);
         let hosts = Hosts::new(HostOptions::default(), AfsUuid([0xfe; 16]), None);
         let lane_hosts = LaneHosts::new(&hosts, &cache, &driver);
-        let server = FileServer::new(attached, lane_hosts, &Locks::default());
+        let (log, audited) = service::log::channel(64);
+        let audit = Audit::new(Some(log));
+        let server = FileServer::new(attached, lane_hosts, &Locks::default(), audit);
         driver.serve(afs::fileserver::SERVICE, server.clone());
         let address = ([10, 0, 0, 1], 7000).into();
         let (seed, port) = (RefCell::new(seed), 7001.into());
-        Self { fs: host.fs(), server, volume, address, seed, port }
+        Self { fs: host.fs(), server, volume, audited, address, seed, port }
+    }
+
+    /// What the audit log has of calls since it was last looked at, as OpenAFS writes it, from the event on.
+    pub(crate) fn audited(&self) -> Vec<String> {
+        self.server.flush_audit();
+        let mut lines = Vec::new();
+        while self.audited.read(Format::Text, &mut lines) {}
+        let lines = String::from_utf8(lines).unwrap();
+        lines.lines().map(|line| line.split_once("AFS_SRX_").unwrap().1.trim_end().to_owned()).collect()
     }
 
     pub(crate) fn client(&self) -> Client {

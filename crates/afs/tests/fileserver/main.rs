@@ -1,5 +1,6 @@
 //! sim: the file server's procedures, each with what it refuses, by clients with callback services of their own.
 
+mod audit;
 mod bed;
 mod changes;
 mod data;

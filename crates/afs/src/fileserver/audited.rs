@@ -1,0 +1,242 @@
+//! What the audit log tells of each call: the files and names that it asks for, and those that it made.
+
+use afs_wire::Fid;
+use afs_wire::rxafs::*;
+use rx_lane::{AbortCode, CallError};
+use xdr::rpc::Failure;
+
+use super::asked::principal;
+use super::{Call, Serving};
+use crate::audit::{Event, Trail, Who};
+
+/// A call that is told of.
+pub(super) trait Audited {
+    const EVENT: Event;
+
+    /// What it asks for.
+    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a>;
+}
+
+/// What it was answered.
+pub(super) trait Answered {
+    /// What became known by it.
+    fn tell(&self, trail: &mut Trail<'_>) {
+        let _ = trail;
+    }
+}
+
+impl Serving {
+    /// Begins to tell of a call.
+    pub(super) fn trail(&self, call: &Call, request: &impl Audited) -> Trail<'_> {
+        begin(self, call, request)
+    }
+}
+
+fn begin<'s, R: Audited>(serving: &'s Serving, call: &Call, request: &R) -> Trail<'s> {
+    let who = || {
+        let connection = call.connection();
+        let principal = principal(connection);
+        // A connection that is gone has no address.
+        let peer = connection.remote().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+        // Nobody that the client named has no name.
+        let user = if principal.is_anonymous() { "" } else { principal.name() };
+        Who { peer, user: user.as_bytes().into(), user_id: principal.id().0 }
+    };
+    request.tell(serving.server.inner.audit.begin(R::EVENT, who))
+}
+
+/// Does the work of a call, and tells how it ended.
+pub(super) async fn told<T: Answered>(
+    mut trail: Trail<'_>,
+    work: impl Future<Output = Result<T, Failure<CallError>>>,
+) -> Result<T, Failure<CallError>> {
+    let outcome = work.await;
+    let code = match &outcome {
+        Ok(answer) => {
+            answer.tell(&mut trail);
+            0
+        }
+        Err(failure) => AbortCode::from(*failure).0,
+    };
+    trail.end(code);
+    outcome
+}
+
+/// Calls about one file.
+macro_rules! of_a_file {
+    ($($request:ty => $event:ident;)*) => {
+        $(impl Audited for $request {
+            const EVENT: Event = Event::$event;
+
+            fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+                trail.of(self.fid)
+            }
+        })*
+    };
+}
+
+of_a_file! {
+    FetchData => FetchData;
+    FetchData64 => FetchData;
+    FetchACL => FetchAcl;
+    FetchStatus => FetchStatus;
+    StoreData => StoreData;
+    StoreData64 => StoreData;
+    StoreStatus => StoreStatus;
+    OldSetLock => SetLock;
+    OldExtendLock => ExtendLock;
+    OldReleaseLock => ReleaseLock;
+    SetLock => SetLock;
+    ExtendLock => ExtendLock;
+    ReleaseLock => ReleaseLock;
+}
+
+/// Calls about a name in a directory.
+macro_rules! of_a_name {
+    ($($request:ty => $event:ident;)*) => {
+        $(impl Audited for $request {
+            const EVENT: Event = Event::$event;
+
+            fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+                trail.of(self.directory).name(&self.name)
+            }
+        })*
+    };
+}
+
+of_a_name! {
+    CreateFile<'_> => CreateFile;
+    RemoveFile<'_> => RemoveFile;
+    Symlink<'_> => Symlink;
+    MakeDir<'_> => MakeDir;
+    RemoveDir<'_> => RemoveDir;
+}
+
+/// Calls that set an access list.
+macro_rules! of_a_list {
+    ($($request:ty),*) => {
+        $(impl Audited for $request {
+            const EVENT: Event = Event::StoreAcl;
+
+            fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+                let mut trail = trail.of(self.fid);
+                trail.acl(&self.access_list);
+                trail
+            }
+        })*
+    };
+}
+
+of_a_list!(OldStoreACL<'_>, StoreACL<'_>);
+
+impl Audited for Rename<'_> {
+    const EVENT: Event = Event::Rename;
+
+    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+        trail.of(self.from).name(&self.old_name).of(self.to).name(&self.new_name)
+    }
+}
+
+impl Audited for Link<'_> {
+    const EVENT: Event = Event::Link;
+
+    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+        trail.of(self.directory).name(&self.name).of(self.existing)
+    }
+}
+
+impl Audited for BulkStatus {
+    const EVENT: Event = Event::BulkStatus;
+
+    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+        trail.all(&self.fids)
+    }
+}
+
+impl Audited for InlineBulkStatus {
+    const EVENT: Event = Event::InlineBulkStatus;
+
+    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+        trail.all(&self.fids)
+    }
+}
+
+impl Audited for GetVolumeStatus {
+    const EVENT: Event = Event::GetVolumeStatus;
+
+    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+        trail.of(volume(self.volume))
+    }
+}
+
+impl Audited for SetVolumeStatus<'_> {
+    const EVENT: Event = Event::SetVolumeStatus;
+
+    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+        trail.of(volume(self.volume))
+    }
+}
+
+impl Audited for FlushCPS {
+    const EVENT: Event = Event::FlushCps;
+
+    fn tell<'a>(&self, trail: Trail<'a>) -> Trail<'a> {
+        trail
+    }
+}
+
+fn volume(volume: u32) -> Fid {
+    Fid { volume, vnode: 0, uniquifier: 0 }
+}
+
+/// Answers that make something known.
+macro_rules! that_made {
+    ($($reply:ty),*) => {
+        $(impl Answered for $reply {
+            fn tell(&self, trail: &mut Trail<'_>) {
+                trail.file(self.fid);
+            }
+        })*
+    };
+}
+
+that_made!(CreateFileReply, SymlinkReply, MakeDirReply);
+
+impl Answered for FetchACLReply<'_> {
+    fn tell(&self, trail: &mut Trail<'_>) {
+        trail.acl(&self.access_list);
+    }
+}
+
+/// Answers that do not.
+macro_rules! of_nothing_new {
+    ($($reply:ty),* $(,)?) => {
+        $(impl Answered for $reply {})*
+    };
+}
+
+of_nothing_new!(
+    FetchDataReply,
+    FetchData64Reply,
+    FetchStatusReply,
+    StoreDataReply,
+    StoreData64Reply,
+    OldStoreACLReply,
+    StoreACLReply,
+    StoreStatusReply,
+    RemoveFileReply,
+    RenameReply,
+    LinkReply,
+    RemoveDirReply,
+    OldSetLockReply,
+    OldExtendLockReply,
+    OldReleaseLockReply,
+    SetLockReply,
+    ExtendLockReply,
+    ReleaseLockReply,
+    BulkStatusReply,
+    InlineBulkStatusReply,
+    GetVolumeStatusReply<'_>,
+    SetVolumeStatusReply,
+    FlushCPSReply,
+);
