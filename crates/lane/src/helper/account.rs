@@ -8,17 +8,20 @@ use super::queue::Client;
 pub(crate) struct Entered;
 
 /// Whose task runs on this thread; `None` for the lane's own.
+#[inline]
 pub(crate) fn current() -> Option<Client> {
     CURRENT.try_with(Cell::get).ok().flatten()
 }
 
 /// A task of this client runs.
+#[inline]
 pub(crate) fn enter(client: Option<Client>) -> Entered {
     CURRENT.set(client);
     Entered
 }
 
 impl Drop for Entered {
+    #[inline]
     fn drop(&mut self) {
         CURRENT.set(None);
     }
