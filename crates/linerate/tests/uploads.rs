@@ -151,6 +151,33 @@ fn who_may_not_is_told_why() {
 }
 
 #[test]
+fn reload_takes_new_users_and_passwords_from_the_next_request_on() {
+    let scene = Scene::new();
+    let accounts = scene.dir.path().join("accounts.toml");
+    let file = scene.file("f", b"new\n");
+    let url = scene.server.url("/f");
+    let upload = |user: &str| curl(&["--upload-file", &file, "--user", user], &url).0;
+    let change = |args: &[&str], password: &[u8]| {
+        let mut command = linerate(args.iter().copied());
+        command.env("LINERATE_ACCOUNTS", &accounts).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(password).unwrap();
+        assert!(child.wait().unwrap().success());
+    };
+    assert_eq!(upload("alice:open sesame"), 201);
+    change(&["user", "passwd", "alice", "--password-stdin"], b"another word\n");
+    assert_eq!(upload("alice:open sesame"), 204, "the file alone changes nothing");
+    scene.server.reload("reloaded");
+    // It was right a moment ago, and remembered.
+    assert_eq!(upload("alice:open sesame"), 401);
+    assert_eq!(upload("alice:another word"), 204);
+    change(&["user", "disable", "alice"], b"");
+    scene.server.reload("reloaded");
+    assert_eq!(upload("alice:another word"), 401);
+    assert_eq!(scene.served("f"), b"new\n");
+}
+
+#[test]
 fn a_gibibyte_comes_whole_asked_for_or_in_chunks() {
     let scene = Scene::new();
     let source = scene.dir.path().join("source");
