@@ -10,6 +10,7 @@ use std::thread::Thread;
 
 use crossbeam_queue::ArrayQueue;
 
+pub mod packed;
 pub mod text;
 
 /// How a line looks.

@@ -1,8 +1,9 @@
 //! What is told of one call, and its packed form.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use afs_wire::{FIDS_MAX, Fid, NAME_MAX, OPAQUE_MAX};
+use service::log::packed::{cut, put_address, take, take_address};
 use service::log::{Format, LogRecord};
 use smallvec::SmallVec;
 
@@ -46,7 +47,7 @@ impl<'a> Record<'a> {
         let duration_us = u32::from_le_bytes(take(batch)?);
         let code = i32::from_le_bytes(take(batch)?);
         let user_id = i32::from_le_bytes(take(batch)?);
-        let ip = IpAddr::V6(Ipv6Addr::from(take::<16>(batch)?)).to_canonical();
+        let ip = take_address(batch)?;
         let port = u16::from_le_bytes(take(batch)?);
         let [event, files] = take(batch)?;
         let lengths = [take(batch)?, take(batch)?, take(batch)?, take(batch)?].map(u16::from_le_bytes);
@@ -78,11 +79,7 @@ impl LogRecord for Record<'_> {
         batch.extend_from_slice(&self.duration_us.to_le_bytes());
         batch.extend_from_slice(&self.code.to_le_bytes());
         batch.extend_from_slice(&self.user_id.to_le_bytes());
-        let address = match self.peer.ip() {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        batch.extend_from_slice(&address.octets());
+        put_address(self.peer.ip(), batch);
         batch.extend_from_slice(&self.peer.port().to_le_bytes());
         batch.extend_from_slice(&[self.event as u8, files.len() as u8]);
         for text in texts {
@@ -99,16 +96,6 @@ impl LogRecord for Record<'_> {
             put_line(format, &record, lines);
         }
     }
-}
-
-fn take<const N: usize>(batch: &mut &[u8]) -> Option<[u8; N]> {
-    let (bytes, rest) = batch.split_first_chunk()?;
-    *batch = rest;
-    Some(*bytes)
-}
-
-fn cut(text: &[u8], max: usize) -> &[u8] {
-    &text[..text.len().min(max)]
 }
 
 /// What is packed before files and texts.

@@ -27,22 +27,18 @@ pub(super) trait Answered {
 
 impl Serving {
     /// Begins to tell of a call.
-    pub(super) fn trail(&self, call: &Call, request: &impl Audited) -> Trail<'_> {
-        begin(self, call, request)
+    pub(super) fn trail<R: Audited>(&self, call: &Call, request: &R) -> Trail<'_> {
+        let who = || {
+            let connection = call.connection();
+            let principal = principal(connection);
+            // A connection that is gone has no address.
+            let peer = connection.remote().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
+            // Nobody that the client named has no name.
+            let user = if principal.is_anonymous() { "" } else { principal.name() };
+            Who { peer, user: user.as_bytes().into(), user_id: principal.id().0 }
+        };
+        request.tell(self.server.inner.audit.begin(R::EVENT, who))
     }
-}
-
-fn begin<'s, R: Audited>(serving: &'s Serving, call: &Call, request: &R) -> Trail<'s> {
-    let who = || {
-        let connection = call.connection();
-        let principal = principal(connection);
-        // A connection that is gone has no address.
-        let peer = connection.remote().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-        // Nobody that the client named has no name.
-        let user = if principal.is_anonymous() { "" } else { principal.name() };
-        Who { peer, user: user.as_bytes().into(), user_id: principal.id().0 }
-    };
-    request.tell(serving.server.inner.audit.begin(R::EVENT, who))
 }
 
 /// Does the work of a call, and tells how it ended.

@@ -1,7 +1,8 @@
 //! One request as the log sees it, and its packed form inside a batch.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
+use service::log::packed::{cut, put_address, take, take_address};
 use service::log::{Format, LogRecord};
 
 use super::put_line;
@@ -67,7 +68,7 @@ impl<'a> Record<'a> {
     pub const FIELD_MAX: usize = 512;
     /// Takes one record off the front of a batch; `None` at its end.
     pub fn unpack(batch: &mut &'a [u8]) -> Option<Self> {
-        let address = Ipv6Addr::from(take::<16>(batch)?);
+        let peer = take_address(batch)?;
         let unix_us = u64::from_le_bytes(take(batch)?);
         let body_bytes = u64::from_le_bytes(take(batch)?);
         let duration_us = u32::from_le_bytes(take(batch)?);
@@ -83,7 +84,7 @@ impl<'a> Record<'a> {
         }
         let [user, target, host, referer, user_agent] = texts;
         Some(Self {
-            peer: IpAddr::V6(address).to_canonical(),
+            peer,
             unix_us,
             duration_us,
             status,
@@ -112,11 +113,7 @@ impl LogRecord for Record<'_> {
             cut(self.referer, FIELD_MAX),
             cut(self.user_agent, FIELD_MAX),
         ];
-        let address = match self.peer {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
-        batch.extend_from_slice(&address.octets());
+        put_address(self.peer, batch);
         batch.extend_from_slice(&self.unix_us.to_le_bytes());
         batch.extend_from_slice(&self.body_bytes.to_le_bytes());
         batch.extend_from_slice(&self.duration_us.to_le_bytes());
@@ -135,16 +132,6 @@ impl LogRecord for Record<'_> {
             put_line(format, &record, lines);
         }
     }
-}
-
-fn take<const N: usize>(batch: &mut &[u8]) -> Option<[u8; N]> {
-    let (head, rest) = batch.split_first_chunk::<N>()?;
-    *batch = rest;
-    Some(*head)
-}
-
-fn cut(text: &[u8], max: usize) -> &[u8] {
-    &text[..text.len().min(max)]
 }
 
 const METHODS: [Method; 6] =
