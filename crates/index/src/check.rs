@@ -33,7 +33,7 @@ pub enum Finding {
         /// The later of both generations.
         generation: u32,
     },
-    /// Its place is in a directory that is not there. Repaired by forgetting the place.
+    /// Its place is a name in a directory that is not there. Repaired by forgetting the place.
     NoParent {
         /// Whose place.
         number: Number,
@@ -191,9 +191,10 @@ impl Look {
                 self.found(Finding::Ahead { number, generation }, repairs);
                 continue;
             }
-            let parent = entry.object.place.parent;
-            let has_parent = parent == 0 || parent == Number::ROOT.vnode;
-            if !has_parent && objects.get((self.volume, parent))?.is_none() {
+            // Without a name it is a hint of where to look first, which may outlive the directory.
+            let Place { parent, ref name } = entry.object.place;
+            let needs_parent = parent != 0 && parent != Number::ROOT.vnode && !name.is_empty();
+            if needs_parent && objects.get((self.volume, parent))?.is_none() {
                 let mut homeless = entry;
                 homeless.object.place = Place::default();
                 self.found(Finding::NoParent { number, parent }, [Repair::Rewrite(homeless)]);

@@ -283,6 +283,18 @@ fn a_check_finds_and_mends_what_does_not_agree() {
 }
 
 #[test]
+fn a_hint_may_outlive_its_directory() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap().volume;
+    let object = index.load(home, first_use(b"parted", Seen::default(), later(1))).unwrap().object;
+    let place = Place { parent: 77, name: Vec::new() };
+    index.reserve();
+    index.record(home, b"parted", ObjectRecord { place, ..object }, true).unwrap();
+    assert_eq!(index.check(home, false).unwrap().findings, []);
+}
+
+#[test]
 fn the_file_is_private_and_belongs_to_one_process() {
     let dir = tempfile::tempdir().unwrap();
     let at = || FileStorage::in_directory(dir.path());
