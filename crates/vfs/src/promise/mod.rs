@@ -38,6 +38,7 @@ mod promised;
 mod promised_link;
 mod promises;
 mod sought;
+mod standing;
 mod store;
 mod teller;
 

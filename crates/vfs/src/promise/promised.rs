@@ -7,6 +7,7 @@ use std::time::Instant;
 use identity::{Principal, Rights};
 use index::Version;
 
+use super::standing::Standing;
 use super::{Client, OnItsWay, Ticket};
 use crate::attributes::Attributes;
 use crate::cache::{Joined, Node, WatchedDir};
@@ -19,14 +20,9 @@ use crate::volume::{Resolved, Volume};
 /// A look at a file or directory under a promise to a client. What is read now may be told to the client if
 /// [`Promised::confirm`] says so when the reply is encoded; else the look is to be made anew.
 pub struct Promised {
-    volume: Volume,
     /// It has an object.
     resolved: Resolved,
-    version: Version,
-    ticket: Ticket,
-    /// What the caller's rights rest on.
-    directory: Rc<WatchedDir>,
-    until: Instant,
+    standing: Standing,
 }
 
 /// A look that the client may rely on.
@@ -144,7 +140,8 @@ impl Before<'_> {
 
     fn promised(self, resolved: Resolved, directory: Rc<WatchedDir>) -> Promised {
         let Self { volume, ticket, version, until, .. } = self;
-        Promised { volume: volume.clone(), resolved, version, ticket, directory, until }
+        let standing = Standing { volume: volume.clone(), version, ticket, directory, until };
+        Promised { resolved, standing }
     }
 }
 
@@ -156,31 +153,24 @@ impl Promised {
 
     /// What somebody may do with it, or in it if it is a directory: as it was at the look, and is if that is confirmed.
     pub fn rights(&self, who: &Principal) -> Rights {
-        let Some(policy) = self.volume.root().policy() else { return Rights::NONE };
+        let Standing { volume, directory, .. } = &self.standing;
+        let Some(policy) = volume.root().policy() else { return Rights::NONE };
         match self.resolved {
-            Resolved::Directory(..) => self.directory.rights(who, policy),
-            Resolved::File(_, ref attributes) => self.directory.rights_of(who, policy, attributes),
+            Resolved::Directory(..) => directory.rights(who, policy),
+            Resolved::File(_, ref attributes) => directory.rights_of(who, policy, attributes),
         }
     }
 
     /// Says whether all that was read since the look is of one version, which the client may rely on; to be asked when the reply is
     /// encoded. `None`: it was changed, or rights were, and has to be looked at anew. From here on the client counts as having the promise.
     pub fn confirm(&self) -> Option<Confirmed<'_>> {
-        let joined = self.volume.joined_promises().ok()?;
-        if !self.stands(joined) {
-            self.volume.counters().replies_overtaken.increment();
-            return None;
-        }
-        joined.promises.note_told(self.ticket);
-        let (version, until) = (self.version, self.until);
-        Some(Confirmed { version, attributes: self.resolved.attributes(), until })
+        self.standing.confirm(self.object(), self.resolved.attributes())
     }
 
     /// For a confirmed reply: keeps back what the client would have to hear of the end of this promise until it has the reply. A
     /// client that takes replies and breaks on different ways would else keep a promise that is over.
     pub fn on_its_way(&self) -> Option<OnItsWay> {
-        let joined = self.volume.joined_promises().ok()?;
-        Some(joined.promises.on_its_way(self.ticket))
+        self.standing.on_its_way()
     }
 
     fn object(&self) -> &Arc<Object> {
@@ -189,14 +179,11 @@ impl Promised {
 
     /// Whether somebody else has changed it behind the server's back.
     fn is_foreign(&self, joined: &Joined) -> bool {
-        joined.promises.is_foreign(self.object(), self.version, self.resolved.attributes())
+        joined.promises.is_foreign(self.object(), self.standing.version, self.resolved.attributes())
     }
 
     fn stands(&self, joined: &Joined) -> bool {
-        joined.promises.stands(self.ticket, lane::time::now())
-            && !self.object().is_busy()
-            && self.object().version() == self.version
-            && self.directory.is_current()
+        self.standing.holds(self.object(), joined)
     }
 }
 

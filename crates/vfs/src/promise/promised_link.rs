@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use identity::{Principal, Rights};
-use index::{Number, Version};
+use index::Number;
 use lane::offload::offload;
 
-use super::{Client, Confirmed, OnItsWay, Ticket};
-use crate::cache::{Joined, WatchedDir};
+use super::standing::Standing;
+use super::{Client, Confirmed, OnItsWay};
+use crate::cache::WatchedDir;
 use crate::caller::Caller;
 use crate::change::SymbolicLink;
 use crate::error::Error;
@@ -19,12 +20,8 @@ use crate::volume::Volume;
 
 /// A look at a symbolic link under a promise to a client, as [`Promised`](crate::Promised) is at a file.
 pub struct PromisedLink {
-    volume: Volume,
     link: SymbolicLink,
-    version: Version,
-    ticket: Ticket,
-    directory: Rc<WatchedDir>,
-    until: Instant,
+    standing: Standing,
 }
 
 impl Volume {
@@ -57,9 +54,9 @@ impl Volume {
                 known = Some(link.object);
                 continue;
             };
-            let promised = PromisedLink { volume: self.clone(), link, version, ticket, directory, until };
-            if promised.stands(joined) {
-                return Ok(promised);
+            let standing = Standing { volume: self.clone(), version, ticket, directory, until };
+            if standing.holds(&link.object, joined) {
+                return Ok(PromisedLink { link, standing });
             }
         }
         self.counted(Err(Error::Busy))
@@ -100,32 +97,19 @@ impl PromisedLink {
 
     /// What somebody may do with it.
     pub fn rights(&self, who: &Principal) -> Rights {
-        let policy = self.volume.root().policy();
-        policy.map_or(Rights::NONE, |policy| self.directory.rights_of(who, policy, &self.link.attributes))
+        let Standing { volume, directory, .. } = &self.standing;
+        let policy = volume.root().policy();
+        policy.map_or(Rights::NONE, |policy| directory.rights_of(who, policy, &self.link.attributes))
     }
 
     /// As [`Promised::confirm`](crate::Promised::confirm).
     pub fn confirm(&self) -> Option<Confirmed<'_>> {
-        let joined = self.volume.joined_promises().ok()?;
-        if !self.stands(joined) {
-            self.volume.counters().replies_overtaken.increment();
-            return None;
-        }
-        joined.promises.note_told(self.ticket);
-        Some(Confirmed { version: self.version, attributes: &self.link.attributes, until: self.until })
+        self.standing.confirm(&self.link.object, &self.link.attributes)
     }
 
     /// As [`Promised::on_its_way`](crate::Promised::on_its_way).
     pub fn on_its_way(&self) -> Option<OnItsWay> {
-        let joined = self.volume.joined_promises().ok()?;
-        Some(joined.promises.on_its_way(self.ticket))
-    }
-
-    fn stands(&self, joined: &Joined) -> bool {
-        joined.promises.stands(self.ticket, lane::time::now())
-            && !self.link.object.is_busy()
-            && self.link.object.version() == self.version
-            && self.directory.is_current()
+        self.standing.on_its_way()
     }
 }
 
