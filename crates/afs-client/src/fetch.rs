@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use afs_wire::{Fid, rxafs};
+use afs_wire::{Fid, Status, rxafs};
 use rx_lane::{Call, CallError, Held};
 use xdr::rpc::{self, Failure};
 
@@ -83,20 +83,8 @@ async fn new(
     sink: &impl Sink,
 ) -> Result<Range, Error> {
     let request = rxafs::FetchData64 { fid, offset: offset.cast_signed(), length: length.cast_signed() };
-    let mut call = server.open(connection).await?;
-    let outcome = async {
-        rpc::start(&mut call, &request).await?;
-        call.finish().await?;
-        let mut coming = [0; 8];
-        call.read_exact(&mut coming).await?;
-        let coming = u64::from_be_bytes(coming);
-        if let Err(error) = data(&mut call, offset, length, coming, sink).await? {
-            return Ok(Err(error));
-        }
-        let reply = rpc::end::<rxafs::FetchData64, _>(&mut call).await?;
-        Ok(Ok(Range { length: coming, metadata: Metadata::of(&reply.get().status) }))
-    };
-    outcome.await.map_err(|failure| server.failed(call, failure))?
+    let status = |reply: rxafs::FetchData64Reply| reply.status;
+    exchange::<_, 8>(server, connection, &request, status, (offset, length), sink).await
 }
 
 /// By the procedure of 32 bits.
@@ -110,18 +98,31 @@ async fn old(
     let offset = i32::try_from(from).map_err(|_| Error::NoLargeFiles)?;
     let length = i32::try_from(count).unwrap_or(i32::MAX).min(i32::MAX - offset);
     let request = rxafs::FetchData { fid, offset, length };
+    let status = |reply: rxafs::FetchDataReply| reply.status;
+    exchange::<_, 4>(server, connection, &request, status, (from, count), sink).await
+}
+
+/// One call, whose reply has how many bytes come in its first `WIDTH`, and the file's status behind them.
+async fn exchange<P: rpc::SplitCall, const WIDTH: usize>(
+    server: &FileServer,
+    connection: usize,
+    request: &P,
+    status: impl FnOnce(P::Reply<'_>) -> Status,
+    (offset, asked): (u64, u64),
+    sink: &impl Sink,
+) -> Result<Range, Error> {
     let mut call = server.open(connection).await?;
     let outcome = async {
-        rpc::start(&mut call, &request).await?;
+        rpc::start(&mut call, request).await?;
         call.finish().await?;
-        let mut coming = [0; 4];
+        let mut coming = [0; WIDTH];
         call.read_exact(&mut coming).await?;
-        let coming = u64::from(u32::from_be_bytes(coming));
-        if let Err(error) = data(&mut call, from, count, coming, sink).await? {
+        let coming = coming.iter().fold(0, |length, &byte| length << 8 | u64::from(byte));
+        if let Err(error) = data(&mut call, offset, asked, coming, sink).await? {
             return Ok(Err(error));
         }
-        let reply = rpc::end::<rxafs::FetchData, _>(&mut call).await?;
-        Ok(Ok(Range { length: coming, metadata: Metadata::of(&reply.get().status) }))
+        let reply = rpc::end::<P, _>(&mut call).await?;
+        Ok(Ok(Range { length: coming, metadata: Metadata::of(&status(reply.get())) }))
     };
     outcome.await.map_err(|failure| server.failed(call, failure))?
 }

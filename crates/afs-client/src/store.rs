@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use afs_wire::{Fid, StoreStatus, rxafs};
+use afs_wire::{Fid, Status, StoreStatus, rxafs};
 use rx_lane::{Call, CallError, Rooms};
 use xdr::rpc::{self, Failure};
 
@@ -62,17 +62,8 @@ async fn new(
 ) -> Result<Metadata, Error> {
     let Piece { fid, change, offset, length, file_length } = piece;
     let request = rxafs::StoreData64 { fid, change, offset, length, file_length };
-    let mut call = server.open(connection).await?;
-    let outcome = async {
-        rpc::start(&mut call, &request).await?;
-        if let Err(error) = data(&mut call, piece, source).await? {
-            return Ok(Err(error));
-        }
-        call.finish().await?;
-        let reply = rpc::end::<rxafs::StoreData64, _>(&mut call).await?;
-        Ok(Ok(Metadata::of(&reply.get().status)))
-    };
-    outcome.await.map_err(|failure| server.failed(call, failure))?
+    let status = |reply: rxafs::StoreData64Reply| reply.status;
+    exchange(server, connection, &request, status, piece, source).await
 }
 
 /// By the procedure of 32 bits.
@@ -86,15 +77,28 @@ async fn old(
     let words = (word(piece.offset), word(piece.length), word(piece.file_length));
     let (Some(offset), Some(length), Some(file_length)) = words else { return Err(Error::NoLargeFiles) };
     let request = rxafs::StoreData { fid: piece.fid, change: piece.change, offset, length, file_length };
+    let status = |reply: rxafs::StoreDataReply| reply.status;
+    exchange(server, connection, &request, status, piece, source).await
+}
+
+/// One call.
+async fn exchange<P: rpc::SplitCall>(
+    server: &FileServer,
+    connection: usize,
+    request: &P,
+    status: impl FnOnce(P::Reply<'_>) -> Status,
+    piece: Piece,
+    source: &impl Source,
+) -> Result<Metadata, Error> {
     let mut call = server.open(connection).await?;
     let outcome = async {
-        rpc::start(&mut call, &request).await?;
+        rpc::start(&mut call, request).await?;
         if let Err(error) = data(&mut call, piece, source).await? {
             return Ok(Err(error));
         }
         call.finish().await?;
-        let reply = rpc::end::<rxafs::StoreData, _>(&mut call).await?;
-        Ok(Ok(Metadata::of(&reply.get().status)))
+        let reply = rpc::end::<P, _>(&mut call).await?;
+        Ok(Ok(Metadata::of(&status(reply.get()))))
     };
     outcome.await.map_err(|failure| server.failed(call, failure))?
 }
