@@ -22,19 +22,7 @@ const ADDRESS: &str = "10.0.0.1";
 const UUID: AfsUuid = AfsUuid(*b"a server's uuid.");
 const SINCE: u32 = 1_000_000_000;
 /// Anne and her friend Bert, in groups.
-const ACCOUNTS: &str = r#"
-version = 1
-[user.anne]
-id = 1001
-[user.bert]
-id = 1002
-[group.staff]
-id = -2001
-members = ["anne", "anne:friends"]
-[group."anne:friends"]
-id = -2002
-members = ["bert"]
-"#;
+const ACCOUNTS: &str = include_str!("../accounts.toml");
 
 /// A client of the cell's servers.
 struct Client {

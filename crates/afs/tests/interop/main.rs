@@ -13,19 +13,7 @@ use testkit::netns::{Namespace, ip};
 
 const ADDRESS: &str = "10.79.0.1";
 const CELL: &str = "test.example";
-const ACCOUNTS: &str = r#"
-version = 1
-[user.anne]
-id = 1001
-[user.bert]
-id = 1002
-[group.staff]
-id = -2001
-members = ["anne", "anne:friends"]
-[group."anne:friends"]
-id = -2002
-members = ["bert"]
-"#;
+const ACCOUNTS: &str = include_str!("../accounts.toml");
 
 /// A stock tool, which knows the cell.
 struct Tools<'a> {
