@@ -68,6 +68,7 @@ pub const EWOULDBLOCK: i32 = UAE + 40;
 pub const EOPNOTSUPP: i32 = UAE + 93;
 
 pub mod cell;
+pub mod oob;
 
 /// Base of the table of system errors: `ERROR_TABLE_BASE_uae`.
 const UAE: i32 = 0x02f6_df00;
