@@ -25,14 +25,29 @@ impl TcpStream {
         let start = into.len();
         let mut taken = Taken { stream: self, bytes: into, start };
         taken.bytes.reserve_exact(len);
-        let result = self.fill(&mut taken, start + len).await;
+        let result = self.fill(&mut taken, start + len, ALONE_BYTES_MIN).await;
         (result, taken.keep())
     }
 
-    async fn fill(&self, taken: &mut Taken<'_>, end: usize) -> io::Result<()> {
+    /// As [`TcpStream::recv_exact`], by receives of its own alone, however short: nothing beyond the `len` bytes is taken off the
+    /// socket, so that a stream that was read in no other way can still be given away ([`TcpStream::release`]), and the lane's own
+    /// receive is not begun only to rest again. For streams that say how long each message is.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn recv_alone(&self, into: Vec<u8>, len: usize) -> (io::Result<()>, Vec<u8>) {
+        let start = into.len();
+        let mut taken = Taken { stream: self, bytes: into, start };
+        taken.bytes.reserve_exact(len);
+        let result = self.fill(&mut taken, start + len, 0).await;
+        (result, taken.keep())
+    }
+
+    /// What is shorter than `alone_min` comes by the lane's own receive.
+    async fn fill(&self, taken: &mut Taken<'_>, end: usize, alone_min: usize) -> io::Result<()> {
         while taken.bytes.len() < end {
             let missing = end - taken.bytes.len();
-            let quiet = match missing < ALONE_BYTES_MIN {
+            let quiet = match missing < alone_min {
                 true => Quiet::Bytes(self.recv().await?),
                 false => poll_fn(|cx| context::with(|lane| lane.backend().poll_quiet(self.fd(), cx))).await?,
             };

@@ -80,7 +80,7 @@ impl TcpStream {
     /// Gives the connection away, for another lane to adopt.
     ///
     /// # Errors
-    /// The stream itself, when bytes were asked for already.
+    /// The stream itself, when bytes were asked for already, but for those that [`TcpStream::recv_alone`] has brought.
     pub fn release(self) -> Result<Released, Self> {
         match context::with(|lane| lane.backend().release(self.fd.fd())) {
             Ok(connection) => {

@@ -103,6 +103,42 @@ fn a_stream_that_something_was_received_from_stays_and_one_that_is_lost_on_its_w
     assert_eq!(server.descriptors(), 0, "all are closed, the one on its way too");
 }
 
+/// A connection says first whose it is, and what follows waits for the lane that gets it.
+#[test]
+fn a_stream_whose_first_bytes_were_received_alone_can_be_given_away() {
+    seeds(50, |seed| {
+        let world = World::new(seed, Config::rough());
+        let server = world.host("10.0.0.1");
+        server.spawn(async move {
+            let listener = listen(80);
+            let stream = accept(&listener).await;
+            let (result, head) = stream.recv_alone(Vec::new(), 40).await;
+            result.unwrap();
+            assert_eq!(head, [1; 40]);
+            let peer = stream.peer_addr();
+            let given = stream.release().expect("no more was asked for than has come");
+            let stream = TcpStream::adopt(given, peer).unwrap();
+            let (result, rest) = stream.recv_alone(Vec::new(), 100).await;
+            result.unwrap();
+            assert_eq!(rest, [2; 100]);
+            assert_eq!(&*stream.recv().await.unwrap(), b"3", "and then as ever");
+        });
+        let client = world.host("10.0.0.2");
+        world.block_on(&client, async move {
+            let stream = connect("10.0.0.1:80").await.unwrap();
+            let bytes = [&[1; 40][..], &[2; 100], b"3"].concat();
+            let mut sent = 0;
+            while sent < bytes.len() {
+                match stream.try_send(&[IoSlice::new(&bytes[sent..])], false).unwrap() {
+                    Some(count) => sent += count,
+                    None => stream.writable().await.unwrap(),
+                }
+            }
+            assert!(stream.recv().await.unwrap().is_empty());
+        });
+    });
+}
+
 /// Lanes of one host listen at one address: the group's rule says who accepts, and one that leaves is passed over.
 #[test]
 fn lanes_share_one_port_and_steering_chooses_among_them() {

@@ -145,3 +145,25 @@ fn addresses_are_taken_and_shared_alike() {
         seen
     });
 }
+
+#[test]
+fn streams_that_were_received_from_alone_are_given_away_alike() {
+    same_on_both(&[], |_, _| async {
+        let mut seen = Vec::new();
+        let (client, server) = pair().await;
+        crate::send(&client, b"headrest").await.unwrap();
+        let (result, head) = server.recv_alone(Vec::new(), 4).await;
+        seen.push(("head", errno(result).map(|()| head)));
+        let peer = server.peer_addr();
+        let given = server.release().map_err(|_| None);
+        let server = given.map(|given| TcpStream::adopt(given, peer).unwrap());
+        seen.push(("given", server.as_ref().map(|_| Vec::new()).map_err(|errno| *errno)));
+        let Ok(server) = server else { return seen };
+        let (result, rest) = server.recv_alone(Vec::new(), 4).await;
+        seen.push(("rest", errno(result).map(|()| rest)));
+        drop(client);
+        let (result, none) = server.recv_alone(Vec::new(), 1).await;
+        seen.push(("end", errno(result).map(|()| none)));
+        seen
+    });
+}

@@ -1,0 +1,40 @@
+//! How long the other end may take.
+
+use std::time::{Duration, Instant};
+
+use lane::time::now;
+
+/// Bounds of a peer that is slow, or gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// The stream may take nothing for so long.
+    pub stall: Duration,
+    /// A piece of what is to be received, 256 KiB or the rest of its frame, may be so long on its way.
+    pub piece: Duration,
+    /// What is sent is taken at this rate at least, bytes a second, over the time since the part began.
+    pub rate_min: u64,
+    /// Judged after so long.
+    pub judged_after: Duration,
+    /// How long a frame that was begun may take once the transfer is over.
+    pub grace: Duration,
+}
+
+impl Patience {
+    /// Whether what was taken since `began` is too little.
+    pub(crate) fn is_too_slow(&self, began: Instant, sent: u64) -> bool {
+        let taken = now().saturating_duration_since(began);
+        taken >= self.judged_after && u128::from(sent) * 1000 < u128::from(self.rate_min) * taken.as_millis()
+    }
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            stall: Duration::from_secs(30),
+            piece: Duration::from_secs(60),
+            rate_min: 4096,
+            judged_after: Duration::from_secs(60),
+            grace: Duration::from_secs(2),
+        }
+    }
+}
