@@ -4,5 +4,9 @@
 pub mod afs;
 pub mod http;
 pub mod latency;
+mod progress;
 pub mod rx;
+mod share;
 mod start;
+
+pub use progress::{Progress, Totals};

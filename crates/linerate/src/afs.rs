@@ -1,21 +1,22 @@
 //! What the commands for files of AFS cells share: who is asked, a lane to do it on, a progress bar, the sum of a file.
 
 use std::cell::RefCell;
-use std::io::{IsTerminal, Read};
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use afs_client::fetch::{self, Plan, Sink};
 use afs_client::{Address, Cell, CellOptions, Client, ClientOptions, Error, Found, Progress};
 use anyhow::Context;
 use aws_lc_rs::digest::{self, SHA256};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lane::runtime::{RuntimeOptions, run_here};
 use xdr::afs::AfsUuid;
+
+use crate::bar::Bar;
 
 /// Where a cell is.
 #[derive(Clone, Debug, clap::Args)]
@@ -77,7 +78,7 @@ impl Reach {
         client.patience = self.place.patience();
         let progress = Arc::new(Progress::default());
         stop_at_signals(&progress);
-        let bar = Bar::start(&progress);
+        let bar = bar(&progress);
         let began = Instant::now();
         let shared = Arc::clone(&progress);
         let done = run_here(RuntimeOptions::default(), async move {
@@ -198,43 +199,14 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Draws how far a transfer is, on a terminal, until stopped.
-struct Bar {
-    ended: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<()>,
-}
-
-impl Bar {
-    fn start(progress: &Arc<Progress>) -> Self {
-        let ended = Arc::new(AtomicBool::new(false));
-        let (stop, progress) = (Arc::clone(&ended), Arc::clone(progress));
-        Self { ended, thread: std::thread::spawn(move || draw(&progress, &stop)) }
-    }
-
-    fn stop(self) {
-        self.ended.store(true, Ordering::Relaxed);
-        self.thread.thread().unpark();
-        // The bar is decoration: the outcome does not depend on it.
-        let _ = self.thread.join();
-    }
-}
-
-fn draw(progress: &Progress, stop: &AtomicBool) {
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(Some(0), target);
-    let style = "{elapsed_precise} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}";
-    bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
-    while !stop.load(Ordering::Relaxed) {
-        std::thread::park_timeout(Duration::from_millis(100));
+/// Draws how far a transfer is.
+fn bar(progress: &Arc<Progress>) -> Bar {
+    let progress = Arc::clone(progress);
+    Bar::start("{elapsed_precise} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}", move |bar| {
         bar.set_length(progress.bytes_wanted.load(Ordering::Relaxed));
         bar.set_position(progress.bytes.load(Ordering::Relaxed));
         bar.set_message(format!("{} files", progress.files.load(Ordering::Relaxed)));
-    }
-    bar.finish_and_clear();
+    })
 }
 
 /// Of the location service.

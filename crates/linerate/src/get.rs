@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use afs_client::{Address, Get, Tree};
+use afs_client::{Address, Get};
 use anyhow::{Context, bail};
 use lane::fs::Dir;
 
-use crate::afs::{Done, Reach, sum_here, sum_there};
-use crate::output::{self, bit_rate, say};
+use crate::afs::{Reach, sum_there};
+use crate::transferred::{Transferred, same_sum, tell};
 
 /// Flags of `linerate get`.
 #[derive(Debug, clap::Args)]
@@ -40,12 +40,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What was got.
-struct Got {
-    tree: Tree,
-    sum: Option<String>,
-}
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (dir, name) = place(args.output.as_deref(), args.address.name())?;
     let target = dir.join(OsStr::from_bytes(name.as_bytes()));
@@ -60,23 +54,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             if !recursive {
                 bail!("{address} is a directory; --recursive fetches it with all beneath it");
             }
-            return Ok(Got { tree: get.tree(&found, &dir, &name).await?, sum: None });
+            return Ok(Transferred::tree(get.tree(&found, &dir, &name).await?));
         }
         let bytes = get.file(&found, &dir, &name).await?;
-        let sum = if verify { Some(verified(&local, sum_there(&found).await?)?) } else { None };
-        Ok(Got { tree: Tree { files: 1, bytes, ..Tree::default() }, sum })
+        let sum = if verify { Some(same_sum(&local, sum_there(&found).await?)?) } else { None };
+        Ok(Transferred::file(bytes, sum))
     })?;
-    tell(&done, &target, args.json);
+    tell(&done, "path", &target.display(), args.json);
     Ok(ExitCode::SUCCESS)
-}
-
-/// The sum, if it is the local file's as well.
-fn verified(local: &Path, there: String) -> anyhow::Result<String> {
-    let here = sum_here(local)?;
-    if here != there {
-        bail!("{} has another SHA-256 sum ({here}) than the server's file ({there})", local.display());
-    }
-    Ok(there)
 }
 
 /// The local directory and the name in it.
@@ -90,38 +75,4 @@ fn place(output: Option<&Path>, name: &[u8]) -> anyhow::Result<(PathBuf, CString
         (dir.unwrap_or(Path::new(".")), name)
     };
     Ok((dir.to_owned(), CString::new(name.as_bytes())?))
-}
-
-fn tell(done: &Done<Got>, target: &Path, json: bool) {
-    let Got { tree, sum } = &done.value;
-    let bits = tree.bytes as f64 * 8.0 / done.seconds.max(1e-6);
-    if json {
-        let report = serde_json::json!({
-            "path": target.to_string_lossy(), "files": tree.files, "directories": tree.directories,
-            "links": tree.links, "skipped": tree.skipped, "bytes": tree.bytes,
-            "seconds": done.seconds, "bits_per_second": bits, "sha256": sum,
-        });
-        say!("{report}");
-        return;
-    }
-    say!(
-        "{}: {} in {:.2} s, {}{}",
-        target.display(),
-        output::bytes(tree.bytes),
-        done.seconds,
-        bit_rate(bits),
-        of_tree(tree)
-    );
-    if let Some(sum) = sum {
-        say!("sha256 {sum}, as at the server");
-    }
-}
-
-/// What more there is to say of a tree.
-pub(crate) fn of_tree(tree: &Tree) -> String {
-    if tree.directories == 0 {
-        return String::new();
-    }
-    let Tree { directories, files, links, skipped, .. } = tree;
-    format!("; {files} files, {directories} directories, {links} links, {skipped} left alone")
 }

@@ -9,6 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 mod accounts;
 mod acl;
 mod afs;
+mod bar;
 mod bench;
 mod doctor;
 mod get;
@@ -19,6 +20,7 @@ mod put;
 mod rxdebug;
 mod serve;
 mod stat;
+mod transferred;
 mod user;
 mod volume;
 

@@ -5,13 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use afs_client::{Address, Error, Found, Put, Tree};
+use afs_client::{Address, Error, Found, Put};
 use anyhow::{Context, bail};
 use lane::fs::Dir;
 
-use crate::afs::{Done, Reach, Reached, sum_here, sum_there};
-use crate::get::of_tree;
-use crate::output::{self, bit_rate, say};
+use crate::afs::{Reach, Reached, sum_there};
+use crate::transferred::{Transferred, same_sum, tell};
 
 /// Flags of `linerate put`.
 #[derive(Debug, clap::Args)]
@@ -37,12 +36,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What was put.
-struct Stored {
-    tree: Tree,
-    sum: Option<String>,
-}
-
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let local = std::path::absolute(&args.file)?;
     let is_directory = local.metadata().with_context(|| format!("cannot read {}", local.display()))?.is_dir();
@@ -58,13 +51,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let (to, there) = place(reached, &address, name.as_bytes()).await?;
         let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
         if is_directory {
-            return Ok(Stored { tree: put.tree(&dir, &name, &to, &there).await?, sum: None });
+            return Ok(Transferred::tree(put.tree(&dir, &name, &to, &there).await?));
         }
         let metadata = put.file(&dir, &name, &to, &there).await?;
         let sum = if verify { Some(verified(&local, &to, &there).await?) } else { None };
-        Ok(Stored { tree: Tree { files: 1, bytes: metadata.length, ..Tree::default() }, sum })
+        Ok(Transferred::file(metadata.length, sum))
     })?;
-    tell(&done, &args.address, args.json);
+    tell(&done, "address", &args.address, args.json);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -88,33 +81,5 @@ async fn verified(local: &Path, to: &Found, name: &[u8]) -> anyhow::Result<Strin
     let fid = fid.context("the file is gone again")?;
     let metadata = to.server.status(fid).await?;
     let there = sum_there(&Found { server: to.server.clone(), fid, metadata }).await?;
-    let here = sum_here(local)?;
-    if here != there {
-        bail!("the server's file has another SHA-256 sum ({there}) than {} ({here})", local.display());
-    }
-    Ok(there)
-}
-
-fn tell(done: &Done<Stored>, address: &Address, json: bool) {
-    let Stored { tree, sum } = &done.value;
-    let bits = tree.bytes as f64 * 8.0 / done.seconds.max(1e-6);
-    if json {
-        let report = serde_json::json!({
-            "address": address.to_string(), "files": tree.files, "directories": tree.directories,
-            "links": tree.links, "skipped": tree.skipped, "bytes": tree.bytes,
-            "seconds": done.seconds, "bits_per_second": bits, "sha256": sum,
-        });
-        say!("{report}");
-        return;
-    }
-    say!(
-        "{address}: {} in {:.2} s, {}{}",
-        output::bytes(tree.bytes),
-        done.seconds,
-        bit_rate(bits),
-        of_tree(tree)
-    );
-    if let Some(sum) = sum {
-        say!("sha256 {sum}, as at the server");
-    }
+    same_sum(local, there)
 }

@@ -4,22 +4,23 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afs_client::fetch::{self, Plan};
 use afs_client::{Cell as AfsCell, CellOptions, Client, ClientOptions, Error, FileServer, Found};
 use afs_wire::Fid;
 use lane::layout::Layout;
-use lane::runtime::{Runtime, RuntimeOptions};
+use lane::runtime::RuntimeOptions;
 use rx_lane::DriverConfig;
 use serde::Serialize;
 use xdr::afs::AfsUuid;
 
 use super::actor::Actor;
 use super::pattern::{Against, Check};
+use crate::Progress;
 use crate::latency::{Latencies, Percentiles};
+use crate::share::{Share, on_lanes};
 use crate::start::{Arrival, StartLine};
 
 /// What every client does.
@@ -71,17 +72,6 @@ pub struct Options {
     pub uuid: AfsUuid,
     /// Process whose CPU time is told, which is the server's.
     pub pid: Option<u32>,
-}
-
-/// Running totals, for a progress bar.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Calls that ended well.
-    pub calls: AtomicU64,
-    /// Their bytes, both ways.
-    pub bytes: AtomicU64,
-    /// Calls that failed.
-    pub errors: AtomicU64,
 }
 
 /// What came of it.
@@ -174,26 +164,15 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
     let started = Instant::now();
     let look = options.clone();
     let target = lane::runtime::run_here(RuntimeOptions::default(), async move { target(&look).await })??;
-    let lanes = layout.lane_count();
-    let results = Arc::new(Mutex::new(Vec::new()));
-    let line = StartLine::new(lanes);
-    let (shared, sink, counted, common) =
-        (options.clone(), Arc::clone(&results), Arc::clone(progress), Arc::clone(&line));
-    let runtime = Runtime::start(layout, RuntimeOptions::default(), move |spec| {
-        // The first lanes take the clients that do not share out evenly.
-        let mine = shared.clients / lanes + usize::from(spec.id < shared.clients % lanes);
-        let before = spec.id * (shared.clients / lanes) + spec.id.min(shared.clients % lanes);
+    let line = StartLine::new(layout.lane_count());
+    let (shared, counted, common) = (options.clone(), Arc::clone(progress), Arc::clone(&line));
+    let tallies = on_lanes(layout, options.clients, move |share| {
         let (options, target, progress) = (shared.clone(), target.clone(), Arc::clone(&counted));
-        let (sink, line) = (Arc::clone(&sink), Arc::clone(&common));
-        async move {
-            let lane = LaneLoad { options, target, progress, first: before, count: mine };
-            let tally = lane.run(&line, spec.id == 0).await;
-            sink.lock().expect("no lane panics while it reports").push(tally);
-        }
+        let line = Arc::clone(&common);
+        async move { LaneLoad { options, target, progress, share }.run(&line).await }
     })?;
-    runtime.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let mut total = Tally::default();
-    for tally in results.lock().expect("all lanes have ended").drain(..) {
+    for tally in tallies {
         total.merge(tally?);
     }
     let startup = line.began().map_or_else(|| started.elapsed(), |began| began - started);
@@ -257,18 +236,16 @@ struct LaneLoad {
     options: Options,
     target: Target,
     progress: Arc<Progress>,
-    /// Number of the lane's first client.
-    first: usize,
-    count: usize,
+    share: Share,
 }
 
 impl LaneLoad {
-    async fn run(self, line: &Arc<StartLine>, watches: bool) -> Result<Tally, LoadError> {
+    async fn run(self, line: &Arc<StartLine>) -> Result<Tally, LoadError> {
         let tally = Rc::new(RefCell::new(Tally::default()));
         let (clients, actors) = self.begin(line.arrival(), &tally).await?;
         let began = line.wait().await;
         let cpu = || (self.options.pid.and_then(cpu_seconds), cpu_seconds(std::process::id()));
-        let before = watches.then(cpu);
+        let before = (self.share.lane == 0).then(cpu);
         let resends = sent_again(&clients);
         let end = began + self.options.duration;
         let tasks: Vec<_> = actors
@@ -314,9 +291,9 @@ impl LaneLoad {
             sums: target.sums.clone(),
             run: options.uuid.to_string()[..8].to_owned(),
         });
-        let mut clients = Vec::with_capacity(self.count);
+        let mut clients = Vec::with_capacity(self.share.clients.len());
         let mut starting = Vec::new();
-        for number in self.first..self.first + self.count {
+        for number in self.share.clients.clone() {
             let client = client(options, number)?;
             let server = client.file_server(target.server)?;
             for call in 0..options.calls {
@@ -369,11 +346,10 @@ async fn calls(actor: &Actor, end: Instant, tally: &RefCell<Tally>, progress: &P
                 tally.calls += 1;
                 tally.sent += moved.sent;
                 tally.verified += u64::from(moved.verified);
-                progress.calls.fetch_add(1, Ordering::Relaxed);
-                progress.bytes.fetch_add(moved.sent + moved.received, Ordering::Relaxed);
+                progress.count(moved.sent + moved.received);
             }
             Err(error) => {
-                progress.errors.fetch_add(1, Ordering::Relaxed);
+                progress.count_error();
                 tally.borrow_mut().count_error(&error);
                 // A server that is down must not be hammered.
                 lane::time::sleep(RETRY_DELAY).await;

@@ -5,4 +5,4 @@ mod actor;
 mod load;
 mod pattern;
 
-pub use load::{Load, LoadError, Options, Progress, Report, Work, run};
+pub use load::{Load, LoadError, Options, Report, Work, run};

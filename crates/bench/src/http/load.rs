@@ -2,20 +2,21 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 use lane::layout::Layout;
-use lane::runtime::{Runtime, RuntimeOptions, StartError};
+use lane::runtime::{RuntimeOptions, StartError};
 use rustls::ClientConfig;
 use serde::Serialize;
 use tls::{ClientTrust, Versions, client_config};
 
 use super::client::{ClientError, Connection};
 use super::target::Target;
+use crate::Progress;
 use crate::latency::{Latencies, Percentiles};
+use crate::share::on_lanes;
 
 /// What to do.
 #[derive(Clone, Debug)]
@@ -32,17 +33,6 @@ pub struct Options {
     pub trust: ClientTrust,
     /// A new connection for every request.
     pub reconnect: bool,
-}
-
-/// Running totals, for a progress bar.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Answers.
-    pub requests: AtomicU64,
-    /// Body bytes.
-    pub bytes: AtomicU64,
-    /// Failed requests.
-    pub errors: AtomicU64,
 }
 
 /// What came of it.
@@ -99,14 +89,10 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
         false => None,
     };
     let reference = Arc::new(first(options, tls.clone())?);
-    let lanes = layout.lane_count();
-    let results = Arc::new(Mutex::new(Vec::new()));
-    let (shared, sink) = (options.clone(), Arc::clone(&results));
+    let shared = options.clone();
     let expected = options.verify.then(|| Arc::clone(&reference));
     let progress = Arc::clone(progress);
-    let runtime = Runtime::start(layout, RuntimeOptions::default(), move |spec| {
-        // The first lanes take the connections that do not share out evenly.
-        let mine = shared.connections / lanes + usize::from(spec.id < shared.connections % lanes);
+    let tallies = on_lanes(layout, options.connections, move |share| {
         let lane = LaneLoad {
             options: shared.clone(),
             tls: tls.clone(),
@@ -114,17 +100,10 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
             progress: Arc::clone(&progress),
             tally: Rc::default(),
         };
-        let sink = Arc::clone(&sink);
-        async move {
-            let tally = lane.run(mine).await;
-            sink.lock().expect("no lane panics while it reports").push(tally);
-        }
+        async move { lane.run(share.clients.len()).await }
     })?;
-    runtime.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let mut total = Tally::default();
-    for tally in results.lock().expect("all lanes have ended").drain(..) {
-        total.merge(tally);
-    }
+    tallies.into_iter().for_each(|tally| total.merge(tally));
     Ok(total.report(options, &reference))
 }
 
@@ -182,7 +161,7 @@ impl LaneLoad {
             let Ok(result) = lane::time::timeout_at(end, self.ask(&mut open, &request)).await else { return };
             if let Err(error) = result {
                 open = None;
-                self.progress.errors.fetch_add(1, Ordering::Relaxed);
+                self.progress.count_error();
                 *self.tally.borrow_mut().errors.entry(error.to_string()).or_default() += 1;
                 // A server that is down must not be hammered.
                 lane::time::sleep(RETRY_DELAY).await;
@@ -211,8 +190,7 @@ impl LaneLoad {
         tally.body_bytes += answer.body_bytes;
         tally.other_statuses += u64::from(answer.status != 200);
         tally.verified += u64::from(expected.is_some());
-        self.progress.requests.fetch_add(1, Ordering::Relaxed);
-        self.progress.bytes.fetch_add(answer.body_bytes, Ordering::Relaxed);
+        self.progress.count(answer.body_bytes);
         if !answer.keep_alive || self.options.reconnect {
             *open = None;
         }

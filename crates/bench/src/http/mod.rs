@@ -6,5 +6,5 @@ mod response;
 mod target;
 
 pub use client::ClientError;
-pub use load::{LoadError, Options, Progress, Report, run};
+pub use load::{LoadError, Options, Report, run};
 pub use target::{Target, TargetError};

@@ -4,17 +4,18 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lane::layout::Layout;
-use lane::runtime::{Runtime, RuntimeOptions};
+use lane::runtime::RuntimeOptions;
 use rx_lane::{Anonymous, CallError, Connection, Driver, DriverConfig};
 use rxperf::{Outbound, Plan, Reply, Request, SERVICE, Work};
 use serde::Serialize;
 
+use crate::Progress;
 use crate::latency::{Latencies, Percentiles};
+use crate::share::on_lanes;
 use crate::start::StartLine;
 
 /// What to do.
@@ -32,17 +33,6 @@ pub struct Options {
     pub duration: Duration,
     /// Limits, timers and socket of each lane.
     pub driver: DriverConfig,
-}
-
-/// Running totals, for a progress bar.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Calls that ended well.
-    pub calls: AtomicU64,
-    /// Their payload bytes, both ways.
-    pub bytes: AtomicU64,
-    /// Calls that failed.
-    pub errors: AtomicU64,
 }
 
 /// What came of it.
@@ -114,24 +104,14 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
     let started = Instant::now();
     let plan = options.work.plan()?;
     first(options, plan)?;
-    let lanes = layout.lane_count();
-    let results = Arc::new(Mutex::new(Vec::new()));
-    let (shared, sink, progress) = (options.clone(), Arc::clone(&results), Arc::clone(progress));
-    let line = StartLine::new(lanes);
-    let common = Arc::clone(&line);
-    let runtime = Runtime::start(layout, RuntimeOptions::default(), move |spec| {
-        // The first lanes take the connections that do not share out evenly.
-        let mine = shared.connections / lanes + usize::from(spec.id < shared.connections % lanes);
-        let (options, progress, sink) = (shared.clone(), Arc::clone(&progress), Arc::clone(&sink));
-        let line = Arc::clone(&common);
-        async move {
-            let tally = run_lane(options, plan, progress, mine, &line).await;
-            sink.lock().expect("no lane panics while it reports").push(tally);
-        }
+    let line = StartLine::new(layout.lane_count());
+    let (shared, progress, common) = (options.clone(), Arc::clone(progress), Arc::clone(&line));
+    let tallies = on_lanes(layout, options.connections, move |share| {
+        let (options, progress, line) = (shared.clone(), Arc::clone(&progress), Arc::clone(&common));
+        async move { run_lane(options, plan, progress, share.clients.len(), &line).await }
     })?;
-    runtime.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     let mut total = Tally::default();
-    for tally in results.lock().expect("all lanes have ended").drain(..) {
+    for tally in tallies {
         total.merge(tally?);
     }
     let startup = line.began().map_or_else(|| started.elapsed(), |began| began - started);
@@ -263,12 +243,10 @@ impl LaneLoad {
                     let mut tally = self.tally.borrow_mut();
                     tally.latencies.record(asked.elapsed());
                     tally.calls += 1;
-                    self.progress.calls.fetch_add(1, Ordering::Relaxed);
-                    let bytes = self.plan.from_client + self.plan.to_client;
-                    self.progress.bytes.fetch_add(bytes, Ordering::Relaxed);
+                    self.progress.count(self.plan.from_client + self.plan.to_client);
                 }
                 Err(failure) => {
-                    self.progress.errors.fetch_add(1, Ordering::Relaxed);
+                    self.progress.count_error();
                     self.tally.borrow_mut().count_error(&failure);
                     // A server that is down must not be hammered.
                     lane::time::sleep(RETRY_DELAY).await;

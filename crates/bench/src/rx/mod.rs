@@ -6,5 +6,5 @@ mod load;
 mod server;
 
 pub use blast::{BlastReport, blast, serve_blast};
-pub use load::{LoadError, Options, Progress, Report, run};
+pub use load::{LoadError, Options, Report, run};
 pub use server::{ServeError, ServerOptions, Serving, serve};

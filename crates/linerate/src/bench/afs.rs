@@ -1,17 +1,15 @@
 //! `linerate bench afs ADDRESS`: the load of many clients on one AFS file server.
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use afs_client::Address;
 use anyhow::Context;
-use bench::afs::{Options, Progress, Report, Work};
+use bench::afs::{Options, Report, Work};
 use clap::ValueEnum;
 use rx_lane::DriverConfig;
 
-use super::watch::{Totals, Watcher};
+use super::watch::watched;
 use crate::afs::{Where, new_uuid};
 use crate::output::{self, bit_rate, rate, say};
 
@@ -112,15 +110,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         pid: args.pid,
     };
     let layout = super::layout(args.threads)?;
-    let progress = Arc::new(Progress::default());
-    let counted = Arc::clone(&progress);
-    let watcher = Watcher::start(options.duration, move || Totals {
-        done: counted.calls.load(Ordering::Relaxed),
-        bytes: counted.bytes.load(Ordering::Relaxed),
-        errors: counted.errors.load(Ordering::Relaxed),
-    });
-    let report = bench::afs::run(&options, &layout, &progress);
-    watcher.stop();
+    let report = watched(options.duration, |progress| bench::afs::run(&options, &layout, progress));
     let report = report.with_context(|| format!("cannot measure {}", args.address))?;
     if args.json {
         say!("{}", serde_json::to_string(&report)?);

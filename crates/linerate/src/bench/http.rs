@@ -2,15 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use bench::http::{ClientError, LoadError, Options, Progress, Report, Target};
+use bench::http::{ClientError, LoadError, Options, Report, Target};
 use tls::ClientTrust;
 
-use super::watch::{Totals, Watcher};
+use super::watch::watched;
 use crate::output::{self, bit_rate, rate, say};
 
 /// Flags of `linerate bench http`.
@@ -58,15 +56,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         reconnect: args.reconnect,
     };
     let layout = super::layout(args.lanes)?;
-    let progress = Arc::new(Progress::default());
-    let counted = Arc::clone(&progress);
-    let watcher = Watcher::start(options.duration, move || Totals {
-        done: counted.requests.load(Ordering::Relaxed),
-        bytes: counted.bytes.load(Ordering::Relaxed),
-        errors: counted.errors.load(Ordering::Relaxed),
-    });
-    let report = bench::http::run(&options, &layout, &progress);
-    watcher.stop();
+    let report = watched(options.duration, |progress| bench::http::run(&options, &layout, progress));
     let report = report.map_err(|error| {
         let advice = match error {
             LoadError::First(ClientError::Tls(_)) if !args.insecure => {

@@ -3,11 +3,10 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context;
-use bench::rx::{Options, Progress, Report, ServerOptions};
+use bench::rx::{Options, Report, ServerOptions};
 use clap::ValueEnum;
 use lane::backend::UdpOptions;
 use rx::congestion::Algorithm;
@@ -16,7 +15,7 @@ use rx_lane::DriverConfig;
 use rxperf::{MAX_BYTES, PORT, Work};
 use server::metrics::Blocks;
 
-use super::watch::{Totals, Watcher};
+use super::watch::watched;
 use crate::output::{self, bit_rate, rate, say};
 
 /// Flags of `linerate bench rx`.
@@ -194,15 +193,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         driver: args.transport.driver(),
     };
     let layout = super::layout(args.threads)?;
-    let progress = Arc::new(Progress::default());
-    let counted = Arc::clone(&progress);
-    let watcher = Watcher::start(options.duration, move || Totals {
-        done: counted.calls.load(Ordering::Relaxed),
-        bytes: counted.bytes.load(Ordering::Relaxed),
-        errors: counted.errors.load(Ordering::Relaxed),
-    });
-    let report = bench::rx::run(&options, &layout, &progress);
-    watcher.stop();
+    let report = watched(options.duration, |progress| bench::rx::run(&options, &layout, progress));
     let report = report.with_context(|| format!("cannot measure {}", args.server))?;
     if args.json {
         say!("{}", serde_json::to_string(&report)?);

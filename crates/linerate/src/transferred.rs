@@ -1,0 +1,67 @@
+//! What `linerate get` and `put` tell of what they did.
+
+use std::fmt::Display;
+use std::path::Path;
+
+use afs_client::Tree;
+use anyhow::bail;
+use serde_json::{Value, json};
+
+use crate::afs::{Done, sum_here};
+use crate::output::{bit_rate, bytes, say};
+
+/// Files that went one way or the other.
+pub(crate) struct Transferred {
+    pub(crate) tree: Tree,
+    /// SHA-256 of the one file, the same on both sides, where they were compared.
+    pub(crate) sum: Option<String>,
+}
+
+impl Transferred {
+    /// One file.
+    pub(crate) fn file(bytes: u64, sum: Option<String>) -> Self {
+        Self { tree: Tree { files: 1, bytes, ..Tree::default() }, sum }
+    }
+
+    /// A directory with all beneath it.
+    pub(crate) fn tree(tree: Tree) -> Self {
+        Self { tree, sum: None }
+    }
+}
+
+/// The sum of the server's file, if it is the local one's as well.
+pub(crate) fn same_sum(local: &Path, there: String) -> anyhow::Result<String> {
+    let here = sum_here(local)?;
+    if here != there {
+        bail!("{} has another SHA-256 sum ({here}) than the server's file ({there})", local.display());
+    }
+    Ok(there)
+}
+
+/// Tells what came to be at `target`, which JSON calls `key`.
+pub(crate) fn tell(done: &Done<Transferred>, key: &str, target: &dyn Display, json: bool) {
+    let Done { value: Transferred { tree, sum }, seconds } = done;
+    let bits = tree.bytes as f64 * 8.0 / seconds.max(1e-6);
+    if json {
+        let mut report = json!({
+            "files": tree.files, "directories": tree.directories, "links": tree.links, "skipped": tree.skipped,
+            "bytes": tree.bytes, "seconds": seconds, "bits_per_second": bits, "sha256": sum,
+        });
+        report[key] = Value::String(target.to_string());
+        say!("{report}");
+        return;
+    }
+    say!("{target}: {} in {seconds:.2} s, {}{}", bytes(tree.bytes), bit_rate(bits), of_tree(tree));
+    if let Some(sum) = sum {
+        say!("sha256 {sum}, as at the server");
+    }
+}
+
+/// What more there is to say of a tree.
+fn of_tree(tree: &Tree) -> String {
+    if tree.directories == 0 {
+        return String::new();
+    }
+    let Tree { directories, files, links, skipped, .. } = tree;
+    format!("; {files} files, {directories} directories, {links} links, {skipped} left alone")
+}
