@@ -1,0 +1,92 @@
+//! LOCK (MS-SMB2 2.2.26, 2.2.27); its response is [`crate::body::plain::Empty`].
+
+use zerocopy::little_endian::{U16, U32, U64};
+
+use crate::fixed::{body, prefix_of, wire};
+use crate::guid::FileId;
+use crate::malformed::Malformed;
+use crate::message::{Body, Message};
+
+/// Most ranges of one request that are taken.
+pub const LOCKS_MAX: u16 = 4096;
+
+/// Bits of an element's `Flags`.
+pub mod flags {
+    /// Others may read the range and lock it likewise.
+    pub const SHARED: u32 = 1;
+    /// Nobody else may use the range.
+    pub const EXCLUSIVE: u32 = 2;
+    /// The range is given back.
+    pub const UNLOCK: u32 = 4;
+    /// Refused at once rather than waited for.
+    pub const FAIL_IMMEDIATELY: u32 = 0x10;
+}
+
+body! {
+    /// Fixed part of the request, MS-SMB2 2.2.26: without the first element, which `StructureSize` counts.
+    pub struct LockRequestFixed = 48 {
+        lock_count: U16,
+        /// Number in the low 4 bits, index above; see [`LockRequestFixed::sequence`].
+        lock_sequence: U32,
+        file_id: FileId,
+    }
+}
+
+wire! {
+    /// MS-SMB2 2.2.26.1
+    pub struct LockElement {
+        offset: U64,
+        length: U64,
+        flags: U32,
+        reserved: U32,
+    }
+}
+
+/// What a lock request is known by when it comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockSequence {
+    /// Entry of the open's table, 1 to 64; others are not kept.
+    pub index: u32,
+    /// 0 to 15.
+    pub number: u8,
+}
+
+impl LockRequestFixed {
+    /// The sequence, taken apart.
+    pub fn sequence(&self) -> LockSequence {
+        let word = self.lock_sequence.get();
+        LockSequence { index: word >> 4, number: (word & 0xf) as u8 }
+    }
+}
+
+/// Ranges to lock or unlock.
+#[derive(Clone, Copy, Debug)]
+pub struct LockRequest<'a> {
+    /// The fixed part.
+    pub fixed: &'a LockRequestFixed,
+    /// The ranges: at least one.
+    pub locks: &'a [LockElement],
+}
+
+impl<'a> LockRequest<'a> {
+    /// Reads the request.
+    pub fn parse(message: &Message<'a>) -> Result<Self, Malformed> {
+        let fixed = message.fixed::<LockRequestFixed>()?;
+        let count = fixed.lock_count.get();
+        //= MS-SMB2 3.3.5.14
+        //# LockCount of zero fails with STATUS_INVALID_PARAMETER.
+        if count == 0 || count > LOCKS_MAX {
+            return Err(Malformed::Count);
+        }
+        Ok(Self { fixed, locks: prefix_of(message.after::<LockRequestFixed>(), count.into())? })
+    }
+
+    /// Appends a request for at least one range.
+    pub fn write(body: &mut Body<'_>, mut fixed: LockRequestFixed, locks: &[LockElement]) {
+        fixed.lock_count.set(u16::try_from(locks.len()).expect("few ranges"));
+        body.push(&fixed);
+        for lock in locks {
+            body.push(lock);
+        }
+    }
+}

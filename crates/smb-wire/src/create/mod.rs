@@ -1,0 +1,214 @@
+//! CREATE (MS-SMB2 2.2.13, 2.2.14).
+
+use zerocopy::little_endian::{U16, U32, U64};
+
+use crate::fixed::body;
+use crate::guid::FileId;
+use crate::malformed::Malformed;
+use crate::message::{Body, Message, apart};
+use crate::text::{Text, encoded};
+
+pub mod access;
+pub mod context;
+pub mod lease;
+
+use context::Contexts;
+
+body! {
+    /// Fixed part of the request, MS-SMB2 2.2.13.
+    pub struct CreateRequestFixed = 57 {
+        security_flags: u8,
+        requested_oplock_level: u8,
+        impersonation_level: U32,
+        smb_create_flags: U64,
+        reserved: U64,
+        desired_access: U32,
+        file_attributes: U32,
+        share_access: U32,
+        create_disposition: U32,
+        create_options: U32,
+        name_offset: U16,
+        name_length: U16,
+        contexts_offset: U32,
+        contexts_length: U32,
+    }
+}
+
+body! {
+    /// Fixed part of the response, MS-SMB2 2.2.14.
+    pub struct CreateResponseFixed = 89 {
+        oplock_level: u8,
+        flags: u8,
+        create_action: U32,
+        creation_time: U64,
+        last_access_time: U64,
+        last_write_time: U64,
+        change_time: U64,
+        allocation_size: U64,
+        end_of_file: U64,
+        file_attributes: U32,
+        reserved2: U32,
+        file_id: FileId,
+        contexts_offset: U32,
+        contexts_length: U32,
+    }
+}
+
+/// `RequestedOplockLevel` and `OplockLevel`.
+pub mod oplock_level {
+    /// None.
+    pub const NONE: u8 = 0x00;
+    /// Read.
+    pub const II: u8 = 0x01;
+    /// Read and write.
+    pub const EXCLUSIVE: u8 = 0x08;
+    /// Read, write and handle.
+    pub const BATCH: u8 = 0x09;
+    /// A context says which lease.
+    pub const LEASE: u8 = 0xff;
+}
+
+/// `CreateDisposition`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Disposition {
+    /// What is there is replaced.
+    Supersede = 0,
+    /// It must be there.
+    Open = 1,
+    /// It must not be there.
+    Create = 2,
+    /// Opened, or made.
+    OpenIf = 3,
+    /// It must be there and is emptied.
+    Overwrite = 4,
+    /// Emptied, or made.
+    OverwriteIf = 5,
+}
+
+impl Disposition {
+    /// Of a wire value.
+    pub fn from_wire(value: u32) -> Option<Self> {
+        Some(match value {
+            0 => Self::Supersede,
+            1 => Self::Open,
+            2 => Self::Create,
+            3 => Self::OpenIf,
+            4 => Self::Overwrite,
+            5 => Self::OverwriteIf,
+            _ => return None,
+        })
+    }
+}
+
+/// `CreateAction`.
+pub mod create_action {
+    /// Replaced.
+    pub const SUPERSEDED: u32 = 0;
+    /// Opened as it was.
+    pub const OPENED: u32 = 1;
+    /// Made.
+    pub const CREATED: u32 = 2;
+    /// Emptied.
+    pub const OVERWRITTEN: u32 = 3;
+}
+
+/// Bits of `CreateOptions`.
+pub mod options {
+    /// A directory, or nothing.
+    pub const DIRECTORY_FILE: u32 = 0x0000_0001;
+    /// Data is on disk before a write is answered.
+    pub const WRITE_THROUGH: u32 = 0x0000_0002;
+    /// Anything but a directory.
+    pub const NON_DIRECTORY_FILE: u32 = 0x0000_0040;
+    /// The client understands no extended attributes.
+    pub const NO_EA_KNOWLEDGE: u32 = 0x0000_0200;
+    /// Removed when the last open of it is closed.
+    pub const DELETE_ON_CLOSE: u32 = 0x0000_1000;
+    /// The name is a number of a file.
+    pub const OPEN_BY_FILE_ID: u32 = 0x0000_2000;
+    /// With the rights of those who make backups.
+    pub const OPEN_FOR_BACKUP_INTENT: u32 = 0x0000_4000;
+    /// The link itself, not where it points to.
+    pub const OPEN_REPARSE_POINT: u32 = 0x0020_0000;
+}
+
+/// What to open or make, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateRequest<'a> {
+    /// The fixed part.
+    pub fixed: &'a CreateRequestFixed,
+    /// The name, from the share's root; [`crate::name::Name`] takes it apart.
+    pub name: Text<'a>,
+    /// What else is asked for.
+    pub contexts: Contexts<'a>,
+}
+
+impl<'a> CreateRequest<'a> {
+    /// Reads the request. Contexts are walked, so that all of them are known to be whole; what is in them is read when
+    /// it is asked for.
+    pub fn parse(message: &Message<'a>) -> Result<Self, Malformed> {
+        let fixed = message.fixed::<CreateRequestFixed>()?;
+        let name = (u32::from(fixed.name_offset.get()), u32::from(fixed.name_length.get()));
+        let contexts = (fixed.contexts_offset.get(), fixed.contexts_length.get());
+        apart(name, contexts)?;
+        if contexts.1 > 0 && !contexts.0.is_multiple_of(8) {
+            return Err(Malformed::Alignment);
+        }
+        Ok(Self {
+            fixed,
+            name: Text::new(message.part::<CreateRequestFixed>(name.0, name.1)?)?,
+            contexts: Contexts::parse(message.part::<CreateRequestFixed>(contexts.0, contexts.1)?)?,
+        })
+    }
+
+    /// Appends a request for a name of less than 32 Ki code units. `contexts` is what
+    /// [`ContextWriter`](context::ContextWriter) made.
+    pub fn write(body: &mut Body<'_>, mut fixed: CreateRequestFixed, name: &str, contexts: &[u8]) {
+        body.push(&fixed);
+        let name = body.bytes(&encoded(name));
+        fixed.name_offset = name.offset16();
+        fixed.name_length = name.len16();
+        if !contexts.is_empty() {
+            body.align(8);
+            let contexts = body.bytes(contexts);
+            fixed.contexts_offset.set(contexts.offset);
+            fixed.contexts_length.set(contexts.len);
+        } else if name.len == 0 {
+            // The structure's size counts one byte of name, and there are servers that look for it.
+            body.bytes(&[0]);
+        }
+        body.set_fixed(&fixed);
+    }
+}
+
+/// What was opened.
+#[derive(Clone, Copy, Debug)]
+pub struct CreateResponse<'a> {
+    /// The fixed part.
+    pub fixed: &'a CreateResponseFixed,
+    /// What was granted beside.
+    pub contexts: Contexts<'a>,
+}
+
+impl<'a> CreateResponse<'a> {
+    /// Reads the response.
+    pub fn parse(message: &Message<'a>) -> Result<Self, Malformed> {
+        let fixed = message.fixed::<CreateResponseFixed>()?;
+        let (offset, len) = (fixed.contexts_offset.get(), fixed.contexts_length.get());
+        let contexts = Contexts::parse(message.part::<CreateResponseFixed>(offset, len)?)?;
+        Ok(Self { fixed, contexts })
+    }
+
+    /// Appends a response. `contexts` is what [`ContextWriter`](context::ContextWriter) made.
+    pub fn write(body: &mut Body<'_>, mut fixed: CreateResponseFixed, contexts: &[u8]) {
+        body.push(&fixed);
+        if !contexts.is_empty() {
+            body.align(8);
+            let contexts = body.bytes(contexts);
+            fixed.contexts_offset.set(contexts.offset);
+            fixed.contexts_length.set(contexts.len);
+            body.set_fixed(&fixed);
+        }
+    }
+}

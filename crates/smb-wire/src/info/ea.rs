@@ -1,0 +1,108 @@
+//! Extended attributes (MS-FSCC 2.4.16).
+
+use zerocopy::IntoBytes;
+use zerocopy::little_endian::{U16, U32};
+
+use crate::chain::{Entries, EntryWriter};
+use crate::fixed::{part, prefix, wire};
+use crate::malformed::Malformed;
+use crate::status::Status;
+
+/// Most attributes of one list that are taken.
+pub const EAS_MAX: usize = 1024;
+
+wire! {
+    /// Fixed part of FileFullEaInformation.
+    pub struct EaHead {
+        next_entry_offset: U32,
+        /// 0x80: whoever does not understand it must not use the file.
+        flags: u8,
+        ea_name_length: u8,
+        ea_value_length: U16,
+    }
+}
+
+/// One attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ea<'a> {
+    /// Its name: ASCII, compared without case.
+    pub name: &'a [u8],
+    /// Its value; none removes it.
+    pub value: &'a [u8],
+}
+
+/// Reads a list of attributes to set.
+///
+/// # Errors
+/// As an item: the list is not whole, or holds a name that no attribute has. The request fails with
+/// [`Status::EA_CORRUPT_ERROR`] or [`Status::INVALID_PARAMETER`], see [`status`].
+pub fn parse(data: &[u8]) -> impl Iterator<Item = Result<Ea<'_>, Malformed>> {
+    let entries = Entries::new(data, 4, size_of::<EaHead>() + 1);
+    entries.take(EAS_MAX + 1).enumerate().map(|(count, entry)| {
+        if count == EAS_MAX {
+            return Err(Malformed::Count);
+        }
+        let entry = entry?;
+        let (head, rest) = prefix::<EaHead>(entry)?;
+        let name_len = usize::from(head.ea_name_length);
+        let name = part(rest, 0, name_len)?;
+        // The name has an end mark that its length does not count.
+        if rest.get(name_len) != Some(&0) || !name.iter().all(|byte| valid(*byte)) || name.is_empty() {
+            return Err(Malformed::Value);
+        }
+        Ok(Ea { name, value: part(rest, name_len + 1, head.ea_value_length.get().into())? })
+    })
+}
+
+/// What a list that is refused fails with.
+pub fn status(why: Malformed) -> Status {
+    match why {
+        Malformed::Value | Malformed::Offset | Malformed::Alignment => Status::EA_CORRUPT_ERROR,
+        other => other.status(),
+    }
+}
+
+fn valid(byte: u8) -> bool {
+    byte.is_ascii_graphic() && !b"\"*+,/:;<=>?[\\]|".contains(&byte)
+}
+
+/// Appends an attribute; `false` if it does not fit.
+pub fn write(list: &mut EntryWriter<'_>, ea: &Ea<'_>) -> bool {
+    let (Ok(name_len), Ok(value_len)) = (u8::try_from(ea.name.len()), u16::try_from(ea.value.len())) else {
+        return false;
+    };
+    list.push(|out| {
+        let head = EaHead {
+            next_entry_offset: U32::ZERO,
+            flags: 0,
+            ea_name_length: name_len,
+            ea_value_length: value_len.into(),
+        };
+        out.extend(head.as_bytes());
+        out.extend(ea.name);
+        out.push(0);
+        out.extend(ea.value);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_come_back_and_bad_names_do_not() {
+        let eas = [Ea { name: b"one", value: b"1" }, Ea { name: b"TWO", value: b"" }];
+        let mut out = Vec::new();
+        let mut list = EntryWriter::new(&mut out, 4, 100);
+        assert!(eas.iter().all(|ea| write(&mut list, ea)));
+        assert_eq!(parse(&out).map(Result::unwrap).collect::<Vec<_>>(), eas);
+        for (at, value) in [(8, b':'), (8, 0), (11, b'x'), (5, 0), (5, 200), (7, 1)] {
+            let mut bad = out.clone();
+            bad[at] = value;
+            let why = parse(&bad).find_map(Result::err).unwrap();
+            assert_eq!(status(why), Status::EA_CORRUPT_ERROR, "{at}");
+        }
+        let long = Ea { name: &[b'a'; 256], value: b"" };
+        assert!(!write(&mut EntryWriter::new(&mut out, 4, 1000), &long));
+    }
+}
