@@ -132,6 +132,12 @@ pub(crate) trait Backend {
     /// `EBUSY` when something was. The stream stays here then.
     fn release(&self, stream: Fd) -> io::Result<Released>;
 
+    /// Takes a file off the lane; no operation may be at work on it.
+    ///
+    /// # Errors
+    /// `EBUSY` while one is that was given up. The file stays here then.
+    fn release_file(&self, file: Fd) -> io::Result<Released>;
+
     /// What the kernel noted of the last packet of a connection with `peer`; `None` when it does not say.
     fn incoming(&self, stream: Fd, peer: SocketAddr, what: Incoming) -> Option<u32>;
 

@@ -1,11 +1,11 @@
-//! A stream between two lanes: given away by one, not yet adopted by the other.
+//! What is on no lane: a stream that one has given away and no other has adopted yet, a file whose locks are kept.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use super::Fd;
 
-/// A stream on its way to another lane of the process. Dropped, it closes.
+/// A stream on its way to another lane of the process, or a file on none. Dropped, it closes.
 #[derive(Debug)]
 #[must_use = "a stream that nobody adopts is closed"]
 pub struct Released(pub(super) Held);
@@ -27,6 +27,16 @@ pub(super) struct Numbered {
 /// Numbers of one simulated process that were dropped on their way, for the world to close.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Dropped(Arc<Mutex<Vec<Fd>>>);
+
+impl Released {
+    /// What any lane of the process may call it, as long as this lives.
+    pub(crate) fn fd(&self) -> Fd {
+        match &self.0 {
+            Held::Kernel(owned) => Fd(owned.as_raw_fd()),
+            Held::Simulated(numbered) => numbered.fd.expect("it has not been adopted"),
+        }
+    }
+}
 
 impl From<OwnedFd> for Released {
     fn from(stream: OwnedFd) -> Self {

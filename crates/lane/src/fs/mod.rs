@@ -13,12 +13,14 @@ pub use crate::backend::{
 
 pub use self::dir::Dir;
 pub use self::file::{File, SyncOf};
+pub use self::keeper::LockKeeper;
 pub use self::names::CreateHow;
 
 mod attributes;
 mod dir;
 mod file;
 mod handle;
+mod keeper;
 mod lock;
 mod names;
 mod room;

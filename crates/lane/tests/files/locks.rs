@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use lane::fs::{HeldLock, LockKind, OpenHow};
 use nix::fcntl::{FcntlArg, fcntl};
 
-use super::{create, errno, everywhere, name, path_of};
+use super::{create, errno, everywhere, name, open, path_of};
 
 #[test]
 fn locks_are_of_opens_and_other_processes_see_them() {
@@ -32,6 +32,35 @@ fn locks_are_of_opens_and_other_processes_see_them() {
         // They go with the process.
         other.end();
         file.try_lock(18, 0, LockKind::Exclusive).await.unwrap();
+    });
+}
+
+#[test]
+fn kept_locks_last_until_their_keeper_goes_whatever_else_is_closed() {
+    everywhere(|_, root| async move {
+        let file = create(&root, "file").await;
+        let mut other = Other::start(&path_of(&file));
+        let keeper = open(&root, "file").await.unwrap().into_keeper().unwrap();
+        keeper.set(0, 10, Some(LockKind::Exclusive)).await.unwrap();
+        assert_eq!(
+            errno(file.try_lock(0, 1, LockKind::Shared).await),
+            Err(libc::EAGAIN),
+            "as any other open"
+        );
+        drop(file);
+        drop(open(&root, "file").await.unwrap());
+        assert_eq!(other.ask("lock 5 1 shared"), "EAGAIN");
+        keeper.set(5, 5, Some(LockKind::Shared)).await.unwrap();
+        assert_eq!(other.ask("lock 5 1 shared"), "ok");
+        keeper.set(0, 5, None).await.unwrap();
+        assert_eq!(other.ask("lock 0 5 exclusive"), "ok");
+        assert_eq!(errno(keeper.set(4, 1, Some(LockKind::Shared)).await), Err(libc::EAGAIN));
+        let open_files = lane::current().counters().files.get();
+        assert_eq!(other.ask("lock 6 0 exclusive"), "EAGAIN");
+        drop(keeper);
+        assert_eq!(lane::current().counters().files.get(), open_files, "it was none of the lane's");
+        assert_eq!(other.ask("lock 6 0 exclusive"), "ok");
+        other.end();
     });
 }
 

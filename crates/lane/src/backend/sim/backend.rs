@@ -221,6 +221,12 @@ impl Backend for SimBackend {
         Ok(Released(Held::Simulated(Numbered::new(stream, &dropped))))
     }
 
+    fn release_file(&self, file: Fd) -> io::Result<Released> {
+        self.counters.files.sub(1);
+        let dropped = self.with(|state| state.hosts[self.host.0].dropped.clone());
+        Ok(Released(Held::Simulated(Numbered::new(file, &dropped))))
+    }
+
     fn incoming(&self, stream: Fd, _peer: SocketAddr, what: Incoming) -> Option<u32> {
         let interface = |state: &mut State, socket| Ok(state.net.interface_of(socket));
         match what {

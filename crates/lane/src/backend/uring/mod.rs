@@ -297,6 +297,10 @@ impl Backend for Uring {
         Ok(Released::from(stream))
     }
 
+    fn release_file(&self, file: Fd) -> io::Result<Released> {
+        Ok(Released(Held::Kernel(self.let_go_of_file(file)?)))
+    }
+
     fn incoming(&self, stream: Fd, peer: SocketAddr, what: Incoming) -> Option<u32> {
         self.count_syscall();
         let stream = self.borrow_fd(stream);

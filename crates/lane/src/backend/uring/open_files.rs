@@ -114,6 +114,19 @@ impl Uring {
         self.push_close(fd);
     }
 
+    /// Its number is another's to close from now on.
+    ///
+    /// # Errors
+    /// `EBUSY` while an operation that was given up names it.
+    pub(super) fn let_go_of_file(&self, fd: Fd) -> io::Result<OwnedFd> {
+        if self.ops.borrow().is_named_by_orphans(fd) {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        self.counters.files.sub(1);
+        // SAFETY: its owner gives it up with this, and no operation names it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd.0) })
+    }
+
     /// Through the ring, behind whatever was queued on this descriptor before: an operation must never find the number
     /// in another's hands.
     pub(super) fn push_close(&self, fd: Fd) {

@@ -5,8 +5,8 @@ use std::ffi::CString;
 use std::path::PathBuf;
 
 use lane::fs::{
-    Allocate, AttributeChange, CreateHow, Dir, File, FileKind, LockKind, OpenHow, SetTime, Stat, Timestamp,
-    XattrHow,
+    Allocate, AttributeChange, CreateHow, Dir, File, FileKind, LockKeeper, LockKind, OpenHow, SetTime, Stat,
+    Timestamp, XattrHow,
 };
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -30,11 +30,12 @@ async fn mix(root: PathBuf, seed: u64) -> Vec<String> {
         root.create_unnamed(0o600).await.unwrap(),
         root.open(&name("."), OpenHow::FOLLOW).await.unwrap(),
     ];
+    let mut keepers = Vec::new();
     let mut told = Vec::new();
     for _ in 0..STEPS {
         let at = dice.random_range(0..files.len());
         let other = dice.random_range(0..files.len());
-        let what = dice.random_range(0..11);
+        let what = dice.random_range(0..12);
         let brought = match what {
             0 => attributes(&mut dice, &files[at]).await,
             1 | 2 => extended_attributes(&mut dice, &files[at]).await,
@@ -43,6 +44,7 @@ async fn mix(root: PathBuf, seed: u64) -> Vec<String> {
             6 => copies(&mut dice, &files[at], &files[other]).await,
             7 | 8 => links(&mut dice, &root, &files[at]).await,
             9 => handles(&mut dice, &root, &files[at]).await,
+            10 => kept_locks(&mut dice, &root, &mut keepers).await,
             _ => {
                 // Another open of the same file, with locks of its own.
                 let reopened = root.open_handle(&files[at].handle().await.unwrap(), dice.random()).await;
@@ -148,6 +150,27 @@ async fn locks(dice: &mut StdRng, file: &File) -> String {
             format!("find {offset} {len} {kind:?} {:?}", errno(found.map(|found| found.is_some())))
         }
     }
+}
+
+/// Locks of opens that are on no lane, beside those of the files.
+async fn kept_locks(dice: &mut StdRng, root: &Dir, keepers: &mut Vec<LockKeeper>) -> String {
+    let offset = [0, 5, 10, 15, (1 << 63) - 1][dice.random_range(0..5)];
+    let len = [0, 1, 5, 10, 1 << 62][dice.random_range(0..5)];
+    let kind = [None, Some(LockKind::Shared), Some(LockKind::Exclusive)][dice.random_range(0..3)];
+    let how = if dice.random() { OpenHow::WRITE } else { OpenHow::FOLLOW };
+    if keepers.len() < 2 {
+        let opened = root.open(&name("one"), how).await;
+        let brought = format!("{:?}", errno(opened.as_ref().map(drop).map_err(again)));
+        keepers.extend(opened.map(|file| file.into_keeper().unwrap()));
+        return brought;
+    }
+    if dice.random_range(0..8) == 0 {
+        drop(keepers.remove(0));
+        lane::time::sleep(std::time::Duration::from_millis(1)).await;
+        return "let go".to_owned();
+    }
+    let at = dice.random_range(0..keepers.len());
+    format!("{at} {offset} {len} {kind:?} {:?}", errno(keepers[at].set(offset, len, kind).await))
 }
 
 async fn copies(dice: &mut StdRng, from: &File, to: &File) -> String {
