@@ -9,7 +9,6 @@ use futures_util::stream::iter;
 use index::{Error, HostRecord};
 use lane::offload::offload;
 use lane::time;
-use vfs::{Cache, Objects};
 
 use super::Host;
 use super::lane_hosts::LaneHosts;
@@ -28,7 +27,7 @@ pub struct Resets {
 
 impl LaneHosts {
     /// Tells every host in the index that what an earlier run has promised it counts no more: after any stop, as promises do not
-    /// outlive the process. To be awaited on one lane, as the first thing of a start: while there is somebody to be told nothing is changed in
+    /// outlive the process. To be awaited on one lane, as the first thing of a start, while nothing may be changed in
     /// any volume ([`vfs::Objects::freeze`]). All are told at once, each for as long as a client may
     /// take to answer.
     ///
@@ -42,8 +41,6 @@ impl LaneHosts {
             // Without helpers it takes the lane's time: there is nothing else to do yet.
             Err(_) => index.hosts()?,
         };
-        let _frozen =
-            recorded.iter().any(|(_, record)| self.may_rely(record)).then(|| Frozen::begin(&self.cache));
         let mut resets = Resets::default();
         let outcomes = iter(recorded).map(|(key, record)| async move {
             let outcome = match self.may_rely(&record) {
@@ -105,23 +102,6 @@ impl LaneHosts {
             }
         }
         false
-    }
-}
-
-/// Nothing is changed while this lives.
-struct Frozen(Option<Objects>);
-
-impl Frozen {
-    fn begin(cache: &Cache) -> Self {
-        let objects = cache.objects().cloned();
-        objects.iter().for_each(Objects::freeze);
-        Self(objects)
-    }
-}
-
-impl Drop for Frozen {
-    fn drop(&mut self) {
-        self.0.iter().for_each(Objects::thaw);
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lane::socket::reuseport::Steering;
@@ -30,6 +30,7 @@ pub(crate) struct Kept {
     pub(super) locks: Locks,
     /// Clients of an earlier run have been told that what that promised is over.
     pub(super) reset: Once,
+    untold: Mutex<Weak<Untold>>,
     /// Clients have been told that the server stops.
     pub(super) released: Once,
 }
@@ -53,6 +54,30 @@ impl Once {
         let output = work().await;
         begun.is_done = true;
         Some(output)
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.load(Ordering::Acquire) == DONE
+    }
+}
+
+/// Nothing is changed while clients of an earlier run have not been told, as long as there is a lane that is to tell them.
+pub(super) struct Untold {
+    objects: Objects,
+    is_over: AtomicBool,
+}
+
+impl Untold {
+    fn end(&self) {
+        if !self.is_over.swap(true, Ordering::AcqRel) {
+            self.objects.thaw();
+        }
+    }
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -95,6 +120,28 @@ impl Kept {
     pub(super) fn hosts(&self, server: AfsUuid, objects: Option<&Objects>) -> Hosts {
         let index = objects.and_then(|objects| objects.kept_in().cloned());
         self.hosts.get_or_init(|| Hosts::new(HostOptions::default(), server, index)).clone()
+    }
+
+    /// Holds changes back until [`Kept::let_changes_in`], for a lane that is to tell clients of an earlier run; `None` where they have been
+    /// told. Before anybody could ask for a change: so nothing is changed that a client of that run still relies on.
+    pub(super) fn hold_changes(&self, objects: &Objects) -> Option<Arc<Untold>> {
+        let mut untold = self.untold.lock().expect("nobody panics while holding it");
+        if self.reset.is_done() {
+            return None;
+        }
+        if let Some(known) = untold.upgrade() {
+            return Some(known);
+        }
+        objects.freeze();
+        let new = Arc::new(Untold { objects: objects.clone(), is_over: AtomicBool::new(false) });
+        *untold = Arc::downgrade(&new);
+        Some(new)
+    }
+
+    /// Clients of an earlier run have been told.
+    pub(super) fn let_changes_in(&self) {
+        let untold = self.untold.lock().expect("nobody panics while holding it").upgrade();
+        untold.iter().for_each(|untold| untold.end());
     }
 
     /// Lanes listen at these from now on, and at none else.
@@ -212,6 +259,39 @@ mod tests {
                 did += u32::from(asked.await);
             }
             assert_eq!((did, begun.get(), ended.get()), (1, 2, 1));
+        });
+    }
+
+    #[test]
+    fn changes_are_held_back_until_clients_have_been_told_or_nobody_is_left_to_tell_them() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        host.fs().create_dir_all("/srv").unwrap();
+        world.block_on(&host, async {
+            let objects = Objects::in_memory(vfs::ObjectsOptions::default());
+            let cache = vfs::Cache::sharing(vfs::CacheOptions::default(), &objects);
+            let spec = vfs::VolumeSpec::new("home".parse().unwrap(), "/srv", vfs::VolumeOptions::default());
+            let spec = spec.writable_by(identity::Writable::anyone());
+            let volume = vfs::Volume::open(&cache, &spec).unwrap();
+            let is_closed = || volume.shared().unwrap().closed().is_some();
+            let kept = Kept::default();
+            // Two lanes make ready for settings that come to nothing.
+            let lanes = [kept.hold_changes(&objects), kept.hold_changes(&objects)];
+            assert!(is_closed());
+            let [first, second] = lanes;
+            drop(first);
+            assert!(is_closed(), "the other may tell them");
+            drop(second);
+            assert!(!is_closed());
+            let lanes = [kept.hold_changes(&objects), kept.hold_changes(&objects)];
+            assert!(is_closed());
+            kept.reset.done(|| std::future::ready(())).await;
+            assert!(is_closed());
+            kept.let_changes_in();
+            assert!(!is_closed(), "whatever lanes have not come to it yet");
+            assert!(kept.hold_changes(&objects).is_none(), "a lane that comes late");
+            drop(lanes);
+            assert!(!is_closed());
         });
     }
 

@@ -18,7 +18,7 @@ use service::part::Part;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, Role, Site, Switch};
 
-use super::kept::Kept;
+use super::kept::{Kept, Untold};
 use super::roles;
 use super::site::AfsSite;
 use crate::audit::Audit;
@@ -43,6 +43,8 @@ pub(super) struct LaneAfs {
     drivers: RefCell<Vec<(u64, Driver)>>,
     opened: Slot<u64>,
     mark: Slot<u32>,
+    /// From before this lane serves anybody until clients of an earlier run have been told.
+    untold: RefCell<Option<Arc<Untold>>>,
 }
 
 impl LaneAfs {
@@ -53,7 +55,10 @@ impl LaneAfs {
         commons: Commons,
         audit: Option<LaneLog>,
     ) -> Self {
+        let objects = cell.attached.all().first().and_then(|first| first.volume.cache().objects());
+        let untold = objects.and_then(|objects| kept.hold_changes(objects));
         Self {
+            untold: RefCell::new(untold),
             current: Current::new(cell),
             hosts,
             kept,
@@ -120,6 +125,8 @@ impl LaneAfs {
             }
             _ => {}
         }
+        self.kept.let_changes_in();
+        self.untold.take();
         // A reload may have come meanwhile.
         let attached = Rc::clone(&self.current.get().attached);
         let audit = Audit::new(self.audit.clone());

@@ -18,7 +18,7 @@ use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
 use crate::name::Name;
-use crate::object::{Object, Outside, Pass, Permits, Shared, Sharer};
+use crate::object::{Closed, Object, Outside, Pass, Permits, Shared, Sharer};
 use crate::promise::{Broken, What};
 use crate::usage::{Doubt, LaneAccount};
 use crate::volume::Volume;
@@ -48,7 +48,7 @@ struct Under {
 }
 
 impl Volume {
-    /// Lets a change into the volume; waits while that is paused.
+    /// Lets a change into the volume; waits while that is paused, and at a start until clients of an earlier run have heard.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::ReadOnly`]; [`Error::Busy`] when the pause does not end.
@@ -57,6 +57,11 @@ impl Volume {
         for _ in 0..PAUSES_MAX {
             match shared.pass(joined.member()) {
                 Ok(pass) => return Ok(pass),
+                Err(Outside::Closed(Closed::Frozen)) if shared.is_held_back() => {
+                    self.counters().changes_held_back.increment();
+                    let thawed = lane::time::timeout(HELD_BACK_MAX, shared.thawed()).await;
+                    thawed.map_err(|_| Closed::Frozen)?;
+                }
                 Err(Outside::Closed(why)) => return Err(why.into()),
                 Err(Outside::Paused) => lane::time::sleep(PAUSE).await,
             }
@@ -332,3 +337,5 @@ const CROWDED_MAX: u32 = 8;
 /// Between two tries to get into a volume that is paused; longer than it may take.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSES_MAX: u32 = 6_000;
+/// How long a change waits at a start: clients have four seconds, and some of them one after another.
+const HELD_BACK_MAX: Duration = Duration::from_secs(12);

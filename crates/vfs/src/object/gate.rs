@@ -30,7 +30,7 @@ pub(super) struct Gate {
     /// 0 while it is open; [`PAUSED`] for a moment in which changes wait before it.
     closed: AtomicU8,
     inside: Box<[Inside]>,
-    /// Who wait until nobody is inside.
+    /// Who wait until nobody is inside, or until they are let in.
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -80,9 +80,13 @@ impl Gate {
         let before = self.inside[lane.index()].0.fetch_sub(1, Ordering::SeqCst);
         debug_assert!(before > 0, "who leaves has come in");
         if self.closed.load(Ordering::SeqCst) != 0 {
-            let waiting = std::mem::take(&mut *self.lock());
-            waiting.into_iter().for_each(Waker::wake);
+            self.wake();
         }
+    }
+
+    fn wake(&self) {
+        let waiting = std::mem::take(&mut *self.lock());
+        waiting.into_iter().for_each(Waker::wake);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Waker>> {
@@ -94,13 +98,14 @@ impl SharedVolume {
     /// Lets no more changes in; each is refused with this reason. Those that are inside go on: [`SharedVolume::emptied`].
     pub fn close(&self, why: Closed) {
         self.gate.set_closed(why as u8);
+        self.gate.wake();
     }
 
-    /// Lets changes in again.
+    /// Lets changes in again, unless [nothing may be changed](crate::Objects::freeze) anywhere.
     pub fn reopen(&self) {
-        self.gate.set_closed(0);
-        let waiting = std::mem::take(&mut *self.gate.lock());
-        waiting.into_iter().for_each(Waker::wake);
+        let why = if self.objects().is_frozen() { Closed::Frozen as u8 } else { 0 };
+        self.gate.set_closed(why);
+        self.gate.wake();
     }
 
     /// Why it is closed, if it is.
@@ -108,8 +113,23 @@ impl SharedVolume {
         self.gate.closed()
     }
 
+    /// Waits as long as nothing may be changed anywhere and this is closed for no other reason.
+    pub(crate) async fn thawed(&self) {
+        self.when(|| !self.is_held_back()).await;
+    }
+
+    /// Whether it is closed because nothing may be changed anywhere.
+    pub(crate) fn is_held_back(&self) -> bool {
+        self.closed() == Some(Closed::Frozen) && self.objects().is_frozen()
+    }
+
     /// Waits until every change that was inside when the gate was closed has ended, or it is open again. On any thread.
     pub async fn emptied(&self) {
+        self.when(|| self.gate.is_empty() || self.gate.closed().is_none()).await;
+    }
+
+    /// Waits until it is so, which is looked at when somebody leaves and when the gate is closed or opened.
+    async fn when(&self, is_so: impl Fn() -> bool) {
         poll_fn(|cx| {
             // Before the look: who leaves after it finds the waker.
             let mut waiting = self.gate.lock();
@@ -117,10 +137,7 @@ impl SharedVolume {
                 waiting.push(cx.waker().clone());
             }
             drop(waiting);
-            match self.gate.is_empty() || self.gate.closed().is_none() {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
+            if is_so() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
     }

@@ -67,7 +67,7 @@ fn a_closed_gate_lets_nothing_in_and_is_empty_when_the_last_change_has_ended() {
 }
 
 #[test]
-fn a_start_can_keep_all_volumes_from_being_changed_those_that_are_opened_later_too() {
+fn a_start_holds_changes_of_all_volumes_back_for_a_while_those_that_are_opened_later_too() {
     let world = World::new(1, Config::clean());
     let process = Process::new(&world, 2);
     process.objects.freeze();
@@ -76,15 +76,34 @@ fn a_start_can_keep_all_volumes_from_being_changed_those_that_are_opened_later_t
         let volume = at_work.volume();
         let how = How { exclusive: false, mode: 0o644 };
         let create = async || root(&volume).await.create(&nobody(), name("x"), how).await.map(drop);
+        let begun = time::now();
         assert!(matches!(create().await, Err(Error::Closed(Closed::Frozen))), "it was opened after");
-        at_work.objects.thaw();
+        assert_eq!(time::now().duration_since(begun).as_secs(), 12, "nobody waits for ever");
+        let thaw = |after: Duration, close: Option<Closed>| {
+            let objects = at_work.objects.clone();
+            lane::spawn(async move {
+                time::sleep(after).await;
+                // Whoever closes it for another reason meanwhile is not overruled.
+                close.into_iter().for_each(|why| objects.volumes()[0].close(why));
+                // A reload opens what it serves.
+                if close.is_none() {
+                    objects.volumes()[0].reopen();
+                    time::sleep(after).await;
+                }
+                objects.thaw();
+            })
+        };
+        let (begun, thawing) = (time::now(), thaw(Duration::from_secs(2), None));
         create().await.unwrap();
+        thawing.await;
+        assert_eq!(time::now().duration_since(begun).as_secs(), 4, "it waits until all may be changed");
         at_work.objects.freeze();
-        assert!(matches!(create().await, Err(Error::Closed(Closed::Frozen))));
-        // Whoever closes it for another reason meanwhile is not overruled.
-        at_work.objects.volumes()[0].close(Closed::Offline);
-        at_work.objects.thaw();
+        let (begun, thawing) = (time::now(), thaw(Duration::from_secs(2), Some(Closed::Offline)));
         assert!(matches!(create().await, Err(Error::Closed(Closed::Offline))));
+        assert_eq!(time::now().duration_since(begun).as_secs(), 2, "it hears at once");
+        thawing.await;
+        assert!(matches!(create().await, Err(Error::Closed(Closed::Offline))));
+        assert_eq!(volume.counters().changes_held_back.get(), 3);
     };
     world.block_on(&process.host, work);
 }
