@@ -6,6 +6,7 @@ use clap::Subcommand;
 use self::wrk::Run;
 
 mod connections;
+mod floor;
 mod h2load;
 mod http;
 mod rx;

@@ -1,11 +1,12 @@
-//! Changes: names made and taken away by a volume beside the bare system calls, and uploads beside nginx's.
+//! Changes: names made and taken away by a volume beside the bare system calls, and uploads beside nginx's and beside what the
+//! kernel alone takes for them.
 
 use std::path::Path;
 
 use anyhow::{Context, ensure};
 
 use super::turns::{self, Bar, Line};
-use super::{median, rounded, wrk};
+use super::{floor, median, rounded, wrk};
 use crate::server::{self, Subject, Uploads};
 use crate::{packages, process};
 
@@ -28,6 +29,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let wants = |name: &str| args.load.as_ref().is_none_or(|part| name.contains(part));
     if wants(NAMES) {
         println!("{}", serde_json::to_string(&names(args)?)?);
+    }
+    if wants(floor::LOAD) {
+        let dir = tempfile::Builder::new().prefix("linerate-floor").tempdir_in("/dev/shm")?;
+        let line = floor::measure(dir.path(), UPLOAD_BYTES as usize, args.pairs)?;
+        println!("{}", serde_json::to_string(&line)?);
     }
     if wants(UPLOADS) {
         println!("{}", serde_json::to_string(&uploads(args)?)?);
