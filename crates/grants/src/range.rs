@@ -215,7 +215,7 @@ impl Ranges {
             .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, wants))
     }
 
-    #[cfg(test)]
+    /// What is locked, and by whom.
     pub(crate) fn held(&self) -> impl Iterator<Item = (Owner, RangeLock)> + '_ {
         self.held.iter().map(|held| (held.owner, held.lock))
     }

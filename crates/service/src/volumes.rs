@@ -30,6 +30,8 @@ pub struct VolumeSection {
     pub quota: Quota,
     /// What it holds is counted, though nothing limits it.
     pub count: bool,
+    /// What clients lock other programs on this machine find locked, and the other way round.
+    pub local_locks: bool,
 }
 
 /// A directory as a path led to it at some moment.
@@ -99,6 +101,8 @@ impl VolumeSection {
             max_files: Option<u64>,
             #[serde(default)]
             count: bool,
+            #[serde(default = "yes")]
+            local_locks: bool,
         }
         if let Some(directory) = document.directory() {
             let name = FOR_DIRECTORY.parse().expect("it is a name");
@@ -117,9 +121,9 @@ impl VolumeSection {
                 ConfigError::invalid(format!("volume[{index}].writable"), format!("{problem}"))
             })?;
             let quota = Quota { bytes: section.quota.map(|Size(bytes)| bytes), files: section.max_files };
-            let Section { mut path, symlinks, hidden, count, .. } = section;
+            let Section { mut path, symlinks, hidden, count, local_locks, .. } = section;
             document.resolve(&mut path);
-            all.push(Self { name, path, symlinks, hidden, writable, objects: false, quota, count });
+            all.push(Self { symlinks, hidden, writable, quota, count, local_locks, ..Self::new(name, path) });
         }
         all.iter().enumerate().try_for_each(|(index, section)| section.check_room(index))?;
         Ok(all)
@@ -128,7 +132,17 @@ impl VolumeSection {
     /// A volume that nobody may change.
     pub fn new(name: VolumeName, path: PathBuf) -> Self {
         let (writable, quota) = (Writable::Nobody, Quota::default());
-        Self { name, path, symlinks: true, hidden: false, writable, objects: false, quota, count: false }
+        Self {
+            name,
+            path,
+            symlinks: true,
+            hidden: false,
+            writable,
+            objects: false,
+            quota,
+            count: false,
+            local_locks: true,
+        }
     }
 
     /// Refuses what cannot be kept to.
@@ -170,7 +184,8 @@ impl VolumeSection {
     fn spec(&self) -> VolumeSpec {
         let options = VolumeOptions { follow_symlinks: self.symlinks, serve_hidden: self.hidden };
         let spec = VolumeSpec::new(self.name.clone(), &self.path, options).writable_by(self.writable.clone());
-        let spec = VolumeSpec { counted: self.count, ..spec.limited_to(self.quota) };
+        let spec =
+            VolumeSpec { counted: self.count, local_locks: self.local_locks, ..spec.limited_to(self.quota) };
         if self.objects { spec.with_objects() } else { spec }
     }
 }

@@ -61,6 +61,8 @@ lane::counter_block! {
         count grants_expired: "Holders of leases and oplocks who did not answer in time and have nothing left.",
         count grants_refused as grants_refused [reason = "held"]: "Opens and locks refused because of what others hold, or of limits.",
         count grants_refused_limit as grants_refused [reason = "limit"]: "Opens and locks refused because of what others hold, or of limits.",
+        count grants_refused_local as grants_refused [reason = "local"]: "Opens and locks refused because of what others hold, or of limits.",
+        count locked_for_others: "Files opened so that other programs on this machine see what clients lock of them.",
         count refused_not_found as refused [reason = "not_found"]: "Look-ups, readings and changes refused.",
         count refused_hidden as refused [reason = "hidden"]: "Look-ups, readings and changes refused.",
         count refused_access as refused [reason = "access"]: "Look-ups, readings and changes refused.",

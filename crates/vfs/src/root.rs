@@ -28,6 +28,8 @@ pub(crate) struct Root {
     unnamed: Cell<Option<bool>>,
     /// Directories that are read to find a name.
     searches: Cell<usize>,
+    /// Other programs see what clients lock.
+    locks_locally: bool,
     /// What lanes share of a volume with objects.
     shared: Option<Shared>,
 }
@@ -53,7 +55,7 @@ impl Root {
         let dir = Rc::new(Dir::open_root(&spec.path)?);
         let places = spec.options.follow_symlinks.then(|| Places::of(&spec.path));
         let (by_handle, unnamed, searches) = (Cell::new(true), Cell::new(None), Cell::new(0));
-        Ok(Self { dir, places, by_handle, unnamed, searches, shared: None })
+        Ok(Self { dir, places, by_handle, unnamed, searches, locks_locally: spec.local_locks, shared: None })
     }
 
     /// Opens the directory `spec` names, whose files lanes share.
@@ -186,6 +188,17 @@ impl Root {
     /// Whether clients may change what lies beneath.
     pub(crate) fn is_writable(&self) -> bool {
         self.policy().is_some_and(|policy| policy.writable != Writable::Nobody)
+    }
+
+    /// Whether other programs on this machine see what clients lock.
+    pub(crate) fn locks_locally(&self) -> bool {
+        self.locks_locally
+    }
+
+    /// Opens `path`, to lock ranges of it.
+    pub(crate) async fn open_to_lock(&self, path: RelPath<'_>, write: bool) -> io::Result<File> {
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write };
+        self.dir.open(&c_path(path), how).await
     }
 
     /// Opens `path`, a file or directory, for reading.

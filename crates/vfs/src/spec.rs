@@ -24,6 +24,8 @@ pub struct VolumeSpec {
     pub quota: Quota,
     /// What it holds is counted, though nothing limits it.
     pub counted: bool,
+    /// What clients lock other programs on this machine find locked (fcntl(2)), and the other way round.
+    pub local_locks: bool,
 }
 
 /// The name of a volume: 1 to 80 bytes of printable ASCII without slashes, backslashes, quotes, blanks or a
@@ -58,6 +60,7 @@ impl VolumeSpec {
             with_objects: false,
             quota: Quota::default(),
             counted: false,
+            local_locks: true,
         }
     }
 

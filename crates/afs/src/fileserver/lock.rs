@@ -83,7 +83,12 @@ impl Serving {
         let asked = self.asked(call, fid).await?;
         let held = self.server.inner.locks.find(key(&asked, asked.number(fid)?)?);
         let (object, exclusive) = held.ok_or(EINVAL)?;
-        self.take_lock(&asked, object, exclusive).await
+        // Not let go of meanwhile.
+        let (holder, until) = (asked.host.holder(), lane::time::now() + LOCK_LASTS);
+        asked.volume.volume.extend_advisory(&object, holder.0, until).map_err(|_| EINVAL)?;
+        // It is on the books, so there is room.
+        self.server.inner.locks.keep(holder, Held { object, exclusive, until });
+        Ok(())
     }
 
     pub(super) async fn release(&self, call: &Call, fid: Fid) -> Result<(), Refused> {

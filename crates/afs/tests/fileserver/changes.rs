@@ -2,6 +2,7 @@
 
 use afs_wire::code::{EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EWOULDBLOCK, EXDEV};
 use afs_wire::{SET_MOD_TIME, SET_MODE, SET_OWNER, StoreStatus, rxafs};
+use lane::fs::LockKind;
 
 use super::bed::{code, run};
 
@@ -135,5 +136,32 @@ fn locks_are_one_hosts_or_shared_and_end_by_themselves() {
         two.call(&write).await.unwrap();
         assert_eq!(code(one.call(&rxafs::ExtendLock { fid }).await), EINVAL, "its time is over");
         assert_eq!(code(one.call(&rxafs::SetLock { fid, r#type: 2 }).await), EINVAL);
+    });
+}
+
+#[test]
+fn programs_beside_the_server_and_clients_find_each_others_locks() {
+    run(async |bed| {
+        let client = bed.client();
+        let fid = client.create(bed.root(), "f").await.unwrap().fid;
+        let theirs = |kind| bed.fs.lock("/srv/f", 0..1, kind);
+        let (read, write) = (rxafs::SetLock { fid, r#type: 0 }, rxafs::SetLock { fid, r#type: 1 });
+        client.call(&write).await.unwrap();
+        assert!(theirs(LockKind::Shared).is_err());
+        // Of a lock that lasts longer nothing is let go meanwhile.
+        lane::time::sleep(std::time::Duration::from_secs(200)).await;
+        client.call(&rxafs::ExtendLock { fid }).await.unwrap();
+        lane::time::sleep(std::time::Duration::from_secs(200)).await;
+        assert!(theirs(LockKind::Shared).is_err());
+        client.call(&rxafs::ReleaseLock { fid }).await.unwrap();
+        lane::time::sleep(std::time::Duration::from_millis(5)).await;
+        let held = theirs(LockKind::Shared).unwrap();
+        assert_eq!(code(client.call(&write).await), EWOULDBLOCK);
+        client.call(&read).await.unwrap();
+        drop(held);
+        assert!(theirs(LockKind::Exclusive).is_err());
+        // A client that does not come back keeps it as long as it lasts.
+        lane::time::sleep(std::time::Duration::from_secs(301)).await;
+        assert!(theirs(LockKind::Exclusive).is_ok());
     });
 }

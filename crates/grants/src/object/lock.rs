@@ -164,6 +164,12 @@ impl<L: Clone + Eq> Object<L> {
         if any { Ok(()) } else { Err(Refused::NotLocked) }
     }
 
+    /// What is locked of the file's own data, by whomever.
+    pub fn locked(&self) -> impl Iterator<Item = RangeLock> + '_ {
+        let data = self.stream(b"").map(|at| &self.streams[at]);
+        data.into_iter().flat_map(|data| data.ranges.held()).map(|(_, lock)| lock)
+    }
+
     /// A lock that waits is wanted no more. Says whether it still waited: else it is held, or was cancelled.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let cancelled = self.streams.iter_mut().any(|stream| stream.ranges.cancel(ticket));

@@ -153,7 +153,8 @@ impl Inner {
     }
 
     /// Tells holders of leases on their lanes.
-    pub(super) fn tell_holders(&self, told: Told) {
+    pub(super) fn tell_holders(&self, mut told: Told) {
+        told.unlock();
         let Some(joined) = self.joined.get() else { return };
         self.counters.grants_expired.add(told.expired());
         for untold in told.into_breaks() {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use grants::{Asked, Break, Event, NotHere, Refused, Ticket};
 
+use super::local::{Local, release};
 use super::slot::{Grants, Outcome};
 use super::{Link, Pause};
 use crate::cache::Cache;
@@ -48,6 +49,7 @@ pub(crate) struct LeasePlace {
 pub(crate) struct Told {
     breaks: Vec<Untold>,
     expired: u64,
+    unlocked: Vec<(Arc<Object>, Arc<Local>)>,
 }
 
 /// A holder who has to be told. Dropped, he has been, or cannot be.
@@ -71,9 +73,15 @@ impl Told {
     /// What came of a question; the rest is to be told.
     pub(crate) fn take<T>(&mut self, object: &Arc<Object>, outcome: Outcome<T>) -> T {
         self.expired += outcome.expired;
+        self.unlocked.extend(outcome.unlocked.map(|local| (Arc::clone(object), local)));
         let asked = |told| Untold { asked: ByLease { object: Arc::clone(object), told } };
         self.breaks.extend(outcome.breaks.into_iter().map(asked));
         outcome.value
+    }
+
+    /// Has other programs see, in a moment, that locks are over.
+    pub(crate) fn unlock(&mut self) {
+        self.unlocked.drain(..).for_each(|(object, local)| lane::spawn(release(object, local)).detach());
     }
 
     pub(crate) fn into_breaks(self) -> Vec<Untold> {

@@ -7,6 +7,7 @@ use grants::conflict::Asks;
 use grants::{Change, Closed, Holder};
 
 use super::asked::{Told, When, at_once, name_of, until_answered};
+use super::local::release;
 use super::{Link, Open, OpenError};
 use crate::caller::Caller;
 use crate::error::Error;
@@ -66,11 +67,15 @@ impl Open {
 
     /// Dropped and not closed.
     pub(super) fn abandon(&mut self) {
-        self.object.grants().ask_if_any(|grants, events| {
+        let outcome = self.object.grants().ask_if_any(|grants, events| {
             if let Ok(Closed::DeleteName(link)) = grants.abandon(self.id, events) {
                 grants.deleted(&link);
             }
         });
+        // Off lanes the process ends, and all locks with it.
+        if let Some(local) = outcome.and_then(|outcome| outcome.unlocked).filter(|_| lane::on_lane()) {
+            lane::spawn(release(Arc::clone(&self.object), local)).detach();
+        }
     }
 }
 

@@ -1,17 +1,21 @@
 //! Locked ranges of bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use grants::{Advisory, Event, Lock, Range, RangeLock, Refused};
 
 use super::asked::{When, at_once, until_answered};
+use super::local::PAUSE;
 use super::slot::Came;
 use super::{Open, OpenError, Pause};
 use crate::object::Object;
 use crate::volume::Volume;
 
 impl Open {
-    /// Locks all these ranges, or none. A single one waits for its turn if `waits`: dropped meanwhile, it waits no more.
+    /// Locks all these ranges, or none. A single one waits for its turn if `waits`: dropped meanwhile, it waits no more. Of other
+    /// programs on this machine, where the volume has [their locks meet](crate::VolumeSpec::local_locks), it asks ten times a second.
     ///
     /// # Errors
     /// [`Refused::Locked`], [`Refused::BadRange`], [`Refused::TooMany`]; [`Refused::NotOpen`] when the open is closed while it
@@ -27,7 +31,23 @@ impl Open {
                 turn.pause.ended().await.into_result()
             }
         };
-        locked.inspect_err(|_| volume.counters().grants_refused.increment())
+        locked.inspect_err(|_| volume.counters().grants_refused.increment())?;
+        let mut granted = Granted { open: self, volume, locks, stays: false };
+        loop {
+            match volume.lock_for_others(&self.object, self.client.0, locks).await {
+                Ok(()) => {
+                    granted.stays = true;
+                    return Ok(());
+                }
+                Err(OpenError::Refused(Refused::Locked)) if waits && locks.len() == 1 => {
+                    lane::time::sleep(PAUSE).await;
+                    if self.is_closed.load(Ordering::SeqCst) {
+                        return Err(Refused::NotOpen.into());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Unlocks ranges as they were locked, one after another.
@@ -44,6 +64,24 @@ impl Came {
         match self {
             Self::Back | Self::Locked => Ok(()),
             Self::Cancelled => Err(Refused::NotOpen.into()),
+        }
+    }
+}
+
+/// Locks on the books that another program may be in the way of. Dropped, they are taken off again unless they stay.
+struct Granted<'a> {
+    open: &'a Open,
+    volume: &'a Volume,
+    locks: &'a [RangeLock],
+    stays: bool,
+}
+
+impl Drop for Granted<'_> {
+    fn drop(&mut self) {
+        if !self.stays {
+            let ranges: Vec<_> = self.locks.iter().map(|lock| lock.range).collect();
+            // It may be closed by now, with all its locks.
+            let _ = self.open.unlock(self.volume, &ranges);
         }
     }
 }
@@ -77,6 +115,25 @@ impl Volume {
             grants.lock_advisory(now, b"", advisory, ticket, events)
         });
         locked.await?;
+        let Advisory { owner, lock, until } = advisory;
+        let shown = self.lock_for_others(object, owner, &[lock]).await;
+        match &shown {
+            Ok(()) => until.into_iter().for_each(|until| self.end_in_time(object, until)),
+            // Its time may be over already.
+            Err(_) => drop(self.unlock_advisory(object, owner, lock.range)),
+        }
+        shown
+    }
+
+    /// Has what somebody without an open has locked last until then.
+    ///
+    /// # Errors
+    /// [`Refused::NotLocked`] if he has nothing locked any more.
+    pub fn extend_advisory(&self, object: &Arc<Object>, owner: u64, until: Instant) -> Result<(), OpenError> {
+        at_once(self.cache(), object, |grants, now, events| {
+            grants.extend_advisory(now, b"", owner, until, events)
+        })?;
+        self.end_in_time(object, until);
         Ok(())
     }
 

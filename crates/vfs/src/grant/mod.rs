@@ -4,6 +4,7 @@
 pub use self::asked::{ByLease, OpenError};
 pub(crate) use self::asked::{LeasePlace, Told, Untold, WAIT_MAX};
 pub(crate) use self::link::Link;
+pub(crate) use self::local::LocalPlaces;
 pub(crate) use self::open::home_of;
 pub use self::open::{Open, OpenCaller, OpenHow, Wanted};
 pub(crate) use self::pause::Pause;
@@ -12,6 +13,7 @@ pub(crate) use self::slot::{Held, Slot};
 mod asked;
 mod close;
 mod link;
+mod local;
 mod lock;
 mod open;
 mod pause;

@@ -29,6 +29,8 @@ pub struct Open {
     lease: Option<Named<LeasePlace>>,
     parent: Option<Named<LeasePlace>>,
     access: Access,
+    /// In whose share it counts.
+    pub(super) client: Client,
     /// It has changed the content: leases of the directory go when it is closed.
     pub(super) is_modified: AtomicBool,
     pub(super) is_closed: AtomicBool,
@@ -165,6 +167,7 @@ impl Volume {
             lease,
             parent,
             access: how.access,
+            client: how.client,
             is_modified: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
         })

@@ -7,6 +7,7 @@ use std::task::{Poll, Waker};
 use grants::{Break, Event, Limits, Ticket};
 
 use super::Link;
+use super::local::{Local, Span, wanted};
 use crate::object::{Object, Side};
 
 /// What is held of one object, beside its place.
@@ -23,6 +24,8 @@ pub(crate) struct Held {
     untold: u32,
     /// Who waits until they have been.
     tellers: Vec<Waker>,
+    /// The open that has the locks where other programs see them.
+    local: Option<Arc<Local>>,
 }
 
 pub(crate) type Grants = grants::Object<Arc<Link>>;
@@ -51,6 +54,8 @@ pub(crate) struct Outcome<T> {
     pub(crate) breaks: Vec<Break>,
     /// Holders who did not answer in time.
     pub(crate) expired: u64,
+    /// Locks that other programs see are over.
+    pub(crate) unlocked: Option<Arc<Local>>,
 }
 
 impl<'a> Slot<'a> {
@@ -84,7 +89,7 @@ impl<'a> Slot<'a> {
         });
         let mut events = Vec::new();
         let value = ask(&mut state.grants, &mut events);
-        let mut outcome = Outcome { value, breaks: Vec::new(), expired: 0 };
+        let mut outcome = Outcome { value, breaks: Vec::new(), expired: 0, unlocked: None };
         let mut wakers = Vec::new();
         for event in events {
             match event {
@@ -99,6 +104,13 @@ impl<'a> Slot<'a> {
         let is_ranged = state.grants.has_ranges();
         if is_ranged != self.is_ranged() {
             self.mark(RANGED, is_ranged);
+        }
+        // Where nobody holds anything any more the open goes, and with it all that it has locked.
+        if let Some(local) = &state.local
+            && !state.is_over()
+            && local.has_more_than(&state.grants)
+        {
+            outcome.unlocked = Some(Arc::clone(local));
         }
         self.end(side);
         wakers.into_iter().for_each(Waker::wake);
@@ -139,6 +151,28 @@ impl<'a> Slot<'a> {
             }
         })
         .await;
+    }
+
+    /// The open that has its locks where other programs see them, if there is one.
+    pub(super) fn local(self) -> Option<Arc<Local>> {
+        self.is_in_use().then(|| self.object.lock_side().grants.as_ref()?.local.clone())?
+    }
+
+    /// Has this open have the locks, unless there is one, which it gives. `None` where nobody holds anything any more.
+    pub(super) fn keep_local(self, local: Arc<Local>) -> Option<Arc<Local>> {
+        let mut side = self.object.lock_side();
+        let kept =
+            side.grants.as_mut().map(|held| Arc::clone(held.local.get_or_insert_with(|| Arc::clone(&local))));
+        drop(side);
+        kept
+    }
+
+    /// What is locked, if this open has the locks.
+    pub(super) fn locked_by(self, local: &Arc<Local>) -> Option<Vec<Span>> {
+        let side = self.object.lock_side();
+        let held = side.grants.as_ref()?;
+        let is_it = held.local.as_ref().is_some_and(|known| Arc::ptr_eq(known, local));
+        is_it.then(|| wanted(&held.grants))
     }
 
     /// The object has another name: what is open by the old one, or to be deleted, is so by the new one.
@@ -201,7 +235,7 @@ impl<'a> Slot<'a> {
 impl Held {
     fn new() -> Self {
         let grants = Grants::new(&LIMITS);
-        Self { grants, pauses: Vec::new(), untold: 0, tellers: Vec::new() }
+        Self { grants, pauses: Vec::new(), untold: 0, tellers: Vec::new(), local: None }
     }
 
     fn is_over(&self) -> bool {

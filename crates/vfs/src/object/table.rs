@@ -16,7 +16,7 @@ use super::record::NONE;
 use super::volume::Volumes;
 use super::{Closed, Identity, LaneBits, Line, Object, SharedVolume, path_beneath};
 use crate::error::Error;
-use crate::grant::LeasePlace;
+use crate::grant::{LeasePlace, LocalPlaces};
 use crate::promise::{Client, Desks, Holder, PromiseOptions};
 use crate::spec::VolumeSpec;
 
@@ -44,6 +44,9 @@ pub struct ObjectsOptions {
     pub trusted_attributes: bool,
     /// What clients that cache may rely on.
     pub promises: PromiseOptions,
+    /// Files that are open so that other programs on this machine see what clients lock of them. A client has no more than he leaves
+    /// to others.
+    pub local_locks_max: usize,
 }
 
 struct Shared {
@@ -60,6 +63,7 @@ struct Shared {
     /// Nothing is changed yet.
     is_frozen: AtomicBool,
     leases: Arc<Leases<LeasePlace>>,
+    local_places: LocalPlaces,
     /// Objects that SMB's clients hold something of.
     held: AtomicUsize,
     clients: Mutex<HashMap<Holder, Weak<Client>>>,
@@ -110,6 +114,7 @@ impl Objects {
                 volumes: Mutex::default(),
                 is_frozen: AtomicBool::new(false),
                 leases: Leases::new(options.leases_per_client_max),
+                local_places: LocalPlaces::new(options.local_locks_max),
                 held: AtomicUsize::new(0),
                 clients: Mutex::default(),
                 last_stamp: AtomicU64::new(0),
@@ -162,8 +167,8 @@ impl Objects {
         self.shared.index.as_ref().ok()
     }
 
-    /// Nothing is changed from now on, in whatever volume, until [`Objects::thaw`]: changes are refused as in a frozen volume. For a start
-    /// at which clients have to hear first that what they rely on counts no more.
+    /// Nothing is changed from now on, in whatever volume, until [`Objects::thaw`]: changes wait for 12 s, then they are refused as in a
+    /// frozen volume. For a start at which clients have to hear first that what they rely on counts no more.
     pub fn freeze(&self) {
         // Under the lock that volumes are opened under: each is open already, or finds that it is to be closed.
         let volumes = self.shared.volumes.lock().expect("nobody panics while holding it");
@@ -281,6 +286,10 @@ impl Objects {
         &self.shared.leases
     }
 
+    pub(crate) fn local_places(&self) -> &LocalPlaces {
+        &self.shared.local_places
+    }
+
     pub(crate) fn desks(&self) -> &Desks {
         &self.shared.desks
     }
@@ -326,6 +335,7 @@ impl Default for ObjectsOptions {
             leases_per_client_max: 65_536,
             lanes_max: LaneBits::LANES_MAX,
             promises: PromiseOptions::default(),
+            local_locks_max: 4096,
             privileged: false,
             trusted_attributes: false,
         }

@@ -20,6 +20,7 @@ mod kept;
 mod kinds;
 mod lanes;
 mod leases;
+mod local_locks;
 mod names;
 mod order;
 mod read_only;
