@@ -289,3 +289,63 @@ fn small() -> DriverConfig {
 const JOIN_INTERVAL: Duration = Duration::from_millis(5);
 /// How long calls of an address that is given up may go on.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use identity::{Accounts, Writable};
+    use index::{HostRecord, HostState};
+    use lane::backend::sim::{Config, World};
+    use rx_lane::Links;
+    use vfs::{Cache, CacheOptions, Caller, How, Name, Objects, ObjectsOptions, RelPath, Volume};
+    use vfs::{VolumeOptions, VolumeSpec};
+    use xdr::afs::AfsUuid;
+
+    use super::*;
+    use crate::attached::{Attached, Attachment, Kind};
+    use crate::cell::{Here, People};
+    use crate::host::HostOptions;
+
+    #[test]
+    fn nothing_is_changed_from_before_a_lane_serves_until_clients_of_an_earlier_run_have_had_their_time() {
+        let world = World::new(1, Config::clean());
+        let host = world.host("10.0.0.1");
+        host.fs().create_dir_all("/srv").unwrap();
+        world.block_on(&host, async {
+            let objects = Objects::in_memory(ObjectsOptions::default());
+            let index = objects.kept_in().unwrap();
+            let now = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap();
+            // Nobody is there.
+            let addresses = vec![([10, 0, 0, 9], 7001).into()];
+            let record = HostRecord { epoch: 1, state: HostState::Up, seen: now.as_secs() as i64, addresses };
+            index.record_host([7; 16], record).unwrap();
+            let cache = Cache::sharing(CacheOptions::default(), &objects);
+            let spec = VolumeSpec::new("home".parse().unwrap(), "/srv", VolumeOptions::default());
+            let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
+            let attachment = Attachment {
+                volume: "home".parse().unwrap(),
+                name: "home".parse().unwrap(),
+                kind: Kind::ReadWrite,
+            };
+            let attached = Rc::new(Attached::of([(attachment, volume.clone())]).unwrap());
+            let uuid = AfsUuid([1; 16]);
+            let (here, people) = (Arc::new(Here::new(uuid, 0, &[])), Arc::new(People::of(&Accounts::none())));
+            let hosts = Hosts::new(HostOptions::default(), uuid, Some(Arc::clone(index)));
+            let (cell, kept) = (Cell { attached, here, people }, Arc::<Kept>::default());
+            let lane_afs = LaneAfs::new(cell, hosts, Arc::clone(&kept), Commons::new(Arc::default()), None);
+            let put = lane::spawn(async move {
+                let root = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
+                let (name, how) = (Name::parse(b"x").unwrap(), How { exclusive: true, mode: 0o644 });
+                root.create(&Caller::anonymous(), name, how).await.unwrap();
+            });
+            lane::time::sleep(Duration::from_secs(1)).await;
+            assert!(!put.is_finished(), "AFS does not even listen yet");
+            let socket = UdpSocket::bind(([10, 0, 0, 1], 7000).into(), &DriverConfig::default().socket);
+            let driver = Driver::start_seeded(socket.unwrap(), Links::alone(), small(), [0; 32]);
+            lane_afs.offer_files(&driver).await;
+            put.await;
+            assert_eq!(index.hosts().unwrap(), []);
+        });
+    }
+}

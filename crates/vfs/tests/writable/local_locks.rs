@@ -143,16 +143,14 @@ fn a_lock_outlasts_the_lane_that_took_it_and_ends_with_its_time() {
         let it = open(&volume).await;
         it.lock(&volume, &[lock(0, 10, true)], false).await.unwrap();
         let object = std::sync::Arc::clone(it.object());
-        let until = Some(time::now() + Duration::from_secs(300));
-        let advisory = Advisory { owner: 7, lock: lock(50, 10, false), until };
+        let until = time::now() + Duration::from_secs(300);
+        let advisory = Advisory { owner: 7, lock: lock(50, 10, false), until: Some(until) };
         volume.lock_advisory(&object, advisory).await.unwrap();
-        volume.extend_advisory(&object, 7, until.unwrap() + Duration::from_secs(50)).unwrap();
+        volume.extend_advisory(&object, 7, until + Duration::from_secs(50)).unwrap();
         holding.set(Some(it));
     };
-    world.block_on(&host, {
-        let task = host.start_on(process.lanes[1], first);
-        async move { task.await }
-    });
+    let task = host.start_on(process.lanes[1], first);
+    world.block_on(&host, task);
     host.end_lane(process.lanes[1]);
     world.run_for(Duration::from_millis(10));
     assert!(foreign(&fs, 0..10, false).is_none() && foreign(&fs, 50..51, true).is_none());
