@@ -17,7 +17,7 @@ use crate::output::say;
 /// Flags of `linerate serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory to serve
+    /// Directory to serve; its volume is called as it is
     #[arg(required_unless_present = "config", conflicts_with = "config")]
     dir: Option<PathBuf>,
     /// Configuration file, for everything the flags cannot say

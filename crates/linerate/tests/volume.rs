@@ -160,6 +160,38 @@ fn a_check_finds_mends_and_then_has_nothing_to_do() {
 }
 
 #[test]
+fn a_directory_gives_its_volume_its_name_and_the_volume_is_the_same_under_another() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    // As one is recorded that was served when all of them were called so.
+    said(dir, &["create", "files", "tree"]);
+    let number = &json(dir, &["status", "files", "--json"])["id"];
+    for (tree, name) in [("tree", "tree"), ("My Trees", "My-Trees")] {
+        if tree != "tree" {
+            std::fs::rename(dir.join("tree"), dir.join(tree)).unwrap();
+        }
+        let launch = Launch::dir(&dir.join(tree)).state(&dir.join("state"));
+        let mut server = launch.arg("--writable").arg("anyone").start();
+        assert_eq!(upload(&server, &format!("/{name}.toml")), "201");
+        for known in ["/tree.toml", &format!("/{name}.toml")] {
+            assert_eq!(raw::get(server.http[0], known).status, 200, "its URLs have no name of a volume");
+        }
+        server.signal(Signal::TERM);
+        assert!(server.wait().success());
+        let all = json(dir, &["list", "--json"]);
+        assert_eq!((&all[0]["name"], &all[0]["id"], &all[1]), (&name.into(), number, &Value::Null));
+    }
+
+    // Another directory of that name is another volume, which the name does not lead to.
+    let other = dir.join("other/My Trees");
+    std::fs::create_dir_all(&other).unwrap();
+    let launch = Launch::dir(&other).state(&dir.join("state")).arg("--writable").arg("anyone");
+    let server = launch.start();
+    server.says("its directory is another one, without a mark");
+    assert_eq!(upload(&server, "/a.toml"), "405");
+}
+
+#[test]
 fn a_start_says_how_the_last_server_ended_when_that_was_not_in_order() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::create_dir(dir.path().join("tree")).unwrap();

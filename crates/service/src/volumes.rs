@@ -105,8 +105,7 @@ impl VolumeSection {
             local_locks: bool,
         }
         if let Some(directory) = document.directory() {
-            let name = FOR_DIRECTORY.parse().expect("it is a name");
-            return Ok(vec![Self::new(name, directory.to_owned())]);
+            return Ok(vec![Self::new(VolumeName::of_directory(directory), directory.to_owned())]);
         }
         let mut all: Vec<Self> = Vec::new();
         for (index, section) in document.volumes::<Section>()?.into_iter().enumerate() {
@@ -192,8 +191,6 @@ impl VolumeSection {
 
 /// Sums of it do not overflow.
 const ROOM_MAX: u64 = u64::MAX / 4;
-/// The name of the volume that the command line gives as a directory.
-const FOR_DIRECTORY: &str = "files";
 
 fn yes() -> bool {
     true

@@ -111,18 +111,53 @@ impl VolumeSpec {
 }
 
 impl VolumeName {
+    /// Bytes of a name that AFS's tools keep too, with `.readonly` behind it.
+    pub const BYTES_OF_DIRECTORY: usize = 22;
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// What the volume of a directory is called that nobody gave a name: as the directory is, so far as that is a name in every
+    /// protocol. Each other character becomes a `-`, leading dots and what is more than
+    /// [`BYTES_OF_DIRECTORY`](Self::BYTES_OF_DIRECTORY) go; `files-` is put before a number, which AFS would take for a volume's.
+    /// `files` where nothing is left, as of `/`.
+    pub fn of_directory(path: &Path) -> Self {
+        // What `a/..` is called only the file system knows.
+        let real = || path.canonicalize().ok();
+        let base = path.file_name().map(ToOwned::to_owned);
+        let base = base.or_else(|| real()?.file_name().map(ToOwned::to_owned)).unwrap_or_default();
+        let allowed = |byte: char| if byte.is_ascii() && is_allowed(byte as u8) { byte } else { '-' };
+        let told: String = base.to_string_lossy().trim_start_matches('.').chars().map(allowed).collect();
+        let told = match told.bytes().any(|byte| byte.is_ascii_alphanumeric()) {
+            true if told.bytes().all(|byte| byte.is_ascii_digit()) => format!("{UNNAMED}-{told}"),
+            true => told,
+            false => UNNAMED.to_owned(),
+        };
+        let mut told = told[..told.len().min(Self::BYTES_OF_DIRECTORY)].to_owned();
+        // These are names of a volume's copies.
+        for copy in [".readonly", ".backup"] {
+            if let Some(stem) = told.strip_suffix(copy) {
+                told = format!("{stem}-{}", &copy[1..]);
+            }
+        }
+        Self(told)
+    }
 }
+
+fn is_allowed(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-$".contains(&byte)
+}
+
+/// The volume of a directory whose own name is none.
+const UNNAMED: &str = "files";
 
 impl FromStr for VolumeName {
     type Err = VolumeNameError;
 
     fn from_str(name: &str) -> Result<Self, VolumeNameError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-$".contains(&byte);
-        if (1..=80).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(allowed) {
+        if (1..=80).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_allowed) {
             return Ok(Self(name.to_owned()));
         }
         Err(VolumeNameError { name: name.to_owned() })
@@ -153,5 +188,34 @@ mod tests {
         for name in ["", ".hidden", "a/b", "a\\b", "a b", "naïve", "\"", &"v".repeat(81)] {
             assert!(name.parse::<VolumeName>().is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn a_directory_names_its_volume() {
+        let long = format!("/{}", "n".repeat(40));
+        let named = [
+            ("/srv/pub", "pub"),
+            ("/srv/pub/", "pub"),
+            ("pub", "pub"),
+            ("/srv/My Files", "My-Files"),
+            ("/srv/m\u{fc}sli", "m-sli"),
+            ("/home/anne/.config", "config"),
+            ("/srv/2024", "files-2024"),
+            ("/srv/web.backup", "web-backup"),
+            ("/srv/C$", "C$"),
+            (&long, &long[1..=22]),
+            ("/", "files"),
+            ("/srv/\u{65e5}\u{672c}", "files"),
+            ("/srv/...", "files"),
+        ];
+        for (path, name) in named {
+            let told = VolumeName::of_directory(Path::new(path));
+            assert_eq!(told.as_str(), name, "{path}");
+            assert_eq!(told.as_str().parse(), Ok(told));
+        }
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("pub/below")).unwrap();
+        let above = dir.path().join("pub/below/..");
+        assert_eq!(VolumeName::of_directory(&above).as_str(), "pub");
     }
 }

@@ -250,6 +250,21 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_is_served_by_its_own_name_whatever_that_is() {
+        let long = "n".repeat(40);
+        for base in ["pub", "2024", "My Files", "a.readonly", ".backup", "..", "\u{65e5}\u{672c}", &long] {
+            let path = Path::new("/srv").join(base);
+            let afs = Afs::listening(Some(vec![([127, 0, 0, 1], 7000).into()]));
+            let document = Document::for_directory(&path);
+            let volumes = VolumeSection::all(&document).unwrap();
+            let keys = document.volumes().unwrap();
+            let (attachments, _) = attachments(&volumes, &keys).unwrap();
+            assert_eq!(attachments[0].name.as_str(), volumes[0].name.as_str(), "{base}");
+            assert!(afs.read(&document, &volumes).unwrap().is_some());
+        }
+    }
+
+    #[test]
     fn a_configuration_asks_for_it_by_its_table_and_has_the_ports_that_clients_know() {
         assert!(read(VOLUME).unwrap().is_none());
         assert!(read(&format!("{VOLUME}[afs]\nlisten = 'off'\n")).unwrap().is_none());
