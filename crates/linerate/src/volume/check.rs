@@ -115,6 +115,7 @@ fn as_json(outcome: &Outcome) -> serde_json::Value {
         "records": report.records,
         "found": report.found,
         "mended": report.mended,
+        "holds": report.holds.map(|holds| json!({ "bytes": holds.bytes, "files": holds.files })),
         "problems": problems,
         "overlaps": overlaps,
     })

@@ -2,17 +2,19 @@
 //! nothing else uses either. docs/index.md says what is compared.
 //!
 //! First the mark on the root: a tree that is not the volume's is not compared. Then the records with each other, then the
-//! tree, directory by directory, with the records, and last the records that no file was found for.
+//! tree, directory by directory, with the records, what it holds with what is recorded of that, and last the records that no
+//! file was found for.
 
 mod problem;
 mod records;
+mod used;
 mod walk;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use index::{Index, Mark, Number, Standing, VolumeId, VolumeRecord};
+use index::{Index, Mark, Number, Standing, Usage, VolumeId, VolumeRecord};
 use lane::offload::{OffloadError, offload};
 
 pub use self::problem::{Problem, Trouble};
@@ -47,6 +49,8 @@ pub struct CheckReport {
     pub names: u64,
     /// Records of files in the index.
     pub records: u64,
+    /// What the tree holds; `None` where part of it could not be looked at, or nothing was.
+    pub holds: Option<Usage>,
     /// What is wrong, at most [`CheckReport::PROBLEMS_MAX`] of it.
     pub problems: Vec<Problem>,
     /// All that is wrong.
@@ -136,6 +140,7 @@ pub async fn check(
     if check.look_at_mark(&record).await? {
         check.look_at_records().await?;
         let walked = check.walk().await?;
+        check.look_at_usage(&walked)?;
         check.look_for_gone(walked).await?;
     }
     let index = Arc::clone(&check.index);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use index::{Finding, Number};
+use index::{Finding, Number, Usage};
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,13 @@ pub enum Trouble {
         /// What is wrong with it.
         why: String,
     },
+    /// The tree holds something else than is recorded of it, and would be limited by that. Mended by recording what it holds.
+    Usage {
+        /// What is recorded.
+        recorded: Usage,
+        /// What the tree holds.
+        held: Usage,
+    },
     /// Part of the tree could not be looked at, and files that are recorded were not found elsewhere.
     Unjudged {
         /// How many.
@@ -98,6 +105,7 @@ impl Trouble {
             Self::Kind { .. } => "kind",
             Self::Leftover { .. } => "leftover",
             Self::AccessList { .. } => "access-list",
+            Self::Usage { .. } => "usage",
             Self::Unjudged { .. } => "unjudged",
         }
     }
@@ -131,6 +139,11 @@ impl fmt::Display for Trouble {
             Self::Kind { number, path } => write!(f, "{path} has {number}, which is no number of its kind"),
             Self::Leftover { path } => write!(f, "{path} was left by a crash"),
             Self::AccessList { path, why } => write!(f, "the access list of {path}: {why}"),
+            Self::Usage { recorded, held } => write!(
+                f,
+                "{} bytes in {} files are recorded, and it holds {} bytes in {} files",
+                recorded.bytes, recorded.files, held.bytes, held.files
+            ),
             Self::Unjudged { records, path, why } => {
                 write!(f, "{records} recorded files were not found, and {path} cannot be looked at: {why}")
             }

@@ -11,10 +11,12 @@ use lane::fs::{Dir, DirEntry, FileKind, Stat};
 use lane::offload::offload;
 
 use super::{Check, CheckError, ENTRIES_MAX, Trouble, is_gone};
+use crate::attributes::Attributes;
 use crate::cache::giver_of_aside;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{By, Identity, identity_of, kind_of};
+use crate::usage::Tally;
 
 /// What the walk has come to.
 #[derive(Default)]
@@ -23,6 +25,8 @@ pub(super) struct Walked {
     pub(super) seen: HashSet<u32>,
     /// What could not be looked at first, and why.
     pub(super) unread: Option<(String, String)>,
+    /// What it holds, so far as it could be looked at.
+    pub(super) tally: Tally,
     /// Files of several names, by vnode: they were recorded under one of them.
     linked: HashMap<u32, Linked>,
     /// Directories that are to be looked into, with their vnodes.
@@ -134,10 +138,14 @@ impl Check {
                 walked.note_unread(path, &"names beneath it are too long");
                 continue;
             };
-            if stat.kind == FileKind::File && giver_of_aside(&name).is_some() {
-                self.take_away(dir, parsed, &below).await;
+            // Nobody is served it, nor counted what it is.
+            if parsed.is_reserved() {
+                if stat.kind == FileKind::File && giver_of_aside(&name).is_some() {
+                    self.take_away(dir, parsed, &below).await;
+                }
                 continue;
             }
+            walked.tally.add(Attributes::from(stat));
             let identity = match handle {
                 Some(handle) => Ok(Identity::of_handle(stat.dev, handle.kind, &handle.bytes)),
                 None => identity_of(By::Name(dir, &c_name(parsed)), &stat).await,
@@ -177,8 +185,8 @@ impl Check {
             walked.linked.entry(vnode).or_insert(linked).is_where_recorded |= is_where_recorded;
             return Ok(());
         }
-        walked.seen.insert(vnode);
-        if !is_where_recorded {
+        // What is mounted at two places is recorded under one of them.
+        if walked.seen.insert(vnode) && !is_where_recorded {
             self.note_moved(&known, &path, place).await?;
         }
         Ok(())

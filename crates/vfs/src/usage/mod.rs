@@ -16,6 +16,7 @@ mod growing;
 mod keep;
 mod ledger;
 mod room;
+mod tally;
 mod walk;
 
 use index::{Quota, Usage};
@@ -26,6 +27,7 @@ pub(crate) use self::content::{ContentChange, Reach};
 pub(crate) use self::count::{Known, Moved};
 pub(crate) use self::growing::Growing;
 pub(crate) use self::ledger::{Doubt, Ledger};
+pub(crate) use self::tally::Tally;
 pub use self::walk::CountFailed;
 
 /// What a volume holds, and may.

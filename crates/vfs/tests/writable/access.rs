@@ -145,7 +145,7 @@ fn a_link_gives_no_rights_to_where_it_leads() {
 
 #[test]
 fn rights_are_gone_on_every_lane_before_the_change_that_takes_them_is_answered() {
-    seeds(200, |seed| {
+    seeds(1000, |seed| {
         // And how often it was opened: it may be closed again by the time of the answer.
         let is_closed: Rc<Cell<(bool, u32)>> = Rc::default();
         on_lanes(seed, Config::rough(), 3, move |lane, _, volume| {

@@ -88,7 +88,7 @@ fn what_lies_beneath_a_directory_moves_with_it_on_every_lane() {
 
 #[test]
 fn a_lane_that_goes_while_it_is_asked_holds_up_nobody() {
-    seeds(50, |seed| {
+    seeds(1000, |seed| {
         let world = World::new(seed, Config::rough());
         let process = Process::new(&world, 2);
         let opening = process.clone();
@@ -115,7 +115,7 @@ fn a_lane_that_goes_while_it_is_asked_holds_up_nobody() {
 
 #[test]
 fn a_change_whose_caller_gives_up_is_made_or_not_and_holds_up_nobody() {
-    seeds(200, |seed| {
+    seeds(1000, |seed| {
         on_lanes(seed, Config::rough(), 2, move |lane, _, volume| async move {
             let mut rng = SmallRng::seed_from_u64(seed * 2 + lane as u64);
             let root = root(&volume).await;

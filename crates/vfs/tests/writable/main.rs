@@ -11,6 +11,7 @@ use vfs::{
 mod access;
 mod by_number;
 mod changes;
+mod check;
 mod clients;
 mod coherence;
 mod gate;

@@ -347,13 +347,13 @@ fn rough(seed: u64) -> Config {
     config
 }
 
-async fn count(volume: &Volume) -> Space {
+pub(super) async fn count(volume: &Volume) -> Space {
     volume.count(|_| {}).await.unwrap();
     volume.space().unwrap()
 }
 
 /// A tree to begin with, some files of which have several names.
-fn plant(fs: &Fs, rng: &mut SmallRng) {
+pub(super) fn plant(fs: &Fs, rng: &mut SmallRng) {
     DIRECTORIES.iter().for_each(|directory| fs.create_dir_all(&format!("/srv/{directory}")).unwrap());
     for directory in DIRECTORIES {
         for file in &NAMES[..3] {
@@ -380,7 +380,7 @@ async fn work(volume: &Volume, seed: u64) {
     second.await;
 }
 
-async fn change_at_random(volume: &Volume, rng: &mut SmallRng) {
+pub(super) async fn change_at_random(volume: &Volume, rng: &mut SmallRng) {
     let open = Rc::new(RefCell::new(None));
     for _ in 0..16 {
         time::sleep(Duration::from_micros(rng.random_range(0..300))).await;
@@ -484,7 +484,7 @@ async fn somewhere(volume: &Volume, rng: &mut SmallRng) -> Result<Directory, Err
     Ok(at)
 }
 
-fn walk(fs: &Fs) -> Usage {
+pub(super) fn walk(fs: &Fs) -> Usage {
     let (mut used, mut seen) = (Usage::default(), BTreeSet::new());
     for (path, found) in fs.tree() {
         if !path.starts_with("/srv/") || path.contains("/.linerate-") || !seen.insert(found.ino) {

@@ -1,0 +1,24 @@
+//! The part of a check that is about what a volume holds.
+
+use super::walk::Walked;
+use super::{Check, CheckError, Trouble};
+
+impl Check {
+    /// Compares what the walk has found with what the next opening would believe; where it would count anew nothing is wrong.
+    pub(super) fn look_at_usage(&mut self, walked: &Walked) -> Result<(), CheckError> {
+        if walked.unread.is_some() {
+            return Ok(());
+        }
+        let held = walked.tally.used();
+        self.report.holds = Some(held);
+        let record = self.index.volume_of(self.volume);
+        let Some(record) = record.filter(|record| record.usage_is_settled && record.usage != held) else {
+            return Ok(());
+        };
+        if self.options.repair {
+            self.index.record_usage(self.volume, held, true)?;
+        }
+        self.report.add(Trouble::Usage { recorded: record.usage, held }, self.options.repair);
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! What a walk through a tree that nobody changes finds: by the same rules as the count of one that is served.
+
+use std::collections::HashSet;
+
+use index::Usage;
+use lane::fs::FileKind;
+
+use super::Known;
+use crate::attributes::Attributes;
+
+/// What was found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    used: Usage,
+    /// Inodes that have several names, one of which was found.
+    linked: HashSet<u64>,
+}
+
+impl Tally {
+    /// Something has a name.
+    pub(crate) fn add(&mut self, found: Attributes) {
+        // A directory's links are its own entries.
+        let is_directory = found.kind == FileKind::Directory;
+        let Known { inode, links, size } = found.into();
+        if is_directory || links <= 1 || self.linked.insert(inode) {
+            self.used.files += 1;
+            self.used.bytes += size;
+        }
+    }
+
+    /// All of it.
+    pub(crate) fn used(&self) -> Usage {
+        self.used
+    }
+}
