@@ -53,6 +53,7 @@ pub struct AfsNameError {
 #[derive(Debug, Default)]
 pub struct Attached {
     served: Vec<Rc<Served>>,
+    left_out: Vec<(VolumeName, Box<str>)>,
     by_number: HashMap<u32, (usize, Kind)>,
     by_name: HashMap<Rc<str>, usize>,
 }
@@ -129,7 +130,7 @@ impl Attached {
         Self::of(found.collect::<Result<Vec<_>, String>>()?)
     }
 
-    /// These volumes, in this order.
+    /// These volumes, in this order, without those whose numbers do not last ([`Attached::left_out`]).
     ///
     /// # Errors
     /// A volume that has no number.
@@ -139,6 +140,10 @@ impl Attached {
         for (attachment, volume) in volumes {
             let shared =
                 volume.shared().ok_or_else(|| format!("the volume {} has no number", volume.name()))?;
+            if let Some(trouble) = shared.trouble() {
+                attached.left_out.push((attachment.volume, trouble.into()));
+                continue;
+            }
             let (first, system) = (shared.id().0, shared.root().dev);
             let partition = systems.iter().position(|known| *known == system).unwrap_or_else(|| {
                 systems.push(system);
@@ -193,6 +198,12 @@ impl Attached {
     /// All volumes, in the order of the configuration.
     pub fn all(&self) -> &[Rc<Served>] {
         &self.served
+    }
+
+    /// Volumes that are not attached, and why: their files have numbers in memory alone, which after the next start name other
+    /// files, while clients have kept what they fetched by them.
+    pub fn left_out(&self) -> &[(VolumeName, Box<str>)] {
+        &self.left_out
     }
 
     /// The file systems that they lie on, each told by the first volume there, by their numbers from 0 on.
@@ -336,6 +347,31 @@ pub(crate) mod tests {
             assert_eq!(&*attached.by_name(b"root.afs").unwrap().served.name, "files");
         });
         with(&[], async |attached| assert!(attached.by_name(b"root.cell").is_none()));
+    }
+
+    #[test]
+    fn a_volume_whose_numbers_do_not_last_is_left_out() {
+        let world = World::new(1, Config::default());
+        let host = world.host("10.0.0.1");
+        host.fs().create_dir_all("/files").unwrap();
+        world.block_on(&host, async {
+            let objects = Objects::without_index(ObjectsOptions::default(), "there is no room".to_owned());
+            let cache = Cache::sharing(CacheOptions::default(), &objects);
+            let name: VolumeName = "files".parse().unwrap();
+            for writable in [Writable::anyone(), Writable::Nobody] {
+                let spec = VolumeSpec::new(name.clone(), "/files", VolumeOptions::default());
+                let volume = Volume::open(&cache, &spec.with_objects().writable_by(writable)).unwrap();
+                let attachment = Attachment {
+                    volume: name.clone(),
+                    name: "files".parse().unwrap(),
+                    kind: Kind::ReadWrite,
+                };
+                let attached = Attached::of([(attachment, volume)]).unwrap();
+                assert_eq!(attached.left_out(), [(name.clone(), "there is no room".into())]);
+                assert!(attached.all().is_empty());
+                assert!(attached.by_name(b"files").is_none() && attached.by_name(b"root.cell").is_none());
+            }
+        });
     }
 
     #[test]

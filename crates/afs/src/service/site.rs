@@ -1,14 +1,16 @@
 //! What AFS is to serve, on its way to the lanes.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lane::socket::reuseport::Steering;
 use service::socket::reachable;
 use service::volumes::LaneVolumes;
 use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Site};
+use vfs::VolumeName;
 use xdr::afs::AfsUuid;
 
 use super::kept::Kept;
@@ -32,6 +34,8 @@ pub(crate) struct AfsSite {
     here: Arc<Here>,
     hosts: Hosts,
     kept: Arc<Kept>,
+    /// Volumes that no lane attaches.
+    left_out: Mutex<BTreeSet<VolumeName>>,
 }
 
 impl AfsSite {
@@ -50,6 +54,7 @@ impl AfsSite {
             here: Arc::new(Here::new(uuid, kept.since(), &[])),
             hosts: kept.hosts(uuid, ground.objects.filter(|_| settings.hindrance.is_none())),
             kept,
+            left_out: Mutex::default(),
         })
     }
 
@@ -58,7 +63,17 @@ impl AfsSite {
         // Without addresses nobody asks, and the volumes have no numbers.
         let attachments = if self.hindrance.is_some() { &[][..] } else { &self.attachments[..] };
         let attached = Rc::new(Attached::new(attachments, volumes)?);
+        for (volume, why) in attached.left_out() {
+            // Each lane finds the same.
+            if self.left_out().insert(volume.clone()) {
+                tracing::error!(%volume, "AFS does not attach it, as its files' numbers would not last: {why}");
+            }
+        }
         Ok(Cell { attached, here: Arc::clone(&self.here), people: Arc::clone(&self.people) })
+    }
+
+    fn left_out(&self) -> MutexGuard<'_, BTreeSet<VolumeName>> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn address(&self, role: service::Role) -> Option<SocketAddr> {
@@ -84,7 +99,9 @@ impl Site for AfsSite {
         let of = |(attachment, path): (&Attachment, &PathBuf)| {
             format!("{} as volume {} of the AFS cell {cell}", path.display(), attachment.name)
         };
-        let serves = self.attachments.iter().zip(&self.paths).map(of).collect();
+        let left_out = self.left_out();
+        let is_served = |(attachment, _): &(&Attachment, &PathBuf)| !left_out.contains(&attachment.volume);
+        let serves = self.attachments.iter().zip(&self.paths).filter(is_served).map(of).collect();
         let urls = reachable(files).iter().map(|address| format!("afs://{address}/")).collect();
         let is_usual = |role, port| self.address(role).is_some_and(|address| address.port() == port);
         let known = [
