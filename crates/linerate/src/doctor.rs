@@ -1,18 +1,24 @@
-//! `linerate doctor`: what kernel, limits and NICs give, and what to change.
+//! `linerate doctor`: what kernel, limits, NICs and the directories that are served give, and what to change.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use lane::layout::{Layout, Wishes};
 use lane::probe::{self, Finding, Verdict};
 use lane::topology::Topology;
 use serde_json::json;
-use server::config::ServerSection;
+use server::config::{Config, ServerSection};
 
 use crate::output::say;
 
 /// Flags of `linerate doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
+    /// Directories that are to be served
+    dirs: Vec<PathBuf>,
+    /// Configuration file, whose directories are looked at
+    #[arg(short, long, value_name = "FILE", conflicts_with = "dirs")]
+    config: Option<PathBuf>,
     /// JSON for scripts
     #[arg(long)]
     json: bool,
@@ -20,7 +26,15 @@ pub(crate) struct Args {
 
 /// Fails when something keeps the server from working, so that scripts can ask.
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let findings = probe::examine_machine();
+    let mut findings = probe::examine_machine();
+    let (dirs, state) = match &args.config {
+        Some(file) => {
+            let config = Config::load(file, &crate::serve::services())?;
+            (config.volumes.iter().map(|volume| volume.path.clone()).collect(), config.server.state_dir())
+        }
+        None => (args.dirs.clone(), server::config::default_state_dir()),
+    };
+    findings.extend(probe::examine_trees(dirs.iter().map(PathBuf::as_path), state.as_deref()));
     if args.json {
         let findings: Vec<_> = findings.iter().map(as_json).collect();
         say!("{}", serde_json::to_string_pretty(&findings)?);

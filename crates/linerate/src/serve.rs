@@ -99,6 +99,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// What this program can serve, as a configuration says.
+pub(crate) fn services() -> Arc<Services> {
+    Arc::new([Arc::new(http::Http::listening(None, None)), Arc::new(afs::Afs::listening(None))])
+}
+
 /// What a reload reads again.
 #[derive(Clone, Debug)]
 struct Source {

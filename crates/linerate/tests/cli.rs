@@ -89,6 +89,29 @@ fn doctor_tells_what_it_found_and_what_to_change() {
     }
     let text = String::from_utf8(linerate(["doctor"]).output().unwrap().stdout).unwrap();
     assert!(findings.iter().all(|finding| text.contains(finding["name"].as_str().unwrap())), "{text}");
+
+    // Directories by name, or those of a configuration, with its state directory.
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(dir.path().join("pub")).unwrap();
+    std::fs::write(dir.path().join("state"), "no directory").unwrap();
+    let config = dir.path().join("linerate.toml");
+    std::fs::write(&config, "[server]\nstate_dir = 'state'\n[[volume]]\nname = 'pub'\npath = 'pub'\n")
+        .unwrap();
+    let tree = dir.path().join("pub").display().to_string();
+    for flags in [&[&*tree][..], &["--config", config.to_str().unwrap()]] {
+        let done = linerate(["doctor", "--json"]).args(flags).output().unwrap();
+        let findings: Value = serde_json::from_slice(&done.stdout).unwrap();
+        let of_trees = |name: &str| {
+            let mut found = findings.as_array().unwrap().iter();
+            found.find(|found| found["area"] == "trees" && found["name"] == name).cloned()
+        };
+        for name in ["CAP_DAC_READ_SEARCH", &format!("{tree} handles"), &format!("{tree} attributes")] {
+            assert!(of_trees(name).is_some(), "{name}: {findings}");
+        }
+        let state = of_trees("state directory").unwrap();
+        let is_blocked = state["found"].as_str().unwrap().ends_with("state is no directory");
+        assert_eq!(is_blocked, flags.len() == 2, "{state}");
+    }
 }
 
 #[test]

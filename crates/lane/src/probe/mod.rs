@@ -14,10 +14,13 @@ mod qdisc;
 mod replies;
 mod sockets;
 mod sysctl;
+mod tree;
 mod uring;
 
 use std::fmt;
 use std::path::Path;
+
+use rustix::thread::CapabilitySet;
 
 pub use network::{Address, DefaultRoute, Network, Qdisc, Redirect, SourceRule};
 pub use uring::RingRefusal;
@@ -67,6 +70,8 @@ pub enum Area {
     Nic,
     /// Change notification.
     Watches,
+    /// Directories that are served, and what is kept of them.
+    Trees,
 }
 
 /// How what was found serves.
@@ -126,6 +131,14 @@ pub fn examine_kernel(root: &Path) -> Vec<Finding> {
     findings
 }
 
+/// What the directories that are served give a server run by this user, and the one that it keeps its state in.
+pub fn examine_trees<'p>(served: impl IntoIterator<Item = &'p Path>, state: Option<&Path>) -> Vec<Finding> {
+    let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    let mut findings = vec![tree::reads_everything(has), tree::state(state)];
+    findings.extend(served.into_iter().flat_map(|path| tree::all(path, has)));
+    findings
+}
+
 /// The findings as an aligned table, then the advice as a numbered list, worst first.
 pub fn report(findings: &[Finding]) -> impl fmt::Display {
     Report(findings.to_vec())
@@ -182,6 +195,7 @@ impl fmt::Display for Area {
             Self::Cpu => "cpu",
             Self::Nic => "nic",
             Self::Watches => "watches",
+            Self::Trees => "trees",
         })
     }
 }

@@ -1,0 +1,194 @@
+//! What the directories that are served give, and the one where the server keeps what it knows.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, accessat};
+use rustix::io::Errno;
+use rustix::thread::CapabilitySet;
+
+use super::{Area, Finding, Verdict};
+use crate::fs::{Dir, FileHandle};
+use crate::runtime::{RuntimeOptions, run_here};
+
+/// Whether files can be opened by their handles, and read whoever owns them.
+pub(super) fn reads_everything(has: CapabilitySet) -> Finding {
+    let holds = has.contains(CapabilitySet::DAC_READ_SEARCH);
+    let found = if holds { "yes" } else { "no" };
+    let advice = "without it a file that a client names by its number alone (AFS, durable opens) is found only where it was \
+                  last seen, not where something beside the server moved it, and files that the server's user may not read \
+                  are not served; AmbientCapabilities=CAP_DAC_READ_SEARCH in the service file, or";
+    let command = "setcap cap_dac_read_search+ep \"$(command -v linerate)\"".to_owned();
+    Finding::new(Area::Trees, "CAP_DAC_READ_SEARCH", found, "yes")
+        .unless(holds, Verdict::Warn, advice)
+        .with_commands(vec![command])
+}
+
+/// What one directory gives.
+pub(super) fn all(path: &Path, has: CapabilitySet) -> Vec<Finding> {
+    let opened = std::fs::File::open(path).and_then(|dir| match dir.metadata()?.is_dir() {
+        true => Ok(dir),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    match opened {
+        Err(error) => {
+            let advice =
+                "give the directory that is to be served, and its server's user the right to read it";
+            let finding =
+                Finding::new(Area::Trees, path.display().to_string(), error.to_string(), "readable");
+            vec![finding.unless(false, Verdict::Bad, advice)]
+        }
+        Ok(_) => handles(path, has).into_iter().chain([attributes(path, has)]).collect(),
+    }
+}
+
+/// Files are known by handle, and where that is opened found by it. Without a ring nothing can be tried, which is told of by
+/// itself.
+fn handles(path: &Path, has: CapabilitySet) -> Option<Finding> {
+    let tried = run_here(RuntimeOptions::default(), tried_handle(path.to_owned())).ok()?;
+    let may_open = has.contains(CapabilitySet::DAC_READ_SEARCH);
+    Some(judged(&format!("{} handles", path.display()), &tried, may_open))
+}
+
+async fn tried_handle(path: PathBuf) -> Tried {
+    let (dir, handle) = match handle_of(&path).await {
+        Ok(given) => given,
+        Err(error) => return Tried::NotGiven(error.to_string()),
+    };
+    match dir.open_handle(&handle, false).await {
+        Ok(_) => Tried::Opened,
+        Err(error) => Tried::NotOpened(error.to_string()),
+    }
+}
+
+async fn handle_of(path: &Path) -> io::Result<(Dir, FileHandle)> {
+    let dir = Dir::open_root(path)?;
+    let handle = dir.as_file().handle().await?;
+    Ok((dir, handle))
+}
+
+/// What became of a directory's handle.
+enum Tried {
+    Opened,
+    NotOpened(String),
+    NotGiven(String),
+}
+
+fn judged(name: &str, tried: &Tried, may_open: bool) -> Finding {
+    let (found, advice) = match tried {
+        Tried::Opened => return Finding::new(Area::Trees, name, "given and opened", "given and opened"),
+        // The capability has a finding of its own.
+        Tried::NotOpened(_) if !may_open => {
+            return Finding::new(Area::Trees, name, "given; opened with CAP_DAC_READ_SEARCH", "given");
+        }
+        Tried::NotOpened(why) => (
+            format!("given, not opened: {why}"),
+            "open_by_handle_at(2) is refused, as in containers: files that are named by number are found only where they were \
+             last seen. Let the server run outside of a user namespace, with a seccomp profile that allows the call",
+        ),
+        Tried::NotGiven(why) => (
+            format!("none: {why}"),
+            "files are known by inode number and time of birth, and one that is named by number is found only where it was last \
+             seen; ext4, xfs, btrfs and tmpfs give handles, overlayfs with the mount option nfs_export=on",
+        ),
+    };
+    Finding::new(Area::Trees, name, found, "given and opened").unless(false, Verdict::Warn, advice)
+}
+
+/// The volume's mark and access lists are extended attributes: with CAP_SYS_ADMIN of the class `trusted`, which no client
+/// and no user reaches, else of the class `user`.
+fn attributes(path: &Path, has: CapabilitySet) -> Finding {
+    let class = if has.contains(CapabilitySet::SYS_ADMIN) { "trusted" } else { "user" };
+    let name = format!("{} attributes", path.display());
+    let probed = rustix::fs::getxattr(path, format!("{class}.linerate.doctor"), &mut [0; 1][..]);
+    let (found, holds) = match probed {
+        Ok(_) | Err(Errno::NODATA | Errno::RANGE) => (format!("{class}.*"), true),
+        Err(error) => (format!("no {class}.*: {error}"), false),
+    };
+    let advice = "without them the directory cannot bear its volume's mark, so that nobody can write to it and AFS does not attach \
+                  it, and access lists cannot be kept: put the tree on ext4, xfs or btrfs, or on tmpfs of Linux 6.6 or later \
+                  (its older ones have trusted.* alone, which takes CAP_SYS_ADMIN)";
+    Finding::new(Area::Trees, name, found, format!("{class}.*")).unless(holds, Verdict::Warn, advice)
+}
+
+/// The directory of the index, as the server has it.
+pub(super) fn state(path: Option<&Path>) -> Finding {
+    let advice = "without it there is no index, so that nobody can write to anything and AFS attaches nothing, and a self-signed \
+                  certificate cannot be made: set server.state_dir, or make it the server's user's:";
+    let Some(path) = path else {
+        let finding = Finding::new(Area::Trees, "state directory", "none: no HOME", "writable");
+        return finding.unless(false, Verdict::Warn, advice);
+    };
+    // The server makes what is missing.
+    let there = path.ancestors().find(|above| above.exists()).unwrap_or(Path::new("/"));
+    let is_writable =
+        || accessat(rustix::fs::CWD, there, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS);
+    let (found, holds) = match there.is_dir().then(is_writable) {
+        Some(Ok(())) => (format!("{}, writable", path.display()), true),
+        Some(Err(error)) => (format!("{}: {error}", there.display()), false),
+        None => (format!("{} is no directory", there.display()), false),
+    };
+    let command = format!("install -d -m 0700 -o USER {}", path.display());
+    Finding::new(Area::Trees, "state directory", found, "writable")
+        .unless(holds, Verdict::Warn, advice)
+        .with_commands(vec![command])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_capability_says_what_it_costs_and_how_it_is_given() {
+        let without = reads_everything(CapabilitySet::empty());
+        assert_eq!(without.verdict, Verdict::Warn);
+        assert!(without.advice.unwrap().contains("by its number alone"));
+        assert!(without.commands[0].starts_with("setcap cap_dac_read_search"));
+        let with = reads_everything(CapabilitySet::DAC_READ_SEARCH);
+        assert_eq!((with.verdict, with.commands.len()), (Verdict::Good, 0));
+    }
+
+    #[test]
+    fn handles_are_judged_by_who_may_open_them() {
+        let judged = |tried: Tried, may_open| judged("/srv handles", &tried, may_open);
+        assert_eq!(judged(Tried::Opened, true).verdict, Verdict::Good);
+        let why = || "Operation not permitted".to_owned();
+        assert_eq!(judged(Tried::NotOpened(why()), false).verdict, Verdict::Good);
+        let refused = judged(Tried::NotOpened(why()), true);
+        assert_eq!(
+            (refused.verdict, &*refused.found),
+            (Verdict::Warn, "given, not opened: Operation not permitted")
+        );
+        let none = judged(Tried::NotGiven("Operation not supported".to_owned()), true);
+        assert!(none.verdict == Verdict::Warn && none.advice.unwrap().contains("nfs_export=on"));
+    }
+
+    #[test]
+    fn directories_are_tried_and_what_is_none_is_bad() {
+        let dir = tempfile::tempdir().unwrap();
+        let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+        let findings = all(dir.path(), has);
+        assert_eq!(findings.len(), 2);
+        assert!(findings.iter().all(|finding| finding.verdict != Verdict::Bad), "{findings:?}");
+        assert!(
+            findings.iter().all(|finding| (finding.verdict == Verdict::Good) == finding.advice.is_none())
+        );
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        for none in ["file", "nothing"] {
+            assert_eq!(all(&dir.path().join(none), has)[0].verdict, Verdict::Bad);
+        }
+    }
+
+    #[test]
+    fn a_state_directory_is_judged_by_where_it_would_be_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let would_be = dir.path().join("a/b");
+        assert_eq!(state(Some(&would_be)).verdict, Verdict::Good);
+        assert!(!dir.path().join("a").exists(), "nothing is made");
+        std::fs::write(dir.path().join("a"), "no directory").unwrap();
+        let blocked = state(Some(&would_be));
+        assert_eq!(blocked.verdict, Verdict::Warn);
+        assert!(blocked.commands[0].ends_with("a/b"), "{blocked:?}");
+        assert_eq!(state(None).verdict, Verdict::Warn);
+    }
+}
