@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use server::stats::{LaneSnapshot, Snapshot};
+use server::volumes::VolumeShown;
 
 use self::placement::{Looks, Placement};
+use self::trees::{Shown, Trees};
 use crate::output::{bit_rate, rate};
 
 mod placement;
+mod trees;
 
 /// Flags of `linerate stat`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +38,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut before = fetch(args.server)?;
-    let mut looks = Looks::default();
+    let (mut looks, mut volumes) = (Looks::default(), Shown::default());
     let mut out = std::io::stdout().lock();
     for line in 0.. {
         if args.count.is_some_and(|count| line >= count) {
@@ -50,6 +53,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         } else {
             if line % HEADER_EVERY == 0 && (line == 0 || std::io::stdout().is_terminal()) {
                 writeln!(out, "{HEADER}{}", with_silos(args, || format!("  {}", placement::HEADER)))?;
+                if trees::are_there(&now) {
+                    writeln!(out, "{}", trees::HEADER)?;
+                }
+                volumes.forget();
             }
             let line = |name: &str, part: &Part| {
                 let placement = with_silos(args, || format!("  {}", part.memory_pages.columns()));
@@ -58,6 +65,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             writeln!(out, "{}", line("all", &rates.total))?;
             for (silo, part) in rates.silos.iter().filter(|_| args.silos) {
                 writeln!(out, "{}", line(&format!("silo {silo}"), part))?;
+            }
+            if trees::are_there(&now) {
+                writeln!(out, "{}", rates.trees.line())?;
+                volumes.news(&now).iter().try_for_each(|line| writeln!(out, "{line}"))?;
             }
         }
         out.flush()?;
@@ -78,6 +89,8 @@ struct Rates {
     resident_bytes: u64,
     total: Part,
     silos: std::collections::BTreeMap<u16, Part>,
+    trees: Trees,
+    volumes: Vec<VolumeShown>,
 }
 
 /// Rates of the whole or of one silo; connections are a level, and pages those of the latest looks.
@@ -116,7 +129,9 @@ impl Rates {
         total.cpu_percent = (now.cpu_seconds - before.cpu_seconds) / seconds * 100.0;
         let switches = now.context_switches.saturating_sub(before.context_switches);
         total.context_switches_per_second = switches as f64 / seconds;
-        Self { time_ms: now.time_ms, resident_bytes: now.resident_bytes, total, silos }
+        let trees = Trees::between(before, now, seconds);
+        let (time_ms, resident_bytes, volumes) = (now.time_ms, now.resident_bytes, now.volumes.clone());
+        Self { time_ms, resident_bytes, total, silos, trees, volumes }
     }
 }
 

@@ -157,7 +157,7 @@ fn list(args: &Look) -> anyhow::Result<()> {
     let mut table = table(["volume", "number", "served", "path", "trouble"], &[1]);
     for volume in volumes {
         let served = served(&volume);
-        let (id, path) = (volume.id.to_string(), volume.path.display().to_string());
+        let (id, path) = (number(&volume), volume.path.display().to_string());
         table.add_row([volume.name, id, served, path, volume.trouble.unwrap_or_default()]);
     }
     say!("{}", table.trim_fmt());
@@ -172,7 +172,7 @@ fn status(name: &str, args: &Look) -> anyhow::Result<()> {
     }
     let served = served(&volume);
     let mut table = table(["volume", &volume.name], &[]);
-    table.add_row(["number", &volume.id.to_string()]);
+    table.add_row(["number", &number(&volume)]);
     table.add_row(["path", &volume.path.display().to_string()]);
     table.add_row(["served", &served]);
     table.add_row(["generation", &volume.generation.to_string()]);
@@ -201,6 +201,10 @@ fn counted(state: UsageState) -> String {
         UsageState::Counting { directories } => format!("{directories} directories so far"),
         UsageState::InDoubt => "no: a change did not come to its end, it is counted anew".to_owned(),
     }
+}
+
+fn number(volume: &VolumeShown) -> String {
+    if volume.id == 0 { "none".to_owned() } else { volume.id.to_string() }
 }
 
 fn served(volume: &VolumeShown) -> String {

@@ -125,10 +125,37 @@ fn an_upload_over_quota_is_refused_and_leaves_the_old_file_and_limits_hold_over_
         (&all.into(), &4.into(), &"counted".into())
     );
 
+    // What comes behind the server's back is counted by a check, or not at all.
+    std::fs::write(place.tree("copied"), "seven b").unwrap();
+    let check = |flags: &[&str], code: i32| {
+        let mut command = linerate(["volume", "check", "--json"]);
+        let done = command.args(flags).env("LINERATE_STATE", place.0.join("state")).output().unwrap();
+        assert_eq!(done.status.code(), Some(code), "{}", String::from_utf8_lossy(&done.stderr));
+        serde_json::from_slice::<Value>(&done.stdout).unwrap()[0].clone()
+    };
+    let found = check(&["--dry-run"], 4);
+    assert_eq!((&found["problems"][0]["kind"], &found["mended"]), (&"usage".into(), &0.into()), "{found}");
+    let says = format!("{all} bytes in 4 files are recorded, and it holds {} bytes in 5 files", all + 7);
+    assert_eq!(found["problems"][0]["what"], says);
+    assert_eq!(check(&[], 3)["holds"], serde_json::json!({ "bytes": all + 7, "files": 5 }));
+    check(&[], 0);
+    let all = all + 7;
+
     // It is known after a stop in order, and counted again after a kill.
     let mut server = Launch::config(&place.config()).start();
     assert_eq!(place.usage(Some(&server))["state"], "counted", "at once");
     assert_eq!(server.counted("linerate_vfs_counts_begun", ""), 0);
+    assert_eq!(place.usage(Some(&server))["bytes"], all);
+    let admin = server.admin.to_string();
+    let table = String::from_utf8(output(&mut linerate(["stat", "-n", "1", "-i", "0.1", &admin]))).unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[1].contains("uploads") && lines[3].starts_with("trees "), "{table}");
+    assert_eq!(lines[1].len(), lines[3].len(), "{table}");
+    assert!(lines[4].starts_with("  volume pub: ") && lines[4].ends_with(" of 1.0 KiB, 5 files"), "{table}");
+    let line = output(&mut linerate(["stat", "-n", "1", "-i", "0.1", "--json", &admin]));
+    let line: Value = serde_json::from_slice(&line).unwrap();
+    assert!(line["trees"]["changes_per_second"].is_number(), "{line}");
+    assert_eq!(line["volumes"][0]["usage"]["quota_bytes"], 1024);
     server.signal(Signal::KILL);
     server.wait();
     drop(server);

@@ -163,6 +163,9 @@ fn a_check_finds_mends_and_then_has_nothing_to_do() {
 fn a_directory_gives_its_volume_its_name_and_the_volume_is_the_same_under_another() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let dir = &dir.path().canonicalize().unwrap();
+    // Where a server that no configuration tells otherwise has its index.
+    std::fs::create_dir(dir.join("linerate")).unwrap();
+    std::os::unix::fs::symlink("linerate", dir.join("state")).unwrap();
     // As one is recorded that was served when all of them were called so.
     said(dir, &["create", "files", "tree"]);
     let number = &json(dir, &["status", "files", "--json"])["id"];
@@ -170,7 +173,7 @@ fn a_directory_gives_its_volume_its_name_and_the_volume_is_the_same_under_anothe
         if tree != "tree" {
             std::fs::rename(dir.join("tree"), dir.join(tree)).unwrap();
         }
-        let launch = Launch::dir(&dir.join(tree)).state(&dir.join("state"));
+        let launch = Launch::dir(&dir.join(tree)).state(dir);
         let mut server = launch.arg("--writable").arg("anyone").start();
         assert_eq!(upload(&server, &format!("/{name}.toml")), "201");
         for known in ["/tree.toml", &format!("/{name}.toml")] {
@@ -185,8 +188,7 @@ fn a_directory_gives_its_volume_its_name_and_the_volume_is_the_same_under_anothe
     // Another directory of that name is another volume, which the name does not lead to.
     let other = dir.join("other/My Trees");
     std::fs::create_dir_all(&other).unwrap();
-    let launch = Launch::dir(&other).state(&dir.join("state")).arg("--writable").arg("anyone");
-    let server = launch.start();
+    let server = Launch::dir(&other).state(dir).arg("--writable").arg("anyone").start();
     server.says("its directory is another one, without a mark");
     assert_eq!(upload(&server, "/a.toml"), "405");
 }
@@ -236,6 +238,12 @@ fn without_a_place_for_the_index_a_server_reads_only_and_says_so_everywhere() {
     let health = String::from_utf8(health.body).unwrap();
     assert!(health.starts_with(&format!("ok\nvolume pub, writing: {why}")), "{health}");
     assert_eq!(upload(&server, "/b.txt"), "405");
+    let stat = output(&mut linerate(["stat", "-n", "1", "-i", "0.1", &server.admin.to_string()]));
+    let stat = String::from_utf8(stat).unwrap();
+    assert!(
+        stat.contains("volume pub: nothing can be written to it, and AFS does not attach it: "),
+        "{stat}"
+    );
     assert_eq!(raw::get(server.http[0], "/a.txt").body, b"a");
     assert!(!tree.join("b.txt").exists());
 }

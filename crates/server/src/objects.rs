@@ -9,7 +9,7 @@ use index::{VolumeId, VolumeRecord};
 use rustix::thread::CapabilitySet;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
-use vfs::{Closed, Objects, ObjectsOptions, SharedVolume};
+use vfs::{Closed, Objects, ObjectsOptions, SharedVolume, VolumeName};
 
 use crate::config::{Config, ConfigError};
 use crate::index_file::IndexFile;
@@ -97,9 +97,10 @@ impl ProcessObjects {
         self.index.iter().filter_map(IndexFile::news).chain(of_volumes).collect()
     }
 
-    /// What the index knows of volumes, those that `table` does not serve too.
+    /// What the index knows of volumes, those that `table` does not serve too, and those of which it can know nothing.
     pub(crate) fn shown(&self, table: &VolumeTable) -> Vec<VolumeShown> {
         let mut open = self.volumes();
+        let mut unknown = open.clone();
         open.retain(|volume| table.writes_to(volume));
         let shown = |(id, record): &(VolumeId, VolumeRecord)| {
             let served = open.iter().find(|volume| volume.name().as_str() == record.name);
@@ -109,7 +110,22 @@ impl ProcessObjects {
             let usage = usage.or(known.usage.clone());
             VolumeShown { served: served.is_some(), trouble, usage, ..known }
         };
-        self.index.iter().flat_map(IndexFile::volumes).map(|volume| shown(&volume)).collect()
+        let mut all: Vec<_> =
+            self.index.iter().flat_map(IndexFile::volumes).map(|volume| shown(&volume)).collect();
+        let is_known = |name: &VolumeName| all.iter().any(|known| known.name == name.as_str());
+        let is_served = |name: &VolumeName| table.entries().iter().any(|entry| entry.spec.name == *name);
+        unknown.retain(|volume| is_served(volume.name()) && !is_known(volume.name()));
+        let without_number = |volume: &Arc<SharedVolume>| {
+            let (name, trouble) = (volume.name().to_string(), Some(volume.trouble()?.to_owned()));
+            Some(VolumeShown {
+                name,
+                served: true,
+                trouble,
+                ..VolumeShown::of(VolumeId(0), &volume.record()?)
+            })
+        };
+        all.extend(unknown.iter().filter_map(without_number));
+        all
     }
 
     /// Ends in order, when every lane has ended: what was written is safe, and the next server is told so.

@@ -24,7 +24,7 @@ use crate::{index_file, objects};
 pub struct VolumeShown {
     /// What it is called.
     pub name: String,
-    /// Its number, for ever.
+    /// Its number, for ever; 0 for one that no index can keep.
     pub id: u32,
     /// Where it lay when it was last opened.
     pub path: PathBuf,
@@ -32,7 +32,7 @@ pub struct VolumeShown {
     pub created: i64,
     /// Rises each time it is opened.
     pub generation: u32,
-    /// A server serves it, writable.
+    /// A server serves it, writable but for [`trouble`](Self::trouble).
     pub served: bool,
     /// What keeps it from being written to, or is the matter with its mark.
     pub trouble: Option<String>,

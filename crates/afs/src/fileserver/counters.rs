@@ -12,6 +12,7 @@ lane::counter_block! {
         count images_edited: "Directories whose pages were edited in place.",
         count images_hit: "Directories whose pages were at hand.",
         count directories_full: "Names refused because clients could not read the directory with them.",
+        count locks_taken: "Locks given to clients, for the first time and anew.",
         count locks_refused: "Locks refused because their host, or all together, have as many as they may.",
         count stores_short: "Stores whose client sent less than it said, or died.",
     }

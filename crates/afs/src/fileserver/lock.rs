@@ -136,6 +136,7 @@ impl Serving {
             self.server.inner.counters.locks_refused.increment();
             return Err(VBUSY.into());
         }
+        self.server.inner.counters.locks_taken.increment();
         Ok(())
     }
 }

@@ -137,14 +137,15 @@ impl Serving {
             tracing::error!(volume = name, "{trouble}");
         }
         self.write_troubles = now;
-        let Some(index) = self.objects.index() else { return };
-        if !self.tells_of_index {
-            self.subject.blocks.add_of_process("index", Arc::clone(index.counters()) as _);
-            self.tells_of_index = true;
-        }
-        match index.look() {
-            Some(trouble) => health.note("index", trouble),
-            None => health.clear("index"),
+        if let Some(index) = self.objects.index() {
+            if !self.tells_of_index {
+                self.subject.blocks.add_of_process("index", Arc::clone(index.counters()) as _);
+                self.tells_of_index = true;
+            }
+            match index.look() {
+                Some(trouble) => health.note("index", trouble),
+                None => health.clear("index"),
+            }
         }
         let volumes = self.objects.shown(&self.volumes);
         for volume in &volumes {
