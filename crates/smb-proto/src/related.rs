@@ -1,0 +1,229 @@
+//! What the requests of a compound hand on to each other (MS-SMB2 3.3.5.2.7.2): session, tree and file, or the failure
+//! of one on which the next depends.
+
+use smb_wire::header::flags;
+use smb_wire::{Command, FileId, Header, Status};
+
+/// Walks a compound's requests, one [`Chain::begin`] and one [`Chain::end`] each.
+#[derive(Debug, Default)]
+pub struct Chain {
+    begun: usize,
+    /// What the second request said of all that follow.
+    related: Option<bool>,
+    session_id: Option<u64>,
+    tree_id: Option<u32>,
+    file: File,
+}
+
+/// The file of the operation before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum File {
+    /// It had none.
+    #[default]
+    None,
+    Open(FileId),
+    /// It should have had one, and failed.
+    Failed(Status),
+}
+
+/// What a request is processed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The session; 0 in requests that have none.
+    pub session_id: u64,
+    /// The tree; 0 in requests that have none.
+    pub tree_id: u32,
+    /// The file, in requests that are about one.
+    pub file_id: Option<FileId>,
+}
+
+impl Chain {
+    /// Of a frame.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// What the next request is processed with; `named` is the file that its body names, if it names one.
+    ///
+    /// # Errors
+    /// The status that it fails with. It has to be ended all the same.
+    pub fn begin(
+        &mut self,
+        header: &Header,
+        command: Command,
+        named: Option<FileId>,
+    ) -> Result<Step, Status> {
+        self.begun += 1;
+        let related = header.has(flags::RELATED_OPERATIONS);
+        match (self.begun, self.related) {
+            //= MS-SMB2 3.3.5.2.7.2
+            //# A first operation that claims to be related fails the chain.
+            (1, _) if related => {
+                self.related = Some(false);
+                return Err(Status::INVALID_PARAMETER);
+            }
+            (1, _) => {}
+            (_, None) => self.related = Some(related),
+            //= MS-SMB2 3.3.5.2.7
+            //# The two styles are not intermixed; what differs from the style of its chain fails.
+            (_, Some(style)) if style != related => return Err(Status::INVALID_PARAMETER),
+            _ => {}
+        }
+        let own = Step { session_id: header.session_id.get(), tree_id: own_tree(header), file_id: named };
+        if !related {
+            (self.session_id, self.tree_id, self.file) = (None, None, File::None);
+            return Ok(own);
+        }
+        let session_id = self.session_id.ok_or(Status::INVALID_PARAMETER);
+        let tree_id = self.tree_id.ok_or(Status::INVALID_PARAMETER);
+        let file_id = match (named, self.file) {
+            (None, _) => None,
+            (Some(_), File::Open(file_id)) => Some(file_id),
+            //= MS-SMB2 3.3.5.2.7.2
+            //# An operation on a file that the one before failed to open fails likewise; without any it is INVALID_HANDLE.
+            (Some(_), File::Failed(status)) => return Err(status),
+            (Some(_), File::None) => return Err(Status::INVALID_HANDLE),
+        };
+        Ok(Step {
+            session_id: if command.needs_session() {
+                session_id?
+            } else {
+                session_id.unwrap_or(own.session_id)
+            },
+            tree_id: if command.needs_tree() { tree_id? } else { tree_id.unwrap_or(own.tree_id) },
+            file_id,
+        })
+    }
+
+    /// How the request ended, with what it was processed or what it made: a session set up, a tree connected, a file
+    /// opened. `used` is what [`Chain::begin`] gave, in which the caller has put what is new.
+    pub fn end(&mut self, command: Command, used: Result<Step, Status>, status: Status) {
+        match used {
+            Ok(step) if !status.is_error() => {
+                self.session_id = (step.session_id != 0).then_some(step.session_id);
+                self.tree_id = (step.tree_id != 0).then_some(step.tree_id);
+                self.file = match step.file_id {
+                    Some(file_id) => File::Open(file_id),
+                    None if has_file(command) => File::Failed(Status::INVALID_HANDLE),
+                    None => self.file,
+                };
+            }
+            Ok(step) => {
+                self.session_id =
+                    (step.session_id != 0 && command != Command::SessionSetup).then_some(step.session_id);
+                self.tree_id = (step.tree_id != 0 && command != Command::TreeConnect).then_some(step.tree_id);
+                // The specification would fail whatever follows a failure. A file that is open stays so here, as with
+                // Windows and Samba: else the CLOSE that clients put last would leave it open after a bad question.
+                if has_file(command) {
+                    self.file = step.file_id.map_or(File::Failed(status), File::Open);
+                }
+            }
+            // It was not processed: what follows depends on it no less.
+            Err(status) if has_file(command) => self.file = File::Failed(status),
+            Err(_) => {}
+        }
+    }
+}
+
+/// Whether a command opens a file or is about one.
+fn has_file(command: Command) -> bool {
+    command == Command::Create || command.file_id_offset().is_some()
+}
+
+fn own_tree(header: &Header) -> u32 {
+    // Where an AsyncId stands there is no tree.
+    if header.async_id().is_some() { 0 } else { header.tree_id.get() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPEN: fn() -> FileId = || FileId::new(1, 2);
+
+    fn header(command: Command, related: bool) -> Header {
+        let mut header = Header::request(command, 1);
+        header.session_id.set(if related { u64::MAX } else { 5 });
+        header.tree_id.set(if related { u32::MAX } else { 6 });
+        if related { header.with(flags::RELATED_OPERATIONS) } else { header }
+    }
+
+    /// Runs requests that end as they are told; a CREATE that succeeds opens [`OPEN`].
+    fn run(requests: &[(Command, bool, Status)]) -> Vec<Result<Step, Status>> {
+        let mut chain = Chain::new();
+        let mut all = Vec::new();
+        for (command, related, status) in requests {
+            let named = command.file_id_offset().map(|_| FileId::RELATED);
+            let begun = chain.begin(&header(*command, *related), *command, named);
+            all.push(begun);
+            let mut used = begun;
+            if let (Ok(step), Command::Create, Status::SUCCESS) = (&mut used, command, *status) {
+                step.file_id = Some(OPEN());
+            }
+            chain.end(*command, used, begun.err().unwrap_or(*status));
+        }
+        all
+    }
+
+    #[test]
+    fn related_requests_go_on_with_what_was_opened() {
+        use Command::{Close, Create, Echo, QueryInfo};
+        let ok = Status::SUCCESS;
+        let steps = run(&[(Create, false, ok), (QueryInfo, true, ok), (Echo, true, ok), (Close, true, ok)]);
+        let file = Step { session_id: 5, tree_id: 6, file_id: Some(OPEN()) };
+        assert_eq!(
+            steps,
+            [Ok(Step { file_id: None, ..file }), Ok(file), Ok(Step { file_id: None, ..file }), Ok(file)]
+        );
+    }
+
+    #[test]
+    fn what_depends_on_a_failure_fails_likewise() {
+        use Command::{Close, Create, Echo, QueryInfo};
+        let missing = Status::OBJECT_NAME_NOT_FOUND;
+        let steps = run(&[
+            (Create, false, missing),
+            (QueryInfo, true, Status::SUCCESS),
+            (Close, true, Status::SUCCESS),
+            (Create, true, Status::SUCCESS),
+            (Close, true, Status::SUCCESS),
+        ]);
+        assert_eq!(steps[1..3], [Err(missing), Err(missing)]);
+        assert_eq!(steps[4].unwrap().file_id, Some(OPEN()), "a file that was opened later is gone on with");
+        let steps = run(&[(Echo, false, Status::SUCCESS), (Close, true, Status::SUCCESS)]);
+        assert_eq!(steps[1], Err(Status::INVALID_HANDLE));
+    }
+
+    #[test]
+    fn a_file_is_closed_after_a_question_about_it_that_failed() {
+        use Command::{Close, Create, QueryInfo};
+        let steps = run(&[
+            (Create, false, Status::SUCCESS),
+            (QueryInfo, true, Status::INVALID_INFO_CLASS),
+            (Close, true, Status::SUCCESS),
+        ]);
+        assert_eq!(steps[2].unwrap().file_id, Some(OPEN()));
+    }
+
+    #[test]
+    fn without_a_session_or_a_tree_to_go_on_with_the_parameters_are_invalid() {
+        use Command::{Create, SessionSetup, TreeConnect};
+        let failed =
+            run(&[(SessionSetup, false, Status::LOGON_FAILURE), (TreeConnect, true, Status::SUCCESS)]);
+        assert_eq!(failed[1], Err(Status::INVALID_PARAMETER));
+        let failed = run(&[(TreeConnect, false, Status::BAD_NETWORK_NAME), (Create, true, Status::SUCCESS)]);
+        assert_eq!(failed[1], Err(Status::INVALID_PARAMETER));
+    }
+
+    #[test]
+    fn styles_are_not_mixed_and_the_first_is_never_related() {
+        use Command::{Close, Create};
+        let ok = Status::SUCCESS;
+        let steps = run(&[(Create, true, ok), (Close, true, ok)]);
+        assert_eq!(steps, [Err(Status::INVALID_PARAMETER); 2]);
+        let steps = run(&[(Create, false, ok), (Create, false, ok), (Close, true, ok)]);
+        assert_eq!(steps[2], Err(Status::INVALID_PARAMETER));
+        let steps = run(&[(Create, false, ok), (Close, true, ok), (Create, false, ok)]);
+        assert_eq!(steps[2], Err(Status::INVALID_PARAMETER));
+    }
+}

@@ -1,0 +1,127 @@
+//! Signatures (MS-SMB2 3.1.4.1, 3.1.5.1). The parts of a message are taken where they lie, and the header's own
+//! signature counts as zero wherever it does: nothing is gathered, nothing is overwritten to be checked.
+
+use aws_lc_rs::{cmac, hmac};
+use smb_wire::header::{HEADER_LEN, SIGNATURE};
+use smb_wire::{Command, Header};
+use subtle::ConstantTimeEq;
+use zerocopy::IntoBytes;
+
+use crate::Role;
+use crate::gmac::GmacKey;
+
+/// How a connection signs: the values of SMB2_SIGNING_CAPABILITIES (MS-SMB2 2.2.3.1.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u16)]
+pub enum SigningAlgorithm {
+    /// 2.0.2 and 2.1.
+    HmacSha256 = 0,
+    /// 3.x, where nothing else is agreed on.
+    AesCmac = 1,
+    /// 3.1.1.
+    AesGmac = 2,
+}
+
+impl SigningAlgorithm {
+    /// What we would rather use, first: GMAC costs a twentieth of CMAC.
+    pub const PREFERRED: [Self; 3] = [Self::AesGmac, Self::AesCmac, Self::HmacSha256];
+
+    /// Of a wire value.
+    pub fn from_wire(value: u16) -> Option<Self> {
+        Self::PREFERRED.into_iter().find(|algorithm| *algorithm as u16 == value)
+    }
+
+    /// The one of `offered` that we prefer; AES-CMAC where none of them is known (MS-SMB2 3.3.5.4).
+    pub fn choose(offered: impl IntoIterator<Item = u16>) -> Self {
+        let offered: Vec<_> = offered.into_iter().filter_map(Self::from_wire).collect();
+        Self::PREFERRED.into_iter().find(|ours| offered.contains(ours)).unwrap_or(Self::AesCmac)
+    }
+}
+
+/// The key of a session or channel, ready to sign.
+pub struct SigningKey(Kind);
+
+enum Kind {
+    Hmac(Box<hmac::Key>),
+    Cmac(Box<cmac::Key>),
+    Gmac(Box<GmacKey>),
+}
+
+/// Why there is no signature: what was given is no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the first part of a message must begin with its header")]
+pub struct NoHeader;
+
+impl SigningKey {
+    /// Of 16 bytes.
+    pub fn new(algorithm: SigningAlgorithm, key: &[u8; 16]) -> Self {
+        Self(match algorithm {
+            SigningAlgorithm::HmacSha256 => Kind::Hmac(Box::new(hmac::Key::new(hmac::HMAC_SHA256, key))),
+            SigningAlgorithm::AesCmac => Kind::Cmac(Box::new(
+                cmac::Key::new(cmac::AES_128, key).expect("16 bytes are a key of AES-128"),
+            )),
+            SigningAlgorithm::AesGmac => Kind::Gmac(Box::new(GmacKey::new(key))),
+        })
+    }
+
+    /// The signature of a message that `sender` sends: its parts in order, the first of which holds the header whole.
+    pub fn sign(&self, sender: Role, parts: &[&[u8]]) -> Result<[u8; 16], NoHeader> {
+        let first = parts.first().ok_or(NoHeader)?;
+        let (head, rest) = first.split_first_chunk::<HEADER_LEN>().ok_or(NoHeader)?;
+        let header = Header::parse(head).map_err(|_| NoHeader)?;
+        //= MS-SMB2 3.1.4.1
+        //# The signature is zero while it is computed, and padding of a compound is part of the message.
+        let mut blank = *head;
+        blank[SIGNATURE].fill(0);
+        let parts = || [&blank[..], rest].into_iter().chain(parts[1..].iter().copied());
+        Ok(match &self.0 {
+            Kind::Hmac(key) => {
+                let mut context = hmac::Context::with_key(key);
+                parts().for_each(|part| context.update(part));
+                *context.sign().as_ref().first_chunk().expect("32 bytes of SHA-256")
+            }
+            Kind::Cmac(key) => {
+                let mut context = cmac::Context::with_key(key);
+                parts().for_each(|part| context.update(part).expect("AES takes every length"));
+                let tag = context.sign().expect("a context that was only updated");
+                *tag.as_ref().first_chunk().expect("a block of AES")
+            }
+            Kind::Gmac(key) => key.sign(nonce(sender, header), parts()),
+        })
+    }
+
+    /// Whether the signature in the header is that of the message. It takes as long for a wrong one.
+    pub fn verify(&self, sender: Role, parts: &[&[u8]]) -> bool {
+        let Ok(expected) = self.sign(sender, parts) else { return false };
+        parts[0][SIGNATURE].ct_eq(&expected).into()
+    }
+
+    /// Signs a message that lies in one piece.
+    pub fn sign_in_place(&self, sender: Role, message: &mut [u8]) -> Result<(), NoHeader> {
+        let signature = self.sign(sender, &[message])?;
+        message[SIGNATURE].copy_from_slice(signature.as_bytes());
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self.0 {
+            Kind::Hmac(_) => "SigningKey(HMAC-SHA256)",
+            Kind::Cmac(_) => "SigningKey(AES-CMAC)",
+            Kind::Gmac(_) => "SigningKey(AES-GMAC)",
+        })
+    }
+}
+
+/// What makes each GMAC of a session another one.
+fn nonce(sender: Role, header: &Header) -> [u8; 12] {
+    //= MS-SMB2 3.1.4.1
+    //# MessageId, then a bit for the server and one for CANCEL.
+    let from_server = u32::from(sender == Role::Server);
+    let cancel = u32::from(header.command.get() == Command::Cancel as u16) << 1;
+    let mut nonce = [0; 12];
+    nonce[..8].copy_from_slice(header.message_id.as_bytes());
+    nonce[8..].copy_from_slice(&(from_server | cancel).to_le_bytes());
+    nonce
+}
