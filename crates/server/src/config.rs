@@ -299,7 +299,7 @@ const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
 /// What the server reads itself.
 const OWN: Keys = Keys {
     tables: &["server", "log", "admin", "identity"],
-    volume: &["name", "path", "symlinks", "hidden", "writable", "quota", "max_files", "count"],
+    volume: &["name", "path", "symlinks", "hidden", "writable", "quota", "max_files", "count", "local_locks"],
     limits: &["total_bytes_per_second"],
 };
 
@@ -366,7 +366,7 @@ mod tests {
             (
                 format!("{VOLUME}symlink = true\n"),
                 "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `hidden`, `writable`, `quota`, \
-                 `max_files`, `count`, `mount`, `listings`, `precompressed`",
+                 `max_files`, `count`, `local_locks`, `mount`, `listings`, `precompressed`",
                 4,
             ),
             (format!("[limits]\nranges = 'x'\n{VOLUME}"), "invalid type: string \"x\", expected usize", 2),
@@ -374,6 +374,12 @@ mod tests {
             let error = load(&text).unwrap_err();
             assert!(error.contains(words) && error.contains(&format!("at line {line},")), "{error}");
         }
+    }
+
+    #[test]
+    fn locks_of_clients_and_other_programs_meet_unless_a_volume_says_otherwise() {
+        assert!(load(VOLUME).unwrap().volumes[0].local_locks);
+        assert!(!load(&format!("{VOLUME}local_locks = false\n")).unwrap().volumes[0].local_locks);
     }
 
     #[test]
