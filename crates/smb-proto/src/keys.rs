@@ -1,10 +1,9 @@
 //! Keys of a session and of its channels (MS-SMB2 3.1.4.2, 3.3.5.5.3), by SP 800-108 in counter mode.
 
 use aws_lc_rs::hmac;
-use smb_wire::Dialect;
+use smb_wire::{Dialect, Role};
 use zeroize::Zeroizing;
 
-use crate::Role;
 use crate::preauth::PreauthHash;
 use crate::sealing::{Cipher, SealingKey};
 use crate::signing::{SigningAlgorithm, SigningKey};

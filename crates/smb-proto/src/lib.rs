@@ -15,12 +15,3 @@ pub mod signing;
 pub mod window;
 
 mod gmac;
-
-/// Which side of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// It answers.
-    Server,
-    /// It asks.
-    Client,
-}

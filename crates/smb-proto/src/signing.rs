@@ -3,11 +3,10 @@
 
 use aws_lc_rs::{cmac, hmac};
 use smb_wire::header::{HEADER_LEN, SIGNATURE};
-use smb_wire::{Command, Header};
+use smb_wire::{Command, Header, Role};
 use subtle::ConstantTimeEq;
 use zerocopy::IntoBytes;
 
-use crate::Role;
 use crate::gmac::GmacKey;
 
 /// How a connection signs: the values of SMB2_SIGNING_CAPABILITIES (MS-SMB2 2.2.3.1.7).

@@ -1,13 +1,12 @@
 //! Keys as a connection uses them: from what was said to what is signed and sealed, both sides.
 
-use smb_proto::Role;
 use smb_proto::keys::{Agreed, SessionKey, sealing_keys, signing_key};
 use smb_proto::preauth::PreauthHash;
 use smb_proto::sealing::{Cipher, Nonces};
 use smb_proto::signing::{SigningAlgorithm, SigningKey};
 use smb_wire::header::{SIGNATURE, flags};
 use smb_wire::transform::TRANSFORM_LEN;
-use smb_wire::{Command, Dialect, Header};
+use smb_wire::{Command, Dialect, Header, Role};
 use zerocopy::IntoBytes;
 
 fn hex(text: &str) -> Vec<u8> {
