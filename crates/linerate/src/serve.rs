@@ -148,12 +148,7 @@ impl Source {
         let given = |listen: &[Listen]| {
             (!listen.is_empty()).then(|| listen.iter().flat_map(|listen| &listen.0).copied().collect())
         };
-        // A directory alone is served by AFS only where that is asked for.
-        let afs = match (&self.afs, &self.dir) {
-            (Some(listen), _) => Some(listen.0.clone()),
-            (None, Some(_)) => Some(Vec::new()),
-            (None, None) => None,
-        };
+        let afs = self.afs.as_ref().map(|listen| listen.0.clone());
         Arc::new([
             Arc::new(http::Http::listening(given(&self.http), given(&self.https))),
             Arc::new(afs::Afs::listening(afs)),

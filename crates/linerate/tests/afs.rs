@@ -1,4 +1,5 @@
-//! `linerate get`, `put`, `ls` and `bench afs` against a stock cell.
+//! `linerate get`, `put`, `ls` and `bench afs` against a stock cell and against our own server, which serves a directory over AFS
+//! without being asked to.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -7,7 +8,7 @@ use serde_json::Value;
 use testkit::netns::Namespace;
 use testkit::stock_cell::StockCell;
 
-use support::{linerate, output, patterned};
+use support::{Launch, linerate, output, patterned, raw};
 
 mod support;
 
@@ -29,9 +30,68 @@ fn lines(command: &mut Command) -> Vec<Value> {
 fn files_and_trees_of_a_stock_cell_are_put_listed_and_got() {
     let Some(_namespace) = Namespace::new_or_skip() else { return };
     let Some(_cell) = StockCell::start_or_skip() else { return };
+    files_and_trees_are_put_listed_and_got(&StockCell::ADDRESS.to_string());
+}
+
+#[test]
+fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tree = dir.path().join("pub");
+    std::fs::create_dir(&tree).unwrap();
+    let config = dir.path().join("linerate.toml");
+    let text = format!(
+        "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+         [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\n[[volume]]\nname = 'pub'\npath = {tree:?}\n\
+         writable = 'anyone'\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let server = Launch::config(&config).start();
+    files_and_trees_are_put_listed_and_got("127.0.0.1");
+    // What came by AFS is there by HTTP and on disk, byte for byte.
+    let body = std::fs::read(tree.join("file")).unwrap();
+    assert!(body == patterned(9_000_001));
+    assert!(raw::get(server.http[0], "/file").body == body);
+}
+
+#[test]
+fn a_directory_is_served_over_afs_unless_something_is_in_its_way() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let (dir, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(dir.path().join("page"), "text").unwrap();
+    let launch = || Launch::every_protocol(dir.path());
+    let first = launch().state(state.path()).start();
+    let greeting = first.stdout();
+    let volume = greeting.split_once(" as volume ").expect("it says what AFS serves").1;
+    let (volume, rest) = volume.split_once(' ').unwrap();
+    assert!(rest.starts_with("of the AFS cell linerate.internal"), "{greeting}");
+    for told in ["afs://127.0.0.1:7000/", "mount -t afs", "CellServDB", "vos listvldb"] {
+        assert!(greeting.contains(told), "{told}: {greeting}");
+    }
+    let page = format!("afs://127.0.0.1/{volume}/page");
+    let got = state.path().join("got");
+    output(linerate(["get", &page, "-o"]).arg(&got));
+    assert_eq!(std::fs::read(got).unwrap(), b"text");
+
+    // Another server of the same machine has the ports already, and one of the same user the index: all else goes on.
+    for (launch, why) in [
+        (launch(), "AFS is not served: UDP 127.0.0.1:7000 cannot be had"),
+        (launch().state(state.path()).arg("--afs").arg("127.0.0.2:7000"), "AFS is not served: the index in"),
+    ] {
+        let other = launch.start();
+        assert!(other.stderr().contains(why), "{why}: {}", other.stderr());
+        assert!(!other.stdout().contains("afs://"), "{}", other.stdout());
+        assert_eq!(raw::get(other.http[0], "/page").body, b"text");
+    }
+    drop(first);
+    let again = launch().state(state.path()).start();
+    assert!(again.stdout().contains("afs://127.0.0.1:7000/"), "{}", again.stdout());
+}
+
+fn files_and_trees_are_put_listed_and_got(host: &str) {
     let home = tempfile::tempdir().unwrap();
     let at = |name: &str| home.path().join(name);
-    let there = |path: &str| format!("afs://{}/pub{path}", StockCell::ADDRESS);
+    let there = |path: &str| format!("afs://{host}/pub{path}");
     let body = patterned(9_000_001);
     std::fs::write(at("file"), &body).unwrap();
     std::fs::create_dir_all(at("tree/below")).unwrap();
@@ -61,7 +121,7 @@ fn files_and_trees_of_a_stock_cell_are_put_listed_and_got() {
     assert!(code == 1 && said.contains("--overwrite"), "{said}");
     let (code, said) = failure(&mut linerate(["get", &there("/tree")]));
     assert!(code == 1 && said.contains("--recursive"), "{said}");
-    let (code, said) = failure(&mut linerate(["ls", &format!("afs://{}/none", StockCell::ADDRESS)]));
+    let (code, said) = failure(&mut linerate(["ls", &format!("afs://{host}/none")]));
     assert!(code == 1 && said.contains("VL_NOENT (363524)"), "{said}");
 
     interrupted_transfers_leave_nothing_half_done(&at("large"), &there(""));

@@ -26,6 +26,7 @@ pub(crate) struct Closing {
 pub(crate) struct ProcessObjects {
     objects: Option<Objects>,
     index: Option<IndexFile>,
+    trouble: Option<String>,
 }
 
 /// What the lanes share of volumes is used for.
@@ -59,7 +60,10 @@ impl ProcessObjects {
                         self.index = Some(opened);
                         objects
                     }
-                    Err(problem) => Objects::without_index(options, problem),
+                    Err(problem) => {
+                        self.trouble = Some(problem.clone());
+                        Objects::without_index(options, problem)
+                    }
                 },
             });
         }
@@ -72,6 +76,11 @@ impl ProcessObjects {
     /// What lanes share, once a volume needs it.
     pub(crate) fn objects(&self) -> Option<&Objects> {
         self.objects.as_ref()
+    }
+
+    /// What keeps the index from being used by a server that needs one.
+    pub(crate) fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
     }
 
     /// The index, once a volume is writable.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use lane::layout::Layout;
 use service::{Greeting, Ground, Site};
-use vfs::Objects;
 
 use crate::config::Config;
 use crate::descriptors;
 use crate::lane_main::Sites;
 use crate::listeners::Change;
+use crate::objects::ProcessObjects;
 use crate::serve::ServerError;
 use crate::{lists, writers};
 
@@ -27,7 +27,7 @@ impl Offers {
     pub(crate) fn load(
         config: &Config,
         layout: &Layout,
-        objects: Option<&Objects>,
+        objects: &ProcessObjects,
     ) -> Result<Self, ServerError> {
         let fit = descriptors::fit(config, layout.lane_count());
         let accounts = config.identity.load()?;
@@ -35,7 +35,9 @@ impl Offers {
         let (mut sites, mut warnings) = (Vec::new(), Vec::new());
         for (wish, connections_per_lane) in config.wishes.iter().zip(fit.connections_per_lane) {
             let (state_dir, accounts, volumes) = (state_dir.as_deref(), &accounts, &config.volumes[..]);
-            let ground = Ground { state_dir, connections_per_lane, accounts, volumes, layout, objects };
+            let (objects, index_trouble) = (objects.objects(), objects.trouble());
+            let ground =
+                Ground { state_dir, connections_per_lane, accounts, volumes, layout, objects, index_trouble };
             let loaded = wish.settings.as_ref().map(|settings| settings.load(&ground));
             let site = loaded.transpose().map_err(ServerError::Service)?;
             warnings.extend(site.iter().flat_map(|site| site.warnings()));

@@ -172,7 +172,7 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
         return Ok(warnings);
     }
     let layout = layout(config, &Topology::of_this_machine()?)?;
-    let offers = Offers::load(config, &layout, None)?;
+    let offers = Offers::load(config, &layout, &ProcessObjects::default())?;
     for volume in &config.volumes {
         std::fs::read_dir(&volume.path).map_err(io(volume.path.display().to_string()))?;
     }
@@ -257,7 +257,7 @@ impl Serving {
         let mut objects = ProcessObjects::default();
         let why = if purpose == Purpose::Serve { Use::Serve } else { Use::Try };
         let volumes = objects.give(volumes, layout.lane_count(), config.server.state_dir(), why)?;
-        let mut offers = Offers::load(&config, &layout, objects.objects())?;
+        let mut offers = Offers::load(&config, &layout, &objects)?;
         let mut warnings = offers.warnings().to_vec();
         let taking = Taking::new(&layout, &config.server.drained_nodes)?;
         let placement =

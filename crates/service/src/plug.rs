@@ -102,6 +102,9 @@ pub struct Ground<'a> {
     pub layout: &'a Layout,
     /// What lanes share of volumes, once there are some that have [objects](Settings::needs_objects).
     pub objects: Option<&'a Objects>,
+    /// What keeps the index from being used, so that numbers and versions of files end with the process; `None` also where
+    /// nothing needs one.
+    pub index_trouble: Option<&'a str>,
     /// The volumes, with what the command line says of them; in the order that [`Service::read`] had them.
     pub volumes: &'a [VolumeSection],
 }

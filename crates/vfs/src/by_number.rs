@@ -1,19 +1,56 @@
 //! Files found by number, as AFS's clients name them: at first use by the index, from then on by the path that this lane remembers for
 //! the number, which has to lead to that very file.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use identity::Rights;
+use identity::{Principal, Rights};
 use index::Number;
 use lane::offload::offload;
 
+use crate::cache::WatchedDir;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::{By, Identity, identity_of};
 use crate::promise::{Client, Promised};
 use crate::volume::{Resolved, Volume};
+
+/// What a number leads to, as it was at one look: nobody is promised anything of it.
+pub struct Found {
+    /// What it is, with its attributes.
+    pub resolved: Resolved,
+    volume: Volume,
+    directory: Rc<WatchedDir>,
+}
+
+impl Found {
+    /// What somebody may do with it, or in it if it is a directory.
+    pub fn rights(&self, who: &Principal) -> Rights {
+        rights_there(&self.volume, &self.directory, &self.resolved, who)
+    }
+}
+
+impl std::fmt::Debug for Found {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Found").field("resolved", &self.resolved).finish_non_exhaustive()
+    }
+}
+
+/// What somebody may do with what a look has found, or in it if it is a directory.
+pub(crate) fn rights_there(
+    volume: &Volume,
+    directory: &WatchedDir,
+    resolved: &Resolved,
+    who: &Principal,
+) -> Rights {
+    let Some(policy) = volume.root().policy() else { return Rights::NONE };
+    match resolved {
+        Resolved::Directory(..) => directory.rights(who, policy),
+        Resolved::File(_, attributes) => directory.rights_of(who, policy, attributes),
+    }
+}
 
 impl Volume {
     /// The file or directory of this number, wherever it is in the volume now, if the caller may pass through every directory on the way
@@ -27,6 +64,34 @@ impl Volume {
             Some(found) => Ok(found),
             None => Ok(self.find_at(caller, number, need).await?.1),
         }
+    }
+
+    /// As [`Volume::find`], with who may do what there.
+    ///
+    /// # Errors
+    /// As [`Volume::find`]; [`Error::Busy`] for what moves again and again.
+    pub async fn find_with_rights(
+        &self,
+        caller: &Caller,
+        number: Number,
+        need: Rights,
+    ) -> Result<Found, Error> {
+        let mut known = self.cache().path_of_number(self.key(RelPath::ROOT), number);
+        for _ in 0..ATTEMPTS_MAX {
+            let path = match known.take() {
+                Some(path) => path,
+                None => Rc::new(self.find_at(caller, number, need).await?.0),
+            };
+            match self.look_as(caller, path.as_path(), need).await {
+                Ok((resolved, directory)) if is_it(&resolved, number) => {
+                    return Ok(Found { resolved, volume: self.clone(), directory });
+                }
+                // It has moved since.
+                Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Denied(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.counted(Err(Error::Busy))
     }
 
     /// As [`Volume::find`] if the answer is at hand: never waits. `None` means "ask `find`", which says too why it is refused.

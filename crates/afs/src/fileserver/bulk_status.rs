@@ -70,7 +70,7 @@ impl Serving {
     fn try_told(&self, asked: &Asked, fid: Fid) -> Option<Told> {
         let promise = self.server.inner.hosts.promise();
         let look = self.try_look(asked, fid, need_for_status(fid), promise.until)?;
-        let told = look.told(asked, &promise, self.size_at_hand(&look))?;
+        let told = look.told(self, asked, &promise, self.size_at_hand(&look))?;
         self.keep_on_its_way(asked, &look);
         Some(told)
     }

@@ -2,12 +2,13 @@
 
 use afs_wire::code::EFBIG;
 use afs_wire::{Fid, Status, StoreStatus};
+use identity::{Accounts, Rights};
 use lane::fs::AttributeChange;
 use vfs::{Directory, Name, Number};
 
 use super::asked::Asked;
-use super::look::{Size, Told};
-use super::status::wanted;
+use super::look::Told;
+use super::status::{Facts, wanted};
 use super::{Refused, Serving};
 
 /// What was made, and where.
@@ -32,13 +33,31 @@ impl Serving {
     /// The reply of who made something of this number in the directory.
     pub(super) async fn made(&self, asked: &Asked, number: Number, directory: Fid) -> Result<Made, Refused> {
         let fid = asked.fid(number);
-        let told = self.told(asked, fid, Size::AtHand).await?;
+        let told = self.told_of_change(asked, fid).await?;
         Ok(Made { fid, told, directory: self.directory_status(asked, directory).await? })
     }
 
-    /// A directory's status after a change in it. The client has its promise, and is spared by its own changes.
+    /// A directory's status after a change in it: as it is, with no promise but the one that the client may have, which its own changes
+    /// spare. Where many make names, each would else have to break what all the others were told.
     pub(super) async fn directory_status(&self, asked: &Asked, fid: Fid) -> Result<Status, Refused> {
-        Ok(self.told(asked, fid, Size::AtHand).await?.status)
+        let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
+        let found = self
+            .patiently(|| async { Ok(volume.find_with_rights(&asked.caller, number, Rights::NONE).await?) });
+        let found = found.await?;
+        let object = found.resolved.object().ok_or(vfs::Error::Stale)?;
+        let inner = &self.server.inner;
+        let facts = Facts {
+            attributes: found.resolved.attributes(),
+            size: inner.images.size_hint(object, &inner.counters),
+            version: object.version(),
+            own: object.number(),
+            parent: object.seen_in().map(|(parent, _)| parent),
+            caller: found.rights(&asked.caller.principal),
+            anonymous: found.rights(&Accounts::none().anonymous()),
+            is_mount_point: false,
+            lock_count: inner.locks.count(object),
+        };
+        Ok(facts.status())
     }
 }
 

@@ -7,6 +7,7 @@ lane::counter_block! {
         count stored_bytes: "Bytes received from clients and written to files.",
         count bulk_without_promise: "Files of which a bulk status said to ask again, as they were just changing.",
         count replies_anew: "Replies made anew as what they tell had changed meanwhile.",
+        count changes_told_late: "Replies to changes that waited as others changed the same again and again.",
         count fetches_overtaken: "Fetches whose file changed while it was sent, and that carried no promise therefore.",
         count images_built: "Directories made into pages.",
         count images_edited: "Directories whose pages were edited in place.",

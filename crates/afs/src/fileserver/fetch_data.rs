@@ -103,14 +103,14 @@ impl Serving {
     /// What is told behind the bytes. Did the file change while they were sent, they are told of with the version before that, so that the
     /// client asks for them anew, and without a promise.
     fn end_fetch(&self, asked: &Asked, fetch: &Fetch) -> Told {
-        if let Some(told) = fetch.look.told(asked, &fetch.promise, fetch.size) {
+        if let Some(told) = fetch.look.told(self, asked, &fetch.promise, fetch.size) {
             self.keep_on_its_way(asked, &fetch.look);
             return told;
         }
         self.server.inner.counters.fetches_overtaken.increment();
         let before =
             Confirmed { version: fetch.version, attributes: &fetch.attributes, until: fetch.promise.until };
-        let status = fetch.look.status(asked, &before, fetch.size);
+        let status = fetch.look.status(self, asked, &before, fetch.size);
         let call_back = CallBack { version: CALL_BACK_VERSION, expires: 0, r#type: CALL_BACK_DROPPED };
         Told { status, call_back }
     }

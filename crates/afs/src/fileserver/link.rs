@@ -6,7 +6,6 @@ use identity::Rights;
 use vfs::Name;
 
 use super::asked::{Reply, SYNC, name};
-use super::look::Size;
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -55,7 +54,7 @@ impl Serving {
             return Err(EXDEV.into());
         }
         directory.link(&asked.caller, Name::parse(&known)?, name).await?;
-        let status = self.told(&asked, request.existing, Size::AtHand).await?.status;
+        let status = self.told_of_change(&asked, request.existing).await?.status;
         let directory_status = self.directory_status(&asked, request.directory).await?;
         Ok(Reply::<Link<'static>> { status, directory_status, sync: SYNC })
     }

@@ -1,14 +1,16 @@
 //! SetLock, ExtendLock, ReleaseLock (156 to 158, and 143 to 145 of old): locks of whole files, which end by themselves after five
 //! minutes. Nobody's reads and writes are bound by them. A lock is the host's: AFS names nobody else.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use afs_wire::code::{EACCES, EINVAL, EWOULDBLOCK, VBUSY};
 use afs_wire::{Fid, LOCK_READ, LOCK_WRITE};
 use grants::{Advisory, Range, RangeLock};
 use identity::Rights;
+use smallvec::SmallVec;
 use vfs::{Holder, Number, Object, OpenError, VolumeId};
 
 use super::asked::Asked;
@@ -17,13 +19,31 @@ use super::{Call, Refused, Serving};
 /// The locks of all lanes' hosts: what keeps a locked file's object. One for a process.
 #[derive(Clone, Default)]
 pub struct Locks {
-    held: Arc<Mutex<HashMap<Key, Held>>>,
+    shared: Arc<Shared>,
 }
 
+#[derive(Default)]
+struct Shared {
+    /// How many are on the books: most of the time none, which whoever tells a status sees without the lock.
+    count: AtomicUsize,
+    books: Mutex<Books>,
+}
+
+/// Locks by file, and which files each host has locked.
+#[derive(Default)]
+struct Books {
+    files: HashMap<File, SmallVec<[Held; 1]>>,
+    hosts: HashMap<Holder, HashSet<File>>,
+    count: usize,
+}
+
+type File = (VolumeId, Number);
+
 /// Which host's, of which file.
-type Key = (Holder, VolumeId, Number);
+type Key = (Holder, File);
 
 struct Held {
+    holder: Holder,
     object: Arc<Object>,
     exclusive: bool,
     until: Instant,
@@ -31,31 +51,91 @@ struct Held {
 
 impl Locks {
     /// Has a host's lock on its books, or on in place of the one it has.
-    fn keep(&self, holder: Holder, held: Held) -> bool {
-        let mut all = self.held.lock().expect("nobody panics while holding it");
-        let key = (holder, held.object.volume().id(), held.object.number());
-        if all.len() >= LOCKS_MAX {
-            let now = lane::time::now();
-            all.retain(|_, held| held.until > now);
+    fn keep(&self, held: Held) -> bool {
+        let mut books = self.books();
+        let (holder, file) = (held.holder, file_of(&held.object));
+        books.remove((holder, file));
+        let of_host = |books: &Books| books.hosts.get(&holder).map_or(0, HashSet::len);
+        if books.count >= LOCKS_MAX {
+            let hosts: Vec<Holder> = books.hosts.keys().copied().collect();
+            hosts.into_iter().for_each(|host| books.sweep(host));
+        } else if of_host(&books) >= HOST_LOCKS_MAX {
+            books.sweep(holder);
         }
-        let of_host = || all.keys().filter(|(of, ..)| *of == holder).count();
-        let has_room = all.contains_key(&key) || (all.len() < LOCKS_MAX && of_host() < HOST_LOCKS_MAX);
+        let has_room = books.count < LOCKS_MAX && of_host(&books) < HOST_LOCKS_MAX;
         if has_room {
-            all.insert(key, held);
+            books.files.entry(file).or_default().push(held);
+            books.hosts.entry(holder).or_default().insert(file);
+            books.count += 1;
         }
+        self.shared.count.store(books.count, Ordering::Relaxed);
         has_room
     }
 
     /// A host's lock, if its time is not over.
-    fn find(&self, key: Key) -> Option<(Arc<Object>, bool)> {
-        let all = self.held.lock().expect("nobody panics while holding it");
-        let held = all.get(&key).filter(|held| held.until > lane::time::now())?;
-        Some((Arc::clone(&held.object), held.exclusive))
+    fn find(&self, (holder, file): Key) -> Option<(Arc<Object>, bool)> {
+        let books = self.books();
+        let held = books.files.get(&file)?.iter().find(|held| held.holder == holder)?;
+        (held.until > lane::time::now()).then(|| (Arc::clone(&held.object), held.exclusive))
     }
 
     fn forget(&self, key: Key) {
-        self.held.lock().expect("nobody panics while holding it").remove(&key);
+        let mut books = self.books();
+        books.remove(key);
+        self.shared.count.store(books.count, Ordering::Relaxed);
     }
+
+    /// What a status says of a file's locks: how many read it, or -1 where one writes it.
+    pub(super) fn count(&self, object: &Object) -> i32 {
+        if self.shared.count.load(Ordering::Relaxed) == 0 {
+            return 0;
+        }
+        let (books, now) = (self.books(), lane::time::now());
+        let held = books.files.get(&file_of(object));
+        let mut lasting = held.into_iter().flatten().filter(|held| held.until > now).peekable();
+        match lasting.peek() {
+            Some(held) if held.exclusive => -1,
+            _ => i32::try_from(lasting.count()).unwrap_or(i32::MAX),
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.shared.books.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl Books {
+    fn remove(&mut self, (holder, file): Key) {
+        let Some(of_file) = self.files.get_mut(&file) else { return };
+        let Some(at) = of_file.iter().position(|held| held.holder == holder) else { return };
+        of_file.swap_remove(at);
+        if of_file.is_empty() {
+            self.files.remove(&file);
+        }
+        self.count -= 1;
+        if let Some(of_host) = self.hosts.get_mut(&holder) {
+            of_host.remove(&file);
+            if of_host.is_empty() {
+                self.hosts.remove(&holder);
+            }
+        }
+    }
+
+    /// Takes away those of a host whose time is over.
+    fn sweep(&mut self, holder: Holder) {
+        let now = lane::time::now();
+        let is_over = |file: &&File| {
+            let held = self.files.get(*file).into_iter().flatten().find(|held| held.holder == holder);
+            held.is_none_or(|held| held.until <= now)
+        };
+        let over: Vec<File> =
+            self.hosts.get(&holder).into_iter().flatten().filter(is_over).copied().collect();
+        over.into_iter().for_each(|file| self.remove((holder, file)));
+    }
+}
+
+fn file_of(object: &Object) -> File {
+    (object.volume().id(), object.number())
 }
 
 impl std::fmt::Debug for Locks {
@@ -87,7 +167,7 @@ impl Serving {
         let (holder, until) = (asked.host.holder(), lane::time::now() + LOCK_LASTS);
         asked.volume.volume.extend_advisory(&object, holder.0, until).map_err(|_| EINVAL)?;
         // It is on the books, so there is room.
-        self.server.inner.locks.keep(holder, Held { object, exclusive, until });
+        self.server.inner.locks.keep(Held { holder, object, exclusive, until });
         Ok(())
     }
 
@@ -130,8 +210,8 @@ impl Serving {
             Err(OpenError::Failed(error)) => return Err(error.into()),
             Err(OpenError::Refused(_) | OpenError::NotHere(_)) => return Err(EWOULDBLOCK.into()),
         }
-        let held = Held { object: Arc::clone(&object), exclusive, until };
-        if !self.server.inner.locks.keep(holder, held) {
+        let held = Held { holder, object: Arc::clone(&object), exclusive, until };
+        if !self.server.inner.locks.keep(held) {
             let _ = volume.unlock_advisory(&object, holder.0, WHOLE);
             self.server.inner.counters.locks_refused.increment();
             return Err(VBUSY.into());
@@ -143,7 +223,7 @@ impl Serving {
 
 fn key(asked: &Asked, number: Number) -> Result<Key, Refused> {
     let shared = asked.volume.volume.shared().ok_or(vfs::Error::ReadOnly)?;
-    Ok((asked.host.holder(), shared.id(), number))
+    Ok((asked.host.holder(), (shared.id(), number)))
 }
 
 const WHOLE: Range = Range { offset: 0, len: u64::MAX };

@@ -1,11 +1,12 @@
 //! A file as it may be told to the client that asks: under a promise, or not at all.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use afs_wire::code::{EAGAIN, VBUSY};
 use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, Status};
 use identity::{Principal, Rights};
-use vfs::{Confirmed, Object, OnItsWay, Promised, PromisedLink, Resolved};
+use vfs::{Confirmed, Number, Object, OnItsWay, Promised, PromisedLink, Resolved};
 
 use super::asked::{ATTEMPTS_MAX, Asked};
 use super::status::Facts;
@@ -60,13 +61,37 @@ impl Serving {
                 Size::Exact => self.size_of(&look).await?,
                 Size::AtHand => self.size_at_hand(&look),
             };
-            if let Some(told) = look.told(asked, &promise, size) {
+            if let Some(told) = look.told(self, asked, &promise, size) {
                 self.keep_on_its_way(asked, &look);
                 return Ok(told);
             }
             self.server.inner.counters.replies_anew.increment();
         }
         Err(vfs::Error::Busy.into())
+    }
+
+    /// As [`Serving::told`] once a change is made: to say that it is to be tried again would be a lie, and a client that does finds its name
+    /// taken. So who is answered waits for a while, however often others change it too.
+    pub(super) async fn told_of_change(&self, asked: &Asked, fid: Fid) -> Result<Told, Refused> {
+        self.patiently(|| self.told(asked, fid, Size::AtHand)).await
+    }
+
+    /// Asks again while the answer is to ask again.
+    pub(super) async fn patiently<T, F: Future<Output = Result<T, Refused>>>(
+        &self,
+        ask: impl Fn() -> F,
+    ) -> Result<T, Refused> {
+        let until = lane::time::now() + PATIENCE;
+        let mut pause = PAUSE_MIN;
+        loop {
+            match ask().await {
+                Err(Refused::Code(VBUSY | EAGAIN)) if lane::time::now() < until => {}
+                told => return told,
+            }
+            self.server.inner.counters.changes_told_late.increment();
+            lane::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
     }
 
     /// Keeps breaks of a promise back until the client has the reply that carries it, if it would lose them.
@@ -148,24 +173,39 @@ impl Look {
     }
 
     /// What the reply may say: `None` where it has changed since.
-    pub(super) fn told(&self, asked: &Asked, promise: &Promise, size: u64) -> Option<Told> {
+    pub(super) fn told(
+        &self,
+        serving: &Serving,
+        asked: &Asked,
+        promise: &Promise,
+        size: u64,
+    ) -> Option<Told> {
         let confirmed = self.confirm()?;
-        let status = self.status(asked, &confirmed, size);
+        let status = self.status(serving, asked, &confirmed, size);
         let call_back =
             CallBack { version: CALL_BACK_VERSION, expires: promise.seconds, r#type: CALL_BACK_SHARED };
         Some(Told { status, call_back })
     }
 
-    pub(super) fn status(&self, asked: &Asked, confirmed: &Confirmed<'_>, size: u64) -> Status {
+    pub(super) fn status(
+        &self,
+        serving: &Serving,
+        asked: &Asked,
+        confirmed: &Confirmed<'_>,
+        size: u64,
+    ) -> Status {
+        let locks = &serving.server.inner.locks;
         let anonymous = identity::Accounts::none().anonymous();
         let facts = Facts {
             attributes: confirmed.attributes,
             size,
             version: confirmed.version,
+            own: self.object().map_or(Number::ROOT, |object| object.number()),
             parent: self.object().and_then(|object| object.seen_in()).map(|(parent, _)| parent),
             caller: asked.left_of(self.rights(&asked.caller.principal)),
             anonymous: asked.left_of(self.rights(&anonymous)),
             is_mount_point: self.is_mount_point(),
+            lock_count: self.object().map_or(0, |object| locks.count(object)),
         };
         facts.status()
     }
@@ -188,6 +228,12 @@ fn may_be_link(fid: Fid, error: &vfs::Error) -> bool {
 pub(super) fn need_for_status(fid: Fid) -> Rights {
     if fid.is_directory() { Rights::NONE } else { Rights::LOOKUP }
 }
+
+/// How long who has changed something waits to be told what it has come to, while others change it again and again. Less than clients wait.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two attempts.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Whether a link says what a mount point says: a volume, by name or number, perhaps of a cell, between `#` or `%` (the volume itself
 /// rather than its copy) and a dot.

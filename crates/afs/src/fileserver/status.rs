@@ -14,19 +14,23 @@ pub(super) struct Facts<'a> {
     /// Bytes that a fetch gives: a directory's are its pages, a link's what it says.
     pub(super) size: u64,
     pub(super) version: Version,
-    /// The directory that it is in; `None` for a volume's own.
+    pub(super) own: Number,
+    /// The directory that it is in; `None` for a volume's own, and where that is not known.
     pub(super) parent: Option<Number>,
     pub(super) caller: Rights,
     pub(super) anonymous: Rights,
     /// A link that clients take for a mount point.
     pub(super) is_mount_point: bool,
+    /// Locks for reading, or -1 for one for writing.
+    pub(super) lock_count: i32,
 }
 
 impl Facts<'_> {
     pub(super) fn status(&self) -> Status {
         let attributes = self.attributes;
         let version = u64::from(self.version);
-        let parent = self.parent.unwrap_or(Number { vnode: 0, uniquifier: 0 });
+        // OpenAFS's clients take zeros for a broken reply, and ask again every 15 s.
+        let parent = self.parent.unwrap_or(if self.own.vnode % 2 == 1 { self.own } else { Number::ROOT });
         Status {
             interface_version: 1,
             file_type: match attributes.kind {
@@ -52,7 +56,7 @@ impl Facts<'_> {
             client_mod_time: seconds(attributes.mtime),
             server_mod_time: seconds(attributes.ctime),
             sync_counter: 0,
-            lock_count: 0,
+            lock_count: self.lock_count as u32,
             error_code: 0,
         }
     }

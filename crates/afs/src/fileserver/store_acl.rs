@@ -4,7 +4,6 @@ use afs_wire::code::{EINVAL, ENOTDIR};
 use afs_wire::{Fid, Status};
 
 use super::access::list_of;
-use super::look::Size;
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -16,6 +15,6 @@ impl Serving {
         let acl = list_of(text).ok_or(EINVAL)?;
         let directory = asked.directory(fid).await?;
         directory.set_access_list(&asked.caller, Some(&acl)).await?;
-        Ok(self.told(&asked, fid, Size::AtHand).await?.status)
+        Ok(self.told_of_change(&asked, fid).await?.status)
     }
 }

@@ -8,7 +8,6 @@ use rx_lane::CallError;
 use vfs::Store;
 
 use super::asked::Asked;
-use super::look::Size;
 use super::status::wanted;
 use super::{Call, Refused, Serving};
 
@@ -91,7 +90,7 @@ impl Serving {
         if change.mask & afs_wire::SET_FSYNC != 0 {
             writer.sync(lane::fs::SyncOf::All).await?;
         }
-        Ok(self.told(asked, fid, Size::AtHand).await?.status)
+        Ok(self.told_of_change(asked, fid).await?.status)
     }
 }
 

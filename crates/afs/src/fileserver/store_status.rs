@@ -7,7 +7,6 @@ use lane::fs::AttributeChange;
 use vfs::Name;
 
 use super::asked::{Asked, Reply, SYNC};
-use super::look::Size;
 use super::status::wanted;
 use super::{Call, Refused, Serving};
 
@@ -30,7 +29,7 @@ impl Serving {
                 synced.map_err(vfs::Error::from)?;
             }
         }
-        let status = self.told(&asked, request.fid, Size::AtHand).await?.status;
+        let status = self.told_of_change(&asked, request.fid).await?.status;
         Ok(Reply::<StoreStatus> { status, sync: SYNC })
     }
 

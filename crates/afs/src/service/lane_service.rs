@@ -29,7 +29,8 @@ use crate::host::{Hosts, LaneHosts};
 /// AFS on one lane.
 pub(super) struct LaneAfs {
     current: Current<Cell>,
-    hosts: Hosts,
+    /// Others only after a site by which nobody was served.
+    hosts: RefCell<Hosts>,
     kept: Arc<Kept>,
     commons: Commons,
     audit: Option<LaneLog>,
@@ -60,7 +61,7 @@ impl LaneAfs {
         Self {
             untold: RefCell::new(untold),
             current: Current::new(cell),
-            hosts,
+            hosts: RefCell::new(hosts),
             kept,
             commons,
             audit,
@@ -112,7 +113,8 @@ impl LaneAfs {
         let Some(first) = attached.all().first() else { return };
         // Stock clients try again.
         driver.serve(FILES, async |_: ServerCall| Err::<(), _>(AbortCode(abort::RESTARTING)));
-        let hosts = LaneHosts::new(&self.hosts, first.volume.cache(), driver);
+        let hosts = self.hosts.borrow().clone();
+        let hosts = LaneHosts::new(&hosts, first.volume.cache(), driver);
         match self.kept.reset.done(|| hosts.reset_recorded()).await {
             Some(Err(error)) => {
                 tracing::error!("clients of an earlier run cannot be told that it is over: {error}")
@@ -230,8 +232,10 @@ impl LaneService for LaneAfs {
     fn take(self: Rc<Self>, _: TcpStream, _: Role) {}
 
     fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String> {
-        let cell = site.expect::<AfsSite>().open(volumes)?;
+        let site = site.expect::<AfsSite>();
+        let (cell, hosts) = (site.open(volumes)?, site.hosts().clone());
         Ok(Box::new(move || {
+            *self.hosts.borrow_mut() = hosts;
             if let Some((files, _)) = &*self.files.borrow() {
                 files.attach(Rc::clone(&cell.attached));
             }

@@ -18,7 +18,7 @@ use super::lane_service::LaneAfs;
 use super::roles;
 use crate::attached::{Attached, Attachment};
 use crate::cell::{Cell, Here, People};
-use crate::host::Hosts;
+use crate::host::{HostOptions, Hosts};
 use crate::settings::AfsSettings;
 
 /// What a configuration has AFS serve.
@@ -41,21 +41,45 @@ pub(crate) struct AfsSite {
 impl AfsSite {
     pub(crate) fn load(settings: &AfsSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
         let kept = Arc::clone(&settings.kept);
-        let uuid = kept.uuid(ground.state_dir).map_err(|error| format!("the AFS server's UUID: {error}"))?;
+        if let Some(trouble) = ground.index_trouble {
+            // Clients would know files by numbers that mean others after the next start, and not hear of what is over.
+            settings.hinder(trouble.to_owned());
+        }
+        let uuid = match kept.uuid(ground.state_dir) {
+            Ok(uuid) => uuid,
+            Err(error) => {
+                let problem = format!("the AFS server's UUID: {error}");
+                if !settings.gives_way() {
+                    return Err(problem.into());
+                }
+                settings.hinder(problem);
+                AfsUuid::default()
+            }
+        };
+        let hindrance = settings.hindrance().map(str::to_owned);
         Ok(Self {
             cell: settings.section.cell.clone(),
             attachments: settings.attachments.clone(),
             paths: settings.paths.clone(),
-            hindrance: settings.hindrance.clone(),
+            hosts: match hindrance {
+                None => kept.hosts(uuid, ground.objects),
+                // Nobody is served, and whoever is after a later reload is kept in the index.
+                Some(_) => Hosts::new(HostOptions::default(), uuid, None),
+            },
+            hindrance,
             people: Arc::new(People::of(ground.accounts)),
             uuid,
             steering: Steering::by_layout(ground.layout)?,
             bound: Vec::new(),
             here: Arc::new(Here::new(uuid, kept.since(), &[])),
-            hosts: kept.hosts(uuid, ground.objects.filter(|_| settings.hindrance.is_none())),
             kept,
             left_out: Mutex::default(),
         })
+    }
+
+    /// The clients of all lanes.
+    pub(super) fn hosts(&self) -> &Hosts {
+        &self.hosts
     }
 
     /// What a lane answers from.

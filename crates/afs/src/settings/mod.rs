@@ -5,7 +5,7 @@ mod taken;
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::Deserialize;
 use service::config::{ConfigError, Document, Keys};
@@ -59,8 +59,10 @@ pub struct AfsSettings {
     pub attachments: Vec<Attachment>,
     /// The directories of these, to be told.
     pub paths: Vec<PathBuf>,
-    /// Why it is not served though nobody has switched it off.
-    pub(crate) hindrance: Option<String>,
+    /// Why it is not served though nobody has switched it off: known when it is read, or when it is loaded.
+    hindrance: OnceLock<String>,
+    /// Nobody has asked for it: it gives way to whatever is in its way.
+    gives_way: bool,
     pub(crate) kept: Arc<Kept>,
 }
 
@@ -125,15 +127,35 @@ impl service::Service for Afs {
         check_cell(&section.cell)?;
         let (attachments, paths) = attachments(volumes, &document.volumes()?)?;
         let kept = Arc::clone(&self.kept);
-        let mut settings = AfsSettings { section, address, attachments, paths, hindrance: None, kept };
-        if !is_said && !settings.kept.has_listened() {
-            settings.hindrance = taken::which(&settings.wanted());
+        let (hindrance, gives_way) = (OnceLock::new(), !is_said);
+        let settings = AfsSettings { section, address, attachments, paths, hindrance, gives_way, kept };
+        if gives_way
+            && !settings.kept.has_listened()
+            && let Some(taken) = taken::which(&settings.wanted())
+        {
+            settings.hinder(taken);
         }
         Ok(Some(Arc::new(settings)))
     }
 }
 
 impl AfsSettings {
+    /// Why it is not served though nobody has switched it off.
+    pub(crate) fn hindrance(&self) -> Option<&str> {
+        self.hindrance.get().map(String::as_str)
+    }
+
+    /// It is not served: everything else is.
+    pub(crate) fn hinder(&self, why: String) {
+        // The first reason is as good as any.
+        let _ = self.hindrance.set(format!("AFS is not served: {why}"));
+    }
+
+    /// Whether it gives way to what is in its way, rather than keep the server from starting.
+    pub(crate) fn gives_way(&self) -> bool {
+        self.gives_way
+    }
+
     fn wanted(&self) -> Vec<Wanted> {
         let AfsSection { listen, protection_port, location_port, volume_port, .. } = self.section;
         let wanted = |key, port: u16, role: Role| {
@@ -151,7 +173,7 @@ impl AfsSettings {
 
 impl Settings for AfsSettings {
     fn sockets(&self) -> Vec<Wanted> {
-        if self.hindrance.is_some() { Vec::new() } else { self.wanted() }
+        if self.hindrance().is_some() { Vec::new() } else { self.wanted() }
     }
 
     fn connections(&self) -> ConnectionsMax {
@@ -160,7 +182,7 @@ impl Settings for AfsSettings {
     }
 
     fn needs_objects(&self, volume: &VolumeName) -> bool {
-        self.hindrance.is_none() && self.attachments.iter().any(|attachment| attachment.volume == *volume)
+        self.hindrance().is_none() && self.attachments.iter().any(|attachment| attachment.volume == *volume)
     }
 
     fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn service::Site>, Problem> {

@@ -2,20 +2,34 @@
 //! where a stock client or server of AFS runs already.
 
 use std::net::UdpSocket;
+use std::time::Duration;
 
 use service::Wanted;
 
-/// The first that cannot be had, in words for who has named no address.
+/// The first that cannot be had, in words for who has named no address. Those of a server that was killed a moment ago are free again
+/// shortly, and waited for.
 pub(super) fn which(wanted: &[Wanted]) -> Option<String> {
+    for _ in 0..LOOKS {
+        taken(wanted)?;
+        std::thread::sleep(LOOK_AGAIN);
+    }
+    taken(wanted)
+}
+
+fn taken(wanted: &[Wanted]) -> Option<String> {
     let refused = |wanted: &Wanted| {
         let error = UdpSocket::bind(wanted.address).err()?;
         Some(format!(
-            "AFS is not served: UDP {} cannot be had: {error}; name another address, or switch it off by --afs off",
+            "UDP {} cannot be had: {error}; name another address, or switch it off by --afs off",
             wanted.address
         ))
     };
     wanted.iter().find_map(refused)
 }
+
+/// The kernel lets go of the sockets of a ring some time after its process has ended.
+const LOOKS: u32 = 20;
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 //! Names and attributes: what changes make of them.
 
-use afs_wire::code::{EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EWOULDBLOCK, EXDEV};
+use afs_wire::code::{EACCES, EEXIST, EINVAL, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY, EWOULDBLOCK, EXDEV, VBUSY};
 use afs_wire::{SET_MOD_TIME, SET_MODE, SET_OWNER, StoreStatus, rxafs};
+use lane::backend::sim::Config;
 use lane::fs::LockKind;
 
-use super::bed::{code, run};
+use super::bed::{code, run, with};
 
 #[test]
 fn names_come_move_and_go() {
@@ -117,11 +118,14 @@ fn locks_are_one_hosts_or_shared_and_end_by_themselves() {
         let (read, write) = (rxafs::SetLock { fid, r#type: 0 }, rxafs::SetLock { fid, r#type: 1 });
         one.call(&read).await.unwrap();
         two.call(&read).await.unwrap();
+        assert_eq!(two.status(fid).await.unwrap().lock_count, 2);
         assert_eq!(code(one.call(&write).await), EWOULDBLOCK, "another reads");
         let release = rxafs::ReleaseLock { fid };
         two.call(&release).await.unwrap();
         assert_eq!(code(two.call(&release).await), EINVAL);
         one.call(&write).await.unwrap();
+        assert_eq!(two.status(fid).await.unwrap().lock_count as i32, -1);
+        assert_eq!(two.status(bed.root()).await.unwrap().lock_count, 0);
         assert_eq!(code(two.call(&rxafs::SetLock { fid, r#type: 0 }).await), EWOULDBLOCK);
         assert_eq!(code(two.call(&rxafs::ExtendLock { fid }).await), EINVAL, "it has none");
         for _ in 0..3 {
@@ -135,6 +139,8 @@ fn locks_are_one_hosts_or_shared_and_end_by_themselves() {
         lane::time::sleep(std::time::Duration::from_secs(301)).await;
         two.call(&write).await.unwrap();
         assert_eq!(code(one.call(&rxafs::ExtendLock { fid }).await), EINVAL, "its time is over");
+        two.call(&release).await.unwrap();
+        assert_eq!(one.status(fid).await.unwrap().lock_count, 0);
         assert_eq!(code(one.call(&rxafs::SetLock { fid, r#type: 2 }).await), EINVAL);
     });
 }
@@ -163,5 +169,64 @@ fn programs_beside_the_server_and_clients_find_each_others_locks() {
         // A client that does not come back keeps it as long as it lasts.
         lane::time::sleep(std::time::Duration::from_secs(301)).await;
         assert!(theirs(LockKind::Exclusive).is_ok());
+    });
+}
+
+#[test]
+fn a_host_has_so_many_locks_and_no_more_until_some_are_over() {
+    // Every file is kept open.
+    with(Config { descriptors_max: 8192, ..Config::clean() }, async |bed| {
+        let (one, two) = (bed.client(), bed.client());
+        let refused = || bed.server.counters().locks_refused.get();
+        let mut fids = Vec::new();
+        for at in 0..1025 {
+            bed.fs.write(&format!("/srv/{at}"), "").unwrap();
+        }
+        let (pages, _) = one.fetch(bed.root(), 0, 1 << 20).await.unwrap();
+        let directory = afs_wire::directory::Directory::parse(&pages).unwrap();
+        for at in 0..1025 {
+            let target = directory.lookup(at.to_string().as_bytes()).unwrap();
+            fids.push(afs_wire::Fid { vnode: target.vnode, uniquifier: target.uniquifier, ..bed.root() });
+        }
+        for fid in &fids[..1024] {
+            one.call(&rxafs::SetLock { fid: *fid, r#type: 0 }).await.unwrap();
+        }
+        let last = rxafs::SetLock { fid: fids[1024], r#type: 0 };
+        assert_eq!(code(one.call(&last).await), VBUSY);
+        assert_eq!(refused(), 1);
+        assert_eq!(one.status(fids[1024]).await.unwrap().lock_count, 0, "what was refused is not kept");
+        // Another host's room is its own; and one that goes makes room.
+        two.call(&last).await.unwrap();
+        one.call(&rxafs::ReleaseLock { fid: fids[0] }).await.unwrap();
+        one.call(&last).await.unwrap();
+        assert_eq!(code(one.call(&rxafs::SetLock { fid: fids[0], r#type: 0 }).await), VBUSY);
+        lane::time::sleep(std::time::Duration::from_secs(301)).await;
+        one.call(&rxafs::SetLock { fid: fids[0], r#type: 0 }).await.unwrap();
+        assert_eq!(refused(), 2);
+    });
+}
+
+#[test]
+fn who_makes_names_where_others_do_is_told_of_each_however_often_they_change_it() {
+    run(async |bed| {
+        let clients: Vec<_> = (0..8).map(|_| bed.client()).collect();
+        let tasks: Vec<_> = clients
+            .into_iter()
+            .enumerate()
+            .map(|(number, client)| {
+                let root = bed.root();
+                lane::spawn(async move {
+                    for at in 0..20 {
+                        let name = format!("{number}-{at}");
+                        assert_eq!(code(client.create(root, &name).await), 0, "{name}");
+                        let request = rxafs::RemoveFile { directory: root, name: name.as_str().into() };
+                        assert_eq!(code(client.call(&request).await), 0, "{name}");
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.await;
+        }
     });
 }

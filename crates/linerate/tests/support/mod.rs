@@ -44,8 +44,13 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Serves `dir` by flags alone.
+    /// Serves `dir` by flags alone. Without AFS, whose ports are the same for all.
     pub(crate) fn dir(dir: &Path) -> Self {
+        Self::every_protocol(dir).arg("--afs").arg("off")
+    }
+
+    /// Serves `dir` as who says no more than that; AFS at the ports that its clients know.
+    pub(crate) fn every_protocol(dir: &Path) -> Self {
         let any_port = ["--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let launch = any_port.into_iter().fold(Self::default(), Self::arg);
         launch.arg(dir.to_str().expect("test directories have plain names"))

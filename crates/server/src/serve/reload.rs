@@ -79,7 +79,7 @@ impl Serving {
             self.objects.give(volumes, self.layout.lane_count(), config.server.state_dir(), Use::Serve);
         let volumes = volumes.map_err(|error| error.to_string())?;
         let tell = |error: ServerError| error.to_string();
-        let mut offers = Offers::load(&config, &self.layout, self.objects.objects()).map_err(tell)?;
+        let mut offers = Offers::load(&config, &self.layout, &self.objects).map_err(tell)?;
         offers.warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
         let taking = Taking::new(&self.layout, &config.server.drained_nodes);

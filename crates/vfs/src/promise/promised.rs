@@ -10,6 +10,7 @@ use index::Version;
 use super::standing::Standing;
 use super::{Client, OnItsWay, Ticket};
 use crate::attributes::Attributes;
+use crate::by_number::rights_there;
 use crate::cache::{Joined, Node, WatchedDir};
 use crate::caller::Caller;
 use crate::error::Error;
@@ -154,11 +155,7 @@ impl Promised {
     /// What somebody may do with it, or in it if it is a directory: as it was at the look, and is if that is confirmed.
     pub fn rights(&self, who: &Principal) -> Rights {
         let Standing { volume, directory, .. } = &self.standing;
-        let Some(policy) = volume.root().policy() else { return Rights::NONE };
-        match self.resolved {
-            Resolved::Directory(..) => directory.rights(who, policy),
-            Resolved::File(_, ref attributes) => directory.rights_of(who, policy, attributes),
-        }
+        rights_there(volume, directory, &self.resolved, who)
     }
 
     /// Says whether all that was read since the look is of one version, which the client may rely on; to be asked when the reply is
