@@ -43,7 +43,7 @@ struct Add {
     /// AFS number; without it, the next that nobody has had
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
     id: Option<i32>,
-    /// POSIX user he is mapped to: whose mode bits count for him, where the server keeps to those
+    /// POSIX user he is mapped to: new files become his, where the server may give them away
     #[arg(long)]
     uid: Option<u32>,
     /// His first POSIX group

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -29,7 +30,8 @@ impl Scene {
 
     fn serving(dir: TempDir, served: PathBuf, args: &[&str]) -> Self {
         let accounts = dir.path().join("accounts.toml");
-        let mut add = linerate(["user", "add", "alice", "--password-stdin"]);
+        let mut add =
+            linerate(["user", "add", "alice", "--password-stdin", "--uid", "4242", "--gid", "4243"]);
         let mut child = add
             .env("LINERATE_ACCOUNTS", &accounts)
             .stdin(Stdio::piped())
@@ -99,6 +101,9 @@ fn user_uploads_replaces_and_removes_over_every_protocol() {
             let alice = |args: &[&str]| curl(&[&[protocol][..], &ALICE, args].concat(), &url).0;
             assert_eq!(alice(&["--upload-file", &first]), 201, "{url} {protocol}");
             assert!(scene.served("a b.bin") == content, "{url} {protocol}");
+            let found = scene.served.join("a b.bin").metadata().unwrap();
+            let may_give = rustix::process::geteuid().is_root();
+            assert_eq!((found.uid(), found.gid()) == (4242, 4243), may_give, "{found:?}");
             let got = output(tool("curl", "curl").args(["--silent", "--insecure", protocol]).arg(&url));
             assert!(got == content, "{url} {protocol}");
             assert_eq!(alice(&["--upload-file", &second]), 204);

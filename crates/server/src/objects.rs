@@ -213,6 +213,7 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     Ok(ObjectsOptions {
         lanes_max: lanes,
         privileged: has.intersects(READS_EVERYTHING),
+        gives_files: has.contains(GIVES_FILES),
         trusted_attributes: writes_trusted_attributes(),
         ..most
     })
@@ -230,6 +231,9 @@ fn capabilities() -> CapabilitySet {
 
 /// Who has one of these reads every file, so that mode bits are for him to keep.
 const READS_EVERYTHING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
+/// Who has these may make files others', and change them all the same.
+const GIVES_FILES: CapabilitySet =
+    CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
 /// Longer than clients are waited for.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 

@@ -47,6 +47,7 @@ lane::counter_block! {
         count changes: "Changes made.",
         count changes_anew: "Times a change began anew because what its names led to was in use.",
         count changes_held_back: "Changes that waited at a start until clients of an earlier run had been told.",
+        count owners_kept: "New files that could not be given to who made them and stay the server's.",
         count counts_begun: "Volumes whose files were begun to be counted.",
         count breaks_asked: "Times another lane was asked to forget what it knew.",
         count breaks_answered: "Times the lane forgot what it knew because another asked.",

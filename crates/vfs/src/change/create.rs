@@ -69,7 +69,7 @@ impl Directory {
         }
         here.require(caller, Rights::INSERT)?;
         let way = here.tell_of(caller, permits, name).await?;
-        let name = c_name(name);
+        let (name, owner) = (c_name(name), here.volume().owner_of_new(caller));
         to_the_end(way.held(), async move {
             here.still()?;
             let charge = here.volume().charge(1, 0)?;
@@ -77,6 +77,7 @@ impl Directory {
             let (directory, how) = (here.directory(), CreateHow { mode: how.mode, exclusive: true });
             let file = directory.dir().create(&name, how).await.map_err(Error::of_change)?;
             charge.made_in(here.volume(), here.object()?);
+            owner.give(here.volume(), &file).await;
             let stat = file.stat().map_err(Error::from)?;
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let file = Rc::new(directory.made_file(name, file, &stat).await?);

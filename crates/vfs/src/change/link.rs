@@ -88,13 +88,14 @@ impl Directory {
         let here = self.here_for(caller, name, Rights::INSERT).await?;
         let permits = here.permit().await?;
         let way = here.tell_of(caller, permits, name).await?;
-        let name = c_name(name);
+        let (name, owner) = (c_name(name), here.volume().owner_of_new(caller));
         to_the_end(way.held(), async move {
             here.still()?;
             let charge = here.volume().charge(1, 0)?;
             way.rise();
             here.directory().dir().symlink(&name, &target).await.map_err(Error::of_change)?;
             charge.made_in(here.volume(), here.object()?);
+            owner.give_at(here.volume(), here.directory().dir(), &name).await;
             if way.is_kept(here.object()?)
                 && let Ok(Some(link)) = here.find_new(&name).await
             {

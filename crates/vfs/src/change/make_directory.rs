@@ -29,7 +29,7 @@ impl Directory {
         let here = self.here_for(caller, name, Rights::INSERT).await?;
         let permits = here.permit().await?;
         let way = here.tell_of(caller, permits, name).await?;
-        let name = c_name(name);
+        let (name, owner) = (c_name(name), here.volume().owner_of_new(caller));
         to_the_end(way.held(), async move {
             here.still()?;
             let charge = here.volume().charge(1, 0)?;
@@ -40,6 +40,7 @@ impl Directory {
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
             let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);
             let made = made.map_err(Error::from)?;
+            owner.give(here.volume(), made.as_file()).await;
             if let Err(error) = here.give_list(&made).await {
                 // Without its list it would let in whom it should not, or nobody.
                 if directory.dir().rmdir(&name).await.is_ok() {

@@ -25,6 +25,7 @@ mod find;
 mod here;
 mod link;
 mod make_directory;
+mod owner;
 mod remove;
 mod rename;
 mod room;

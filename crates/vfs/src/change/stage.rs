@@ -167,6 +167,7 @@ impl Staged {
         what.extend(found.iter().map(|found| (&found.object, What::Gone)));
         let way = here.volume().tell(caller, permits, what).await?;
         let (name, is_new) = (c_name(name), found.is_none());
+        let owner = here.volume().owner_of_new(caller);
         let (file, aside, growing) =
             (Rc::clone(&self.file), Rc::clone(&self.aside), Rc::clone(&self.growing));
         to_the_end(way.held(), async move {
@@ -175,6 +176,7 @@ impl Staged {
             // Only what makes files behind the server's back can have come in between.
             let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
             given.map_err(Error::of_change)?;
+            owner.give(here.volume(), file.lane_file()).await;
             if let Some(replaced) = &found {
                 replaced.lost(here.object()?, name.as_bytes());
             }

@@ -40,6 +40,9 @@ pub struct ObjectsOptions {
     pub lanes_max: usize,
     /// The process may read every file: it keeps to mode bits on its clients' behalf.
     pub privileged: bool,
+    /// What clients make becomes theirs, where they are POSIX users: takes CAP_CHOWN, and CAP_DAC_OVERRIDE and CAP_FOWNER to change
+    /// it afterwards.
+    pub gives_files: bool,
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
     pub trusted_attributes: bool,
     /// What clients that cache may rely on.
@@ -337,6 +340,7 @@ impl Default for ObjectsOptions {
             promises: PromiseOptions::default(),
             local_locks_max: 4096,
             privileged: false,
+            gives_files: false,
             trusted_attributes: false,
         }
     }

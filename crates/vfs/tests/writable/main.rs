@@ -24,6 +24,7 @@ mod leases;
 mod local_locks;
 mod names;
 mod order;
+mod owners;
 mod read_only;
 mod reopen;
 mod rest;
