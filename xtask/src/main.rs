@@ -16,6 +16,7 @@ mod packages;
 mod process;
 mod server;
 mod skipped;
+mod spec;
 mod tests;
 mod torture;
 
@@ -43,6 +44,8 @@ enum Task {
     Idle(idle::Args),
     /// Boot guests with other kernels and machines, and run scenarios inside
     Lab(lab::Args),
+    /// Report which sections of the specifications the code says it obeys
+    Spec(spec::Args),
     /// Kill a process that changes a tree, or its file system, again and again, and look what is there
     Torture(torture::Args),
     /// A scenario's part inside a guest
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Task::Hostile(args) => hostile::run(&args),
         Task::Idle(args) => idle::run(&args),
         Task::Lab(args) => lab::run(&args),
+        Task::Spec(args) => spec::run(&args),
         Task::Torture(args) => torture::run(&args),
         Task::LabGuest(args) => lab::guest::run(&args),
         Task::TortureChild(args) => torture::child::run(&args),

@@ -1,5 +1,5 @@
 //! Copies within the server: FSCTL_SRV_REQUEST_RESUME_KEY, FSCTL_SRV_COPYCHUNK (MS-SMB2 2.2.31.1, 2.2.32.1, 2.2.32.3)
-//! and FSCTL_DUPLICATE_EXTENTS_TO_FILE (MS-FSCC 2.3.8).
+//! and FSCTL_DUPLICATE_EXTENTS_TO_FILE (MS-FSCC 2.3.7).
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -64,7 +64,7 @@ impl CopyResponse {
 }
 
 wire! {
-    /// MS-FSCC 2.3.8
+    /// MS-FSCC 2.3.7
     pub struct DuplicateExtents {
         source: FileId,
         source_offset: U64,

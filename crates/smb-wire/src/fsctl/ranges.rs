@@ -1,5 +1,5 @@
-//! Ranges of a file: FSCTL_SET_SPARSE, FSCTL_SET_ZERO_DATA and FSCTL_QUERY_ALLOCATED_RANGES (MS-FSCC 2.3.55, 2.3.64,
-//! 2.3.67).
+//! Ranges of a file: FSCTL_SET_SPARSE, FSCTL_SET_ZERO_DATA and FSCTL_QUERY_ALLOCATED_RANGES (MS-FSCC 2.3.51, 2.3.83,
+//! 2.3.85).
 
 use zerocopy::FromBytes;
 use zerocopy::little_endian::U64;
@@ -33,7 +33,7 @@ pub fn parse_sparse(input: &[u8]) -> bool {
 pub fn parse_zero(input: &[u8]) -> Result<(u64, u64), Malformed> {
     let (range, _) = prefix::<ZeroData>(input)?;
     let (from, to) = (range.file_offset.get(), range.beyond_final_zero.get());
-    //= MS-FSCC 2.3.67
+    //= MS-FSCC 2.3.85
     //# Offsets are not negative, and the end not before the beginning.
     if from > i64::MAX as u64 || to > i64::MAX as u64 {
         return Err(Malformed::Value);

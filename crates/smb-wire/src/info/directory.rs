@@ -1,4 +1,4 @@
-//! Entries of a listing (MS-FSCC 2.4.8, 2.4.10, 2.4.14, 2.4.17, 2.4.18, 2.4.24, 2.4.25, 2.4.33). The classes share their
+//! Entries of a listing (MS-FSCC 2.4.8, 2.4.10, 2.4.15, 2.4.22, 2.4.23, 2.4.24, 2.4.33). The classes share their
 //! beginning; what follows it differs.
 
 use zerocopy::IntoBytes;

@@ -170,7 +170,7 @@ wire! {
 }
 
 wire! {
-    /// FilePipeLocalInformation, MS-FSCC 2.4.37.
+    /// FilePipeLocalInformation, MS-FSCC 2.4.38.
     pub struct PipeLocalInformation {
         named_pipe_type: U32,
         named_pipe_configuration: U32,
@@ -198,7 +198,7 @@ pub mod disposition {
 }
 
 wire! {
-    /// Fixed part of FileRenameInformation and FileLinkInformation as they travel in SMB2, MS-FSCC 2.4.42.2, 2.4.27.2.
+    /// Fixed part of FileRenameInformation and FileLinkInformation as they travel in SMB2, MS-FSCC 2.4.42.2, 2.4.28.2.
     pub struct RenameFixed {
         /// 0 or 1; bits in FileRenameInformationEx (1: replace; 2: as POSIX does).
         flags: U32,
