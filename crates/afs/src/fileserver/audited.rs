@@ -41,21 +41,23 @@ impl Serving {
     }
 }
 
-/// Does the work of a call, and tells how it ended.
-pub(super) async fn told<T: Answered>(
-    mut trail: Trail<'_>,
-    work: impl Future<Output = Result<T, Failure<CallError>>>,
-) -> Result<T, Failure<CallError>> {
-    let outcome = work.await;
-    let code = match &outcome {
-        Ok(answer) => {
-            answer.tell(&mut trail);
-            0
-        }
-        Err(failure) => AbortCode::from(*failure).0,
-    };
-    trail.end(code);
-    outcome
+impl Trail<'_> {
+    /// Tells how a call ended. It is given what came of the work rather than the work: a future that is passed on is
+    /// moved, and kept twice.
+    pub(super) fn told<T: Answered>(
+        mut self,
+        outcome: Result<T, Failure<CallError>>,
+    ) -> Result<T, Failure<CallError>> {
+        let code = match &outcome {
+            Ok(answer) => {
+                answer.tell(&mut self);
+                0
+            }
+            Err(failure) => AbortCode::from(*failure).0,
+        };
+        self.end(code);
+        outcome
+    }
 }
 
 /// Calls about one file.

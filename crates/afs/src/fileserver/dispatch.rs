@@ -5,7 +5,6 @@ use rx_lane::CallError;
 use xdr::rpc::Failure;
 
 use super::asked::{Reply, SYNC};
-use super::audited::told;
 use super::fetch_data::Length;
 use super::store_data::Extent;
 use super::{Call, Serving};
@@ -15,37 +14,39 @@ type Outcome<P> = Result<Reply<P>, Failure<CallError>>;
 impl Server<Call> for Serving {
     async fn fetch_data(&self, call: &mut Call, request: FetchData) -> Outcome<FetchData> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             let range = (i64::from(request.offset), i64::from(request.length));
             let told = self.fetch(call, request.fid, range, Length::Word).await?;
             Ok(FetchDataReply { status: told.status, call_back: told.call_back, sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn fetch_data64(&self, call: &mut Call, request: FetchData64) -> Outcome<FetchData64> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             let range = (request.offset, request.length);
             let told = self.fetch(call, request.fid, range, Length::Long).await?;
             Ok(FetchData64Reply { status: told.status, call_back: told.call_back, sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn fetch_acl(&self, call: &Call, request: FetchACL) -> Outcome<FetchACL> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.list(call, request).await?) }).await
+        trail.told(self.list(call, request).await.map_err(Failure::from))
     }
 
     async fn fetch_status(&self, call: &Call, request: FetchStatus) -> Outcome<FetchStatus> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.status_of(call, request).await?) }).await
+        trail.told(self.status_of(call, request).await.map_err(Failure::from))
     }
 
     async fn store_data(&self, call: &mut Call, request: StoreData) -> Outcome<StoreData> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             let extent = Extent {
                 offset: request.offset.into(),
                 len: request.length.into(),
@@ -53,131 +54,141 @@ impl Server<Call> for Serving {
             };
             let status = self.store(call, request.fid, &request.change, extent).await?;
             Ok(StoreDataReply { status, sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn store_data64(&self, call: &mut Call, request: StoreData64) -> Outcome<StoreData64> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             let extent =
                 Extent { offset: request.offset, len: request.length, file_len: request.file_length };
             let status = self.store(call, request.fid, &request.change, extent).await?;
             Ok(StoreData64Reply { status, sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn old_store_acl(&self, call: &Call, request: OldStoreACL<'_>) -> Outcome<OldStoreACL<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             let status = self.set_list(call, request.fid, &request.access_list).await?;
             Ok(OldStoreACLReply { status, sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn store_acl(&self, call: &Call, request: StoreACL<'_>) -> Outcome<StoreACL<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             let status = self.set_list(call, request.fid, &request.access_list).await?;
             Ok(StoreACLReply { status, sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn store_status(&self, call: &Call, request: StoreStatus) -> Outcome<StoreStatus> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.set_status(call, request).await?) }).await
+        trail.told(self.set_status(call, request).await.map_err(Failure::from))
     }
 
     async fn remove_file(&self, call: &Call, request: RemoveFile<'_>) -> Outcome<RemoveFile<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.remove(call, request).await?) }).await
+        trail.told(self.remove(call, request).await.map_err(Failure::from))
     }
 
     async fn create_file(&self, call: &Call, request: CreateFile<'_>) -> Outcome<CreateFile<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.create(call, request).await?) }).await
+        trail.told(self.create(call, request).await.map_err(Failure::from))
     }
 
     async fn rename(&self, call: &Call, request: Rename<'_>) -> Outcome<Rename<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.move_name(call, request).await?) }).await
+        trail.told(self.move_name(call, request).await.map_err(Failure::from))
     }
 
     async fn symlink(&self, call: &Call, request: Symlink<'_>) -> Outcome<Symlink<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.make_symlink(call, request).await?) }).await
+        trail.told(self.make_symlink(call, request).await.map_err(Failure::from))
     }
 
     async fn link(&self, call: &Call, request: Link<'_>) -> Outcome<Link<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.make_link(call, request).await?) }).await
+        trail.told(self.make_link(call, request).await.map_err(Failure::from))
     }
 
     async fn make_dir(&self, call: &Call, request: MakeDir<'_>) -> Outcome<MakeDir<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.make_directory(call, request).await?) }).await
+        trail.told(self.make_directory(call, request).await.map_err(Failure::from))
     }
 
     async fn remove_dir(&self, call: &Call, request: RemoveDir<'_>) -> Outcome<RemoveDir<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.remove_directory(call, request).await?) }).await
+        trail.told(self.remove_directory(call, request).await.map_err(Failure::from))
     }
 
     async fn old_set_lock(&self, call: &Call, request: OldSetLock) -> Outcome<OldSetLock> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             self.lock(call, request.fid, request.r#type).await?;
             Ok(OldSetLockReply)
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn old_extend_lock(&self, call: &Call, request: OldExtendLock) -> Outcome<OldExtendLock> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             self.extend(call, request.fid).await?;
             Ok(OldExtendLockReply)
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn old_release_lock(&self, call: &Call, request: OldReleaseLock) -> Outcome<OldReleaseLock> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             self.release(call, request.fid).await?;
             Ok(OldReleaseLockReply)
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn set_lock(&self, call: &Call, request: SetLock) -> Outcome<SetLock> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             self.lock(call, request.fid, request.r#type).await?;
             Ok(SetLockReply { sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn extend_lock(&self, call: &Call, request: ExtendLock) -> Outcome<ExtendLock> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             self.extend(call, request.fid).await?;
             Ok(ExtendLockReply { sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn release_lock(&self, call: &Call, request: ReleaseLock) -> Outcome<ReleaseLock> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             self.release(call, request.fid).await?;
             Ok(ReleaseLockReply { sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn get_statistics(&self, _: &Call, _: GetStatistics) -> Outcome<GetStatistics> {
@@ -226,7 +237,7 @@ impl Server<Call> for Serving {
 
     async fn get_volume_status(&self, call: &Call, request: GetVolumeStatus) -> Outcome<GetVolumeStatus> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.volume_status(call, request).await?) }).await
+        trail.told(self.volume_status(call, request).await.map_err(Failure::from))
     }
 
     async fn set_volume_status(
@@ -235,7 +246,7 @@ impl Server<Call> for Serving {
         request: SetVolumeStatus<'_>,
     ) -> Outcome<SetVolumeStatus<'static>> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(Serving::set_volume_status(self, &request)?) }).await
+        trail.told(Serving::set_volume_status(self, &request).map_err(Failure::from))
     }
 
     async fn get_root_volume(&self, _: &Call, _: GetRootVolume) -> Outcome<GetRootVolume> {
@@ -253,24 +264,26 @@ impl Server<Call> for Serving {
 
     async fn bulk_status(&self, call: &Call, request: BulkStatus) -> Outcome<BulkStatus> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             let (statuses, call_backs) = self.statuses(call, &request.fids).await?;
             Ok(BulkStatusReply { statuses, call_backs, sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn inline_bulk_status(&self, call: &Call, request: InlineBulkStatus) -> Outcome<InlineBulkStatus> {
         let trail = self.trail(call, &request);
-        told(trail, async {
+        let outcome = async {
             let (statuses, call_backs) = self.statuses_inline(call, &request.fids).await?;
             Ok(InlineBulkStatusReply { statuses, call_backs, sync: SYNC })
-        })
-        .await
+        }
+        .await;
+        trail.told(outcome)
     }
 
     async fn flush_cps(&self, call: &Call, request: FlushCPS) -> Outcome<FlushCPS> {
         let trail = self.trail(call, &request);
-        told(trail, async { Ok(self.flush_groups()) }).await
+        trail.told(Ok(self.flush_groups()))
     }
 }

@@ -68,11 +68,14 @@ fn serve(package: &PackageItem, place: Place<'_>, code: &mut Code) {
         let (read, lent) = if *split { ("split", "&mut *call") } else { ("plain", "&*call") };
         code.line(format!("opcode::{} => {{", opcode_name(procedure)));
         code.line(format!("tally.begin({index});"));
-        code.line("let outcome = async {");
+        code.line(
+            "// A box for each: else what serves the smallest would be as large as what serves the largest.",
+        );
+        code.line("let outcome = ::std::boxed::Box::pin(async {");
         code.line(format!("let arguments = ::xdr::rpc::Arguments::<{rust}{request}>::{read}(call).await?;"));
         code.line(format!("let reply = server.{}({lent}, arguments.get()).await?;", function(procedure)));
         code.line(format!("::xdr::rpc::reply::<{rust}{request}, C>(call, &reply).await"));
-        code.line("}");
+        code.line("})");
         code.line(".await;");
         code.line(format!("tally.end({index}, began, call.now(), &outcome);"));
         code.line("outcome");

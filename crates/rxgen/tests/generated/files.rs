@@ -862,88 +862,96 @@ pub mod files {
         match opcode {
             opcode::FETCH_STATUS => {
                 tally.begin(0);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<FetchStatus>::plain(call).await?;
                     let reply = server.fetch_status(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<FetchStatus, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(0, began, call.now(), &outcome);
                 outcome
             }
             opcode::CREATE_FILE => {
                 tally.begin(1);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<CreateFile<'static>>::plain(call).await?;
                     let reply = server.create_file(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<CreateFile<'static>, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(1, began, call.now(), &outcome);
                 outcome
             }
             opcode::LOOKUP => {
                 tally.begin(2);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<Lookup<'static>>::plain(call).await?;
                     let reply = server.lookup(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<Lookup<'static>, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(2, began, call.now(), &outcome);
                 outcome
             }
             opcode::INLINE_BULK_STATUS => {
                 tally.begin(3);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<InlineBulkStatus>::plain(call).await?;
                     let reply = server.inline_bulk_status(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<InlineBulkStatus, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(3, began, call.now(), &outcome);
                 outcome
             }
             opcode::FETCH_DATA64 => {
                 tally.begin(4);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<FetchData64>::split(call).await?;
                     let reply = server.fetch_data64(&mut *call, arguments.get()).await?;
                     ::xdr::rpc::reply::<FetchData64, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(4, began, call.now(), &outcome);
                 outcome
             }
             opcode::STORE_DATA64 => {
                 tally.begin(5);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<StoreData64<'static>>::split(call).await?;
                     let reply = server.store_data64(&mut *call, arguments.get()).await?;
                     ::xdr::rpc::reply::<StoreData64<'static>, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(5, began, call.now(), &outcome);
                 outcome
             }
             opcode::GET_CAPABILITIES => {
                 tally.begin(6);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<GetCapabilities>::plain(call).await?;
                     let reply = server.get_capabilities(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<GetCapabilities, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(6, began, call.now(), &outcome);
                 outcome
             }
             opcode::GIVE_UP_ALL_CALL_BACKS => {
                 tally.begin(7);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<GiveUpAllCallBacks>::plain(call).await?;
                     let reply = server.give_up_all_call_backs(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<GiveUpAllCallBacks, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(7, began, call.now(), &outcome);
                 outcome

@@ -827,55 +827,60 @@ pub mod note {
         match opcode {
             opcode::PROBE => {
                 tally.begin(0);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<Probe>::plain(call).await?;
                     let reply = server.probe(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<Probe, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(0, began, call.now(), &outcome);
                 outcome
             }
             opcode::READ => {
                 tally.begin(1);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<Read>::split(call).await?;
                     let reply = server.read(&mut *call, arguments.get()).await?;
                     ::xdr::rpc::reply::<Read, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(1, began, call.now(), &outcome);
                 outcome
             }
             opcode::WRITE => {
                 tally.begin(2);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<Write<'static>>::split(call).await?;
                     let reply = server.write(&mut *call, arguments.get()).await?;
                     ::xdr::rpc::reply::<Write<'static>, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(2, began, call.now(), &outcome);
                 outcome
             }
             opcode::GET_SHELF => {
                 tally.begin(3);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<GetShelf>::plain(call).await?;
                     let reply = server.get_shelf(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<GetShelf, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(3, began, call.now(), &outcome);
                 outcome
             }
             opcode::LIST => {
                 tally.begin(4);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<List>::plain(call).await?;
                     let reply = server.list(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<List, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(4, began, call.now(), &outcome);
                 outcome
@@ -1078,22 +1083,24 @@ pub mod desk {
         match opcode {
             opcode::OPEN => {
                 tally.begin(0);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<Open>::plain(call).await?;
                     let reply = server.open(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<Open, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(0, began, call.now(), &outcome);
                 outcome
             }
             opcode::CLOSE => {
                 tally.begin(1);
-                let outcome = async {
+                // A box for each: else what serves the smallest would be as large as what serves the largest.
+                let outcome = ::std::boxed::Box::pin(async {
                     let arguments = ::xdr::rpc::Arguments::<Close>::plain(call).await?;
                     let reply = server.close(&*call, arguments.get()).await?;
                     ::xdr::rpc::reply::<Close, C>(call, &reply).await
-                }
+                })
                 .await;
                 tally.end(1, began, call.now(), &outcome);
                 outcome
