@@ -1,6 +1,7 @@
 //! FetchData (130) and FetchData64 (65537): a file's bytes by one vectored read for as many packets as may leave, laid where they are
 //! sent from; a directory's pages; what a link says.
 
+use std::io;
 use std::rc::Rc;
 
 use afs_wire::code::{EINVAL, EIO};
@@ -131,12 +132,24 @@ impl Content {
         Ok(())
     }
 
+    /// What the page cache has is copied on the spot; what it lacks the ring reads.
+    async fn read(file: &OpenFile, rooms: &mut Rooms, at: u64) -> io::Result<usize> {
+        let len = rooms.len();
+        if let Some(len) =
+            file.lane_file().try_read_vectored_at(at, &mut rooms.io_slices())?.filter(|&n| n == len)
+        {
+            return Ok(len);
+        }
+        let (read, bufs) = file.lane_file().read_vectored_at(at, len, rooms.bufs()).await;
+        drop(bufs);
+        read
+    }
+
     async fn fill(&self, rooms: &mut Rooms, at: u64) -> Result<(), Refused> {
         let mut at_end = at as usize;
         match self {
             Self::File(file) => {
-                let (read, bufs) = file.lane_file().read_vectored_at(at, rooms.len(), rooms.bufs()).await;
-                drop(bufs);
+                let read = Self::read(file, rooms, at).await;
                 let read = read.inspect_err(|error| file.note_failure(at, error)).map_err(|_| EIO)?;
                 let mut skip = read;
                 for room in rooms.slices_mut() {

@@ -8,7 +8,7 @@
 //! - *loop*: `turn`, called by the lane between two rounds of its tasks.
 
 use std::ffi::CString;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, Waker};
@@ -76,8 +76,9 @@ pub(crate) trait Backend {
     /// Time of day, for dates in protocols and logs.
     fn wall_clock(&self) -> SystemTime;
 
-    /// Reads from the page cache if all of it can be had without waiting: `Ok(None)` means "submit it instead".
-    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>>;
+    /// Reads from the page cache into one room after another, if all of it can be had without waiting: `Ok(None)` means "submit
+    /// it instead". Less than there is room for: the file ends there, or what follows would have to be waited for.
+    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>>;
 
     /// How many bytes from `offset` on, at most `len`, the page cache has, as far as can be told without waiting; 0 when
     /// the first is missing. What lies beyond the end of the file counts as had.

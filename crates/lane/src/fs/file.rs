@@ -1,6 +1,6 @@
 //! Open files: their bytes and attributes.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 
 use super::Dir;
 use crate::backend::operation as op;
@@ -31,6 +31,16 @@ impl File {
 
     /// Reads at `offset` if the page cache has it all; `None` when it would wait.
     pub fn try_read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+        self.try_read_vectored_at(offset, &mut [IoSliceMut::new(into)])
+    }
+
+    /// As [`File::try_read_at`], into one room after another. Fewer bytes than there is room for: the file ends there, or the
+    /// page cache lacks what follows.
+    pub fn try_read_vectored_at(
+        &self,
+        offset: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> io::Result<Option<usize>> {
         context::with(|lane| {
             let read = lane.backend().try_read_at(self.fd(), offset, into)?;
             lane.note_served(self.fd(), offset, read.unwrap_or(0));

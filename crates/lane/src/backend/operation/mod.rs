@@ -75,6 +75,7 @@ pub(crate) use self::message::datagram_control;
 pub(crate) use self::send_zero_copy::FirstStep;
 pub(crate) use self::splice::Way;
 pub(crate) use self::unlink::Unlinked;
+pub(crate) use self::vectors::PARTS_MAX;
 
 operations! {
     born::Born,

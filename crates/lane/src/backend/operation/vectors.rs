@@ -68,7 +68,7 @@ pub(super) fn fill(bufs: &mut [Buf], n: usize) {
 }
 
 /// UIO_MAXIOV.
-const PARTS_MAX: usize = 1024;
+pub(crate) const PARTS_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! A simulated lane's side of the [`Backend`] trait: every call acts on the world the lane lives in.
 
 use std::ffi::{CString, OsString};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -92,10 +92,24 @@ impl Backend for SimBackend {
         wall_clock(self.with(|state| state.engine.now()))
     }
 
-    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
         let read = self.with(|state| {
             let inode = state.inode(self.host, file)?;
-            state.disks[self.host.0].try_read(&inode, offset, into, &mut state.engine)
+            let (disk, mut done) = (&mut state.disks[self.host.0], 0);
+            for part in into {
+                match disk.try_read(&inode, offset + done as u64, part, &mut state.engine) {
+                    Ok(Some(n)) => {
+                        done += n;
+                        if n < part.len() {
+                            break;
+                        }
+                    }
+                    // What comes before it is there.
+                    Ok(None) | Err(_) if done > 0 => break,
+                    other => return other,
+                }
+            }
+            Ok(Some(done))
         });
         if let Ok(None) = read {
             self.counters.cold_reads.increment();

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -194,7 +194,7 @@ impl Backend for Uring {
         SystemTime::now()
     }
 
-    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+    fn try_read_at(&self, file: Fd, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>> {
         self.try_read(file, offset, into)
     }
 

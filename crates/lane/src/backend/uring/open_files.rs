@@ -1,6 +1,6 @@
 //! The files that a lane has open: which of them have no disk to wait for, and when their numbers may go.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use io_uring::opcode;
@@ -9,6 +9,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::key::Key;
 use super::{Uring, files, residency};
+use crate::backend::operation::PARTS_MAX;
 use crate::backend::{Descriptor, Fd};
 
 /// What a lane keeps of its open files.
@@ -65,12 +66,17 @@ impl Uring {
         self.files.borrow().is_in_memory(file.0)
     }
 
-    pub(super) fn try_read(&self, file: Fd, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
+    pub(super) fn try_read(
+        &self,
+        file: Fd,
+        offset: u64,
+        into: &mut [IoSliceMut<'_>],
+    ) -> io::Result<Option<usize>> {
         self.count_syscall();
-        let mut parts = [io::IoSliceMut::new(into)];
+        let parts = into.len().min(PARTS_MAX);
         // What is all in memory has no page to wait for, and refuses to be asked not to.
         let flags = if self.is_in_memory(file) { ReadWriteFlags::empty() } else { ReadWriteFlags::NOWAIT };
-        match preadv2(self.borrow_fd(file), &mut parts, offset, flags) {
+        match preadv2(self.borrow_fd(file), &mut into[..parts], offset, flags) {
             Ok(n) => Ok(Some(n)),
             // Cold, or a file system that cannot tell.
             Err(Errno::AGAIN | Errno::OPNOTSUPP) => {
@@ -86,7 +92,7 @@ impl Uring {
             return Ok(len);
         }
         self.count_syscall();
-        let has = |at| Ok(self.try_read(file, at, &mut [0])?.is_some());
+        let has = |at| Ok(self.try_read(file, at, &mut [IoSliceMut::new(&mut [0])])?.is_some());
         residency::resident(self.borrow_fd(file), offset, len, has)
     }
 
