@@ -77,6 +77,13 @@ impl Images {
 
     /// As [`Images::of`] from what is kept; `None` where nothing is, or names have changed in a way that is not known.
     fn at_hand(&self, key: Key, counters: &FileCounters) -> Option<Snapshot> {
+        let snapshot =
+            |state: &State| Snapshot { directory: state.directory.clone(), version: state.history.version() };
+        self.look(key, counters, snapshot)
+    }
+
+    /// What `look` finds in what is kept, once it is as the directory is now.
+    fn look<T>(&self, key: Key, counters: &FileCounters, look: impl FnOnce(&State) -> T) -> Option<T> {
         let image = self.kept.borrow().get(&key).cloned()?;
         let mut state = image.state.borrow_mut();
         if !state.catch_up(counters) {
@@ -86,19 +93,19 @@ impl Images {
         }
         counters.images_hit.increment();
         image.size.set(state.directory.size());
-        Some(Snapshot { directory: state.directory.clone(), version: state.history.version() })
+        Some(look(&state))
     }
 
     /// Bytes that a fetch of the directory gives now, as far as that is known without reading it: a page at least.
     pub(super) fn size_hint(&self, object: &Object, counters: &FileCounters) -> u64 {
-        let snapshot = self.at_hand((object.volume().id(), object.number()), counters);
-        snapshot.map_or(PAGE_SIZE, |snapshot| snapshot.directory.size()) as u64
+        let key = (object.volume().id(), object.number());
+        self.look(key, counters, |state| state.directory.size()).unwrap_or(PAGE_SIZE) as u64
     }
 
     /// Whether clients could read the directory with one name more, as far as that is known without reading it.
     pub(super) fn has_room(&self, object: &Object, name: &[u8], counters: &FileCounters) -> bool {
-        let snapshot = self.at_hand((object.volume().id(), object.number()), counters);
-        snapshot.is_none_or(|snapshot| snapshot.directory.has_room(name))
+        let key = (object.volume().id(), object.number());
+        self.look(key, counters, |state| state.directory.has_room(name)).unwrap_or(true)
     }
 }
 

@@ -339,6 +339,13 @@ impl Cache {
         numbers.borrow_mut().insert((key.volume, number), Rc::new(key.path.into()));
     }
 
+    /// The same of a new file, if anybody names files by their numbers.
+    pub(crate) fn keep_new_number(&self, key: KeyRef<'_>, number: Number) {
+        if self.inner.numbers.get().is_some() {
+            self.keep_number(key, number);
+        }
+    }
+
     /// Forgets what is remembered for `key`; says whether there was something.
     pub(crate) fn forget(&self, key: KeyRef<'_>) -> bool {
         self.inner.forget(key)

@@ -165,7 +165,11 @@ impl Here {
         let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
         let vantage = self.directory.object().and_then(|object| cache.promised(here, object));
         if let (Some(vantage), Ok(path)) = (vantage, self.path.as_path().join(name)) {
-            cache.keep_open(self.volume().key(path.as_path()), node, vantage);
+            let key = self.volume().key(path.as_path());
+            if let Some(object) = node.object() {
+                cache.keep_new_number(key, object.number());
+            }
+            cache.keep_open(key, node, vantage);
         }
     }
 
