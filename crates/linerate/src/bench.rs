@@ -9,6 +9,7 @@ use lane::layout::{LaneCount, Layout, Wishes};
 use lane::topology::Topology;
 
 mod afs;
+mod callbacks;
 mod http;
 pub(crate) mod rx;
 mod watch;
@@ -26,6 +27,8 @@ enum What {
     Http(http::Args),
     /// Be many clients of an AFS cell at once, each with a socket and callbacks of its own
     Afs(afs::Args),
+    /// Have many AFS clients rely on the files of a directory, rename it, and see when all have heard
+    Callbacks(callbacks::Args),
     /// Call an rxperf service over Rx, as fast as it answers
     Rx(rx::Args),
     /// Serve rxperf's calls, for `linerate bench rx` and the stock tool
@@ -38,6 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.what {
         What::Http(args) => http::run(args),
         What::Afs(args) => afs::run(args),
+        What::Callbacks(args) => callbacks::run(args),
         What::Rx(args) => rx::run(args),
         What::RxServer(args) => rx::serve(args),
         What::Udp(args) => rx::udp(args),

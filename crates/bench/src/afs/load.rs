@@ -218,7 +218,7 @@ async fn sums(found: &Found, chunk: u64) -> Result<Vec<Vec<u8>>, Error> {
 }
 
 /// The client of this number.
-fn client(options: &Options, number: usize) -> Result<Client, rx_lane::StartError> {
+pub(super) fn client(options: &Options, number: usize) -> Result<Client, rx_lane::StartError> {
     let mut uuid = u128::from_be_bytes(options.uuid.0);
     uuid = uuid.wrapping_add(number as u128);
     let any: SocketAddr = match options.cell.file_server {
@@ -271,6 +271,7 @@ impl LaneLoad {
         done.received_in_all = actors.iter().map(|actor| actor.received.get()).sum();
         self.end(&actors, &mut done).await;
         done.files_broken = clients.iter().map(|(client, _)| client.manager().heard().files).sum();
+        give_up(&clients).await;
         Ok(done)
     }
 
@@ -355,6 +356,18 @@ async fn calls(actor: &Actor, end: Instant, tally: &RefCell<Tally>, progress: &P
                 lane::time::sleep(RETRY_DELAY).await;
             }
         }
+    }
+}
+
+/// Has the server forget what it promised them, as clients do that end: else it would call them for an hour.
+pub(super) async fn give_up(clients: &[(Client, FileServer)]) {
+    let leaving = |(_, server): &(Client, FileServer)| {
+        let server = server.clone();
+        // A server that is gone has forgotten.
+        lane::spawn(async move { drop(lane::time::timeout(FAREWELL, server.give_up_all()).await) })
+    };
+    for one in clients.iter().map(leaving).collect::<Vec<_>>() {
+        one.await;
     }
 }
 
@@ -445,6 +458,8 @@ impl Tally {
 }
 
 const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// How long a client waits for the answer to its good-bye.
+const FAREWELL: Duration = Duration::from_secs(2);
 /// How long a client has at the end for its own file.
 const ENDING_MAX: Duration = Duration::from_secs(30);
 /// Of `/proc/PID/stat` on every Linux (USER_HZ).

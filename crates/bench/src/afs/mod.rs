@@ -1,8 +1,10 @@
 //! AFS load: many clients of one file server, each a host of its own with a socket, an identity and a callback service,
-//! that fetch, store, ask for status, or make and remove names.
+//! that fetch, store, ask for status, make and remove names, or rely on files that change.
 
 mod actor;
+mod callbacks;
 mod load;
 mod pattern;
 
+pub use callbacks::{CallbacksReport, callbacks};
 pub use load::{Load, LoadError, Options, Report, Work, run};

@@ -1,0 +1,172 @@
+//! How fast clients hear: many rely on every file of a directory, which is then renamed.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use afs_client::{Cell as AfsCell, Client, Error, FileServer, directory};
+use afs_wire::Fid;
+use lane::runtime::{RuntimeOptions, run_here};
+use serde::Serialize;
+
+use super::load::{LoadError, Options, client, give_up};
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallbacksReport {
+    /// Clients, each a host of its own.
+    pub clients: usize,
+    /// Files in the directory.
+    pub files: usize,
+    /// What the clients were promised in all: a file each.
+    pub callbacks: usize,
+    /// Seconds until all had asked for the status of all files.
+    pub asking_seconds: f64,
+    /// What the server's resident memory grew by meanwhile, if it was told which process it is.
+    pub server_bytes_grown: Option<u64>,
+    /// The same for each callback.
+    pub server_bytes_per_callback: Option<f64>,
+    /// Seconds that the renaming took.
+    pub rename_seconds: f64,
+    /// Seconds from its start until the last client had been told that something it relies on is over.
+    pub told_seconds: f64,
+    /// Clients that were not told within ten seconds.
+    pub not_told: usize,
+}
+
+/// Has every client ask for the status of all files of the directory that `options` name, renames it, and waits until all
+/// have heard. The name is given back.
+///
+/// # Errors
+/// [`LoadError`]: nothing is measured unless every client was answered.
+pub fn callbacks(options: &Options) -> Result<CallbacksReport, LoadError> {
+    let options = options.clone();
+    run_here(RuntimeOptions::default(), async move { measure(&options).await })?
+}
+
+async fn measure(options: &Options) -> Result<CallbacksReport, LoadError> {
+    let looker = client(options, options.clients)?;
+    let cell = AfsCell::new(&looker, options.cell.clone())?;
+    let (name, way) = options.path.split_last().ok_or(LoadError::Kind("a directory below the root"))?;
+    let parent = cell.find(&options.volume, way, true).await?.fid;
+    let found = cell.find(&options.volume, &options.path, false).await?;
+    if !found.metadata.is_directory() {
+        return Err(LoadError::Kind("a directory"));
+    }
+    let entries = directory::list(&found.server, found.fid).await?;
+    let files: Rc<[Fid]> = entries.iter().map(|entry| entry.fid).filter(|fid| !fid.is_directory()).collect();
+    if files.is_empty() {
+        return Err(LoadError::Kind("a directory with files in it"));
+    }
+    let before = options.pid.and_then(resident_bytes);
+    let began = Instant::now();
+    let clients = rely(options, found.server.address(), &files).await?;
+    let asking_seconds = began.elapsed().as_secs_f64();
+    let grown = || Some(resident_bytes(options.pid?)?.saturating_sub(before?));
+    let server_bytes_grown = grown();
+    let callbacks = clients.len() * files.len();
+
+    let told = Told::watch(&clients);
+    let moved = [name.as_slice(), b".linerate-bench"].concat();
+    let began = Instant::now();
+    found.server.rename(parent, name, parent, &moved).await?;
+    let rename_seconds = began.elapsed().as_secs_f64();
+    let (told_at, not_told) = told.all(began + TOLD_MAX).await;
+    found.server.rename(parent, &moved, parent, name).await?;
+    give_up(&clients).await;
+    cell.close().await;
+    Ok(CallbacksReport {
+        clients: clients.len(),
+        files: files.len(),
+        callbacks,
+        asking_seconds,
+        server_bytes_grown,
+        server_bytes_per_callback: server_bytes_grown.map(|bytes| bytes as f64 / callbacks as f64),
+        rename_seconds,
+        told_seconds: (told_at - began).as_secs_f64(),
+        not_told,
+    })
+}
+
+/// Clients that have asked for the status of every file.
+async fn rely(
+    options: &Options,
+    server: SocketAddr,
+    files: &Rc<[Fid]>,
+) -> Result<Vec<(Client, FileServer)>, LoadError> {
+    let mut clients = Vec::with_capacity(options.clients);
+    for number in 0..options.clients {
+        let client = client(options, number)?;
+        let server = client.file_server(server)?;
+        clients.push((client, server));
+    }
+    let failed: Rc<RefCell<Option<Error>>> = Rc::default();
+    let next = Rc::new(Cell::new(0));
+    let servers: Rc<[FileServer]> = clients.iter().map(|(_, server)| server.clone()).collect();
+    let asking: Vec<_> = (0..ASKING_AT_ONCE)
+        .map(|_| {
+            let (servers, files, failed) = (Rc::clone(&servers), Rc::clone(files), Rc::clone(&failed));
+            let next = Rc::clone(&next);
+            lane::spawn(async move {
+                while let Some(server) = servers.get(next.replace(next.get() + 1)) {
+                    let answer = server.statuses(&files).await;
+                    let refused = answer.map(|all| all.into_iter().find_map(Result::err).map(Error::Refused));
+                    if let Err(error) | Ok(Some(error)) = refused {
+                        failed.replace(Some(error));
+                        break;
+                    }
+                }
+            })
+        })
+        .collect();
+    for one in asking {
+        one.await;
+    }
+    match failed.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(clients),
+    }
+}
+
+/// When clients hear.
+struct Told<'c> {
+    waiting: Vec<(&'c Client, u64)>,
+}
+
+impl<'c> Told<'c> {
+    fn watch(clients: &'c [(Client, FileServer)]) -> Self {
+        Self { waiting: clients.iter().map(|(client, _)| (client, heard(client))).collect() }
+    }
+
+    /// When the last had heard, and how many had not at `end`.
+    async fn all(mut self, end: Instant) -> (Instant, usize) {
+        loop {
+            self.waiting.retain(|(client, before)| heard(client) == *before);
+            let now = Instant::now();
+            if self.waiting.is_empty() || now >= end {
+                return (now, self.waiting.len());
+            }
+            lane::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// How often a client was told that something is over.
+fn heard(client: &Client) -> u64 {
+    let heard = client.manager().heard();
+    heard.breaks + heard.resets
+}
+
+/// Of a process, from proc(5)'s status.
+fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib * 1024)
+}
+
+/// Clients that ask at the same time.
+const ASKING_AT_ONCE: usize = 16;
+const TOLD_MAX: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
