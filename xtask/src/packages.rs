@@ -29,6 +29,10 @@ pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "nghttp2-client", "o
 /// For `cargo xtask compare rx --stock`: the peers, and where they meet.
 pub(crate) const STOCK_RX: &[&str] = &["libopenafs-dev", "iproute2"];
 
+/// For `cargo xtask compare afs`: the peer, its clients, and where they meet.
+pub(crate) const STOCK_AFS: &[&str] =
+    &["libopenafs-dev", "openafs-fileserver", "openafs-dbserver", "openafs-client", "iproute2"];
+
 /// For `cargo xtask counts`.
 pub(crate) const COUNTS: &[&str] = &["valgrind"];
 

@@ -1,5 +1,5 @@
 //! What tests and tasks share, and nothing that is shipped: a skip that is told, network namespaces, disks in image
-//! files, a reader of metrics, and the stock Rx as a peer.
+//! files, a reader of metrics, and stock programs as peers.
 
 mod disk;
 pub mod metrics;
@@ -8,6 +8,7 @@ mod ports;
 mod skip;
 pub mod stock_cell;
 pub mod stock_directory;
+pub mod stock_files;
 pub mod stock_rx;
 mod wait;
 

@@ -18,6 +18,9 @@ impl StockCell {
     /// Where its servers are: files 7000, protection 7002, locations 7003, volumes 7005.
     pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
 
+    /// The device whose other end has the address, in the namespace that the cell was started in.
+    pub const OUTSIDE: &str = "cell1";
+
     /// Starts one in the calling thread's network namespace, which gets the address and is to be one made for it
     /// ([`Namespace`](crate::netns::Namespace)). Takes some ten seconds. A test is skipped, with `None`, where the packages are not
     /// installed.
@@ -26,6 +29,15 @@ impl StockCell {
     /// When what is installed does not start: that is a defect.
     #[track_caller]
     pub fn start_or_skip() -> Option<Self> {
+        Self::with_flags("-L -p 32 -udpsize 16777216")
+    }
+
+    /// The same with these flags for `dafileserver`.
+    ///
+    /// # Panics
+    /// As [`StockCell::start_or_skip`].
+    #[track_caller]
+    pub fn with_flags(file_server: &str) -> Option<Self> {
         if !DAEMONS.iter().all(|daemon| Path::new(daemon).is_file()) {
             crate::skip(
                 "openafs-fileserver and openafs-dbserver are not installed; `cargo xtask test` installs them",
@@ -51,7 +63,7 @@ impl StockCell {
             SCRIPT,
             "sh",
         ]);
-        command.arg(Self::ADDRESS.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg(Self::ADDRESS.to_string()).arg(file_server).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut cell = Self { script: command.spawn().expect("util-linux is installed") };
         let mut lines = BufReader::new(cell.script.stdout.take().expect("it is piped")).lines();
         let said = lines.find_map(|line| line.ok().filter(|line| line == "ready" || line == "no mounts"));
@@ -61,6 +73,11 @@ impl StockCell {
         }
         assert!(said.is_some(), "the stock cell did not start; its logs are above");
         Some(cell)
+    }
+
+    /// The process whose descendants its daemons are.
+    pub fn process(&self) -> u32 {
+        self.script.id()
     }
 }
 

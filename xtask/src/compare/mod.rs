@@ -5,6 +5,7 @@ use clap::Subcommand;
 
 use self::wrk::Run;
 
+mod afs;
 mod connections;
 mod floor;
 mod h2load;
@@ -24,6 +25,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// AFS beside OpenAFS's file server, by stock clients and by `linerate bench afs`
+    Afs(afs::Args),
     /// HTTP and HTTPS against nginx, by wrk and h2load
     Http(http::Args),
     /// Rx over loopback against bare UDP; with --stock the stock server of OpenAFS and its clients
@@ -34,6 +37,7 @@ enum What {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
+        What::Afs(args) => afs::run(args),
         What::Http(args) => http::run(args),
         What::Rx(args) => rx::run(args),
         What::Write(args) => write::run(args),

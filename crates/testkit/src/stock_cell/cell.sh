@@ -1,7 +1,7 @@
-# The daemons of a stock AFS cell, on address $1. It runs in mount and process namespaces of its own, so the machine keeps what
+# The daemons of a stock AFS cell, on address $1; $2: flags of its file server. It runs in mount and process namespaces of its own, so the machine keeps what
 # it has in the same places, and all ends with this script: when its standard input does.
 set -eu
-address=$1 daemons=/usr/lib/openafs logs=/var/log/openafs
+address=$1 flags=$2 daemons=/usr/lib/openafs logs=/var/log/openafs
 mkdir -p /vicepa /etc/openafs /var/lib/openafs $logs
 for place in /vicepa /etc/openafs /var/lib/openafs $logs; do
   mount -t tmpfs none $place || { echo no mounts; exit 0; }
@@ -26,7 +26,8 @@ $daemons/vlserver >$logs/vl 2>&1 &
 patiently pts listmax -noauth
 patiently vos listvldb -noauth
 $daemons/salvageserver >$logs/salvage 2>&1 &
-$daemons/dafileserver -L -p 32 -udpsize 16777216 >$logs/file 2>&1 &
+# shellcheck disable=SC2086 # several words
+$daemons/dafileserver $flags >$logs/file 2>&1 &
 sleep 1
 $daemons/davolserver >$logs/vol 2>&1 &
 patiently vos create "$address" a seed -maxquota 0 -noauth

@@ -57,7 +57,8 @@ impl Link {
     }
 }
 
-fn inside<T: Send>(
+/// Runs `act` on a thread of its own that is in this namespace.
+pub(in crate::compare) fn inside<T: Send>(
     namespace: &Namespace,
     act: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<T> {
@@ -67,7 +68,8 @@ fn inside<T: Send>(
     })
 }
 
-fn on_own_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
+/// Runs `act` on a thread of its own, which may wander between namespaces.
+pub(in crate::compare) fn on_own_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(act).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 

@@ -2,9 +2,9 @@
 //! over a pair of virtual NICs with a CPU for each side. The stock peers are `testkit::stock_rx`. Every row ends in one
 //! JSON line; a table of all rows for people goes to standard error.
 
-mod link;
+pub(super) mod link;
 mod row;
-mod run;
+pub(super) mod run;
 
 use std::path::PathBuf;
 

@@ -73,9 +73,9 @@ pub(super) fn run(
     seconds: u32,
 ) -> anyhow::Result<Run> {
     let server = link.at_server(|| Serving::start(subject, link.next_port(), row, programs))?;
-    let before = (link.at_client(|| Counts::ask(&server))?, server.cpu()?);
+    let before = (link.at_client(|| Counts::ask(server.address()))?, server.cpu()?);
     let report: Report = link.at_client(|| client(row, server.port, programs, seconds))?;
-    let after = (link.at_client(|| Counts::ask(&server))?, server.cpu()?);
+    let after = (link.at_client(|| Counts::ask(server.address()))?, server.cpu()?);
     ensure!(report.calls > 0, "no call ended in {seconds} s");
     let (counts, cpu_s) = (after.0.since(&before.0), after.1 - before.1);
     let bytes = report.calls as f64 * f64::from(row.bytes_per_call());
@@ -173,13 +173,17 @@ impl Serving {
         Ok(Self { process: Killed(child), port })
     }
 
+    fn address(&self) -> SocketAddr {
+        (SERVER, self.port).into()
+    }
+
     fn cpu(&self) -> anyhow::Result<f64> {
         cpu::of_tree(self.process.0.id())
     }
 }
 
 /// As much of a server's counters as counts here.
-struct Counts {
+pub(in crate::compare) struct Counts {
     acks_sent: u32,
     resent: u32,
     duplicates: u32,
@@ -187,9 +191,9 @@ struct Counts {
 
 impl Counts {
     /// By DEBUG, as `rxdebug` asks, from the calling thread's namespace; waits for a server that has just been started.
-    fn ask(server: &Serving) -> anyhow::Result<Self> {
+    pub(in crate::compare) fn ask(server: SocketAddr) -> anyhow::Result<Self> {
         let socket = UdpSocket::bind(("0.0.0.0", 0))?;
-        socket.connect((SERVER, server.port))?;
+        socket.connect(server)?;
         socket.set_read_timeout(Some(Duration::from_millis(200)))?;
         let query = Query::debug(1, DebugRequest::RxStats);
         let (give_up, mut datagram) = (Instant::now() + START_TIMEOUT, [0; 2048]);
@@ -208,7 +212,7 @@ impl Counts {
                 Err(_) => std::thread::sleep(Duration::from_millis(20)),
             }
         }
-        bail!("server {} does not answer after {START_TIMEOUT:?}", server.process.0.id())
+        bail!("the server at {server} does not answer after {START_TIMEOUT:?}")
     }
 
     fn of(stats: &RxStats) -> Self {
@@ -219,7 +223,7 @@ impl Counts {
         }
     }
 
-    fn since(&self, before: &Self) -> Delta {
+    pub(in crate::compare) fn since(&self, before: &Self) -> Delta {
         let more = |now: u32, then: u32| u64::from(now.wrapping_sub(then));
         Delta {
             acks_sent: more(self.acks_sent, before.acks_sent),
@@ -229,26 +233,27 @@ impl Counts {
     }
 }
 
-struct Delta {
-    acks_sent: u64,
-    resent: u64,
+/// What they have grown by.
+pub(in crate::compare) struct Delta {
+    pub(in crate::compare) acks_sent: u64,
+    pub(in crate::compare) resent: u64,
     duplicates: u64,
 }
 
 /// On a CPU of its own; `ahead` of whatever else the machine does, as processes of real time are.
-fn pinned(cpu: usize, program: &Path, ahead: bool) -> Command {
+pub(in crate::compare) fn pinned(cpu: usize, program: &Path, ahead: bool) -> Command {
     let (cpu, ahead): (_, &[&str]) = (cpu.to_string(), if ahead { &["chrt", "--rr", "1"] } else { &[] });
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &cpu]).args(ahead).arg(program).stdin(Stdio::null());
     command
 }
 
-fn rounded(value: f64) -> f64 {
+pub(in crate::compare) fn rounded(value: f64) -> f64 {
     (value * 10_000.0).round() / 10_000.0
 }
 
-const SERVER_CPU: usize = 0;
-const CLIENT_CPU: usize = 1;
+pub(in crate::compare) const SERVER_CPU: usize = 0;
+pub(in crate::compare) const CLIENT_CPU: usize = 1;
 /// Threads of the stock server at most: one for each call, and more.
 const STOCK_THREADS: &str = "100";
 /// Payload of a full packet of 1,440 bytes, which every Rx sends where jumbograms are to be had.

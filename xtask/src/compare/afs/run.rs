@@ -1,0 +1,286 @@
+//! One run: clients of one server for some seconds, and what both used.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::row::{FILE, Row};
+use super::site::{Server, Site, VOLUME};
+use crate::compare::median;
+use crate::compare::stock::run::{CLIENT_CPU, Counts, pinned, rounded};
+use crate::cpu;
+use crate::process::Killed;
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Programs<'p> {
+    pub(super) linerate: &'p Path,
+    /// Stock clients.
+    pub(super) stock: &'p Path,
+    /// Scheduled before everything else on the machine.
+    pub(super) ahead: bool,
+}
+
+impl Programs<'_> {
+    /// Of one of them, on this CPU if one is said.
+    pub(super) fn command(&self, program: &Path, cpu: Option<usize>) -> Command {
+        match cpu {
+            Some(cpu) => pinned(cpu, program, self.ahead),
+            None if self.ahead => {
+                let mut command = Command::new("chrt");
+                command.args(["--rr", "1"]).arg(program).stdin(Stdio::null());
+                command
+            }
+            None => {
+                let mut command = Command::new(program);
+                command.stdin(Stdio::null());
+                command
+            }
+        }
+    }
+}
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(super) struct Run {
+    /// Of files' bytes.
+    pub(super) gbit_per_second: f64,
+    pub(super) calls_per_second: f64,
+    /// 0 where calls move no bytes.
+    pub(super) server_cpu_s_per_gib: f64,
+    pub(super) server_cpu_us_per_call: f64,
+    /// Seconds of CPU a second.
+    pub(super) server_cpu_share: f64,
+    pub(super) client_cpu_share: f64,
+    /// DATA packets that the server sent again.
+    pub(super) resent: f64,
+}
+
+/// What stock clients tell.
+#[derive(Debug, Deserialize)]
+struct StockReport {
+    bytes: u64,
+    calls: u64,
+    seconds: f64,
+    cpu_s: f64,
+}
+
+/// As much of the report of `linerate bench afs` as counts here.
+#[derive(Debug, Deserialize)]
+struct BenchReport {
+    calls: u64,
+    seconds: f64,
+    bytes_sent: u64,
+    bytes_received: u64,
+    errors: std::collections::BTreeMap<String, u64>,
+    server_cpu_seconds: Option<f64>,
+    client_cpu_seconds: Option<f64>,
+}
+
+/// What came of a load, whoever made it.
+struct Came {
+    bytes: u64,
+    calls: u64,
+    seconds: f64,
+    client_cpu_s: f64,
+    server_cpu_s: f64,
+}
+
+/// Runs one row's load against `server`.
+pub(super) fn run(
+    server: &Server,
+    row: &Row,
+    site: &Site,
+    programs: &Programs<'_>,
+    seconds: u32,
+) -> anyhow::Result<Run> {
+    site.at_clients(|| {
+        let before = Counts::ask(server.address)?;
+        let came = match row.bench() {
+            Some((flags, path)) => {
+                let clients = row.clients.to_string();
+                let flags = [flags, &["--clients", &clients]].concat();
+                bench(server, path, &flags, row.ground.is_apart, programs, seconds)?
+            }
+            None => stock(server, row, programs, seconds)?,
+        };
+        let resent = Counts::ask(server.address)?.since(&before).resent;
+        Ok(Run::of(&came, resent))
+    })
+}
+
+/// Processes on OpenAFS's libraries.
+fn stock(server: &Server, row: &Row, programs: &Programs<'_>, seconds: u32) -> anyhow::Result<Came> {
+    let fid = fid(server, programs)?;
+    let mut command = programs.command(programs.stock, row.ground.is_apart.then_some(CLIENT_CPU));
+    let (address, port) = (server.address.ip().to_string(), server.address.port().to_string());
+    command.args(["-s", &address, "-p", &port, "-f", &fid, "-b", CHUNK]);
+    command.args(["-c", &row.clients.to_string(), "-D", &seconds.to_string()]);
+    command.args((!row.ground.jumbograms).then_some("-j"));
+    let before = cpu::of_tree(server.process)?;
+    let report: StockReport = json(&mut command)?;
+    let server_cpu_s = cpu::of_tree(server.process)? - before;
+    let StockReport { bytes, calls, seconds, cpu_s } = report;
+    Ok(Came { bytes, calls, seconds, client_cpu_s: cpu_s, server_cpu_s })
+}
+
+/// `linerate bench afs` with these flags.
+pub(super) fn bench_at(
+    server: &Server,
+    path: &str,
+    flags: &[&str],
+    is_apart: bool,
+    programs: &Programs<'_>,
+    seconds: u32,
+) -> anyhow::Result<Run> {
+    Ok(Run::of(&bench(server, path, flags, is_apart, programs, seconds)?, 0))
+}
+
+fn bench(
+    server: &Server,
+    path: &str,
+    flags: &[&str],
+    is_apart: bool,
+    programs: &Programs<'_>,
+    seconds: u32,
+) -> anyhow::Result<Came> {
+    let mut command = programs.command(programs.linerate, is_apart.then_some(CLIENT_CPU));
+    command.args(["bench", "afs", &format!("afs://{}/{VOLUME}/{path}", server.address), "--json"]);
+    command.args(["--seconds", &seconds.to_string(), "--pid", &server.process.to_string()]);
+    command.args(if is_apart { &["--threads", "1"][..] } else { &[] });
+    let report: BenchReport = json(command.args(flags))?;
+    ensure!(report.errors.is_empty(), "calls of {} failed: {:?}", server.name, report.errors);
+    ensure!(report.calls > 0, "no call of {} ended", server.name);
+    Ok(Came {
+        bytes: report.bytes_sent + report.bytes_received,
+        calls: report.calls,
+        seconds: report.seconds,
+        client_cpu_s: report.client_cpu_seconds.context("the load tells its own CPU time")?,
+        server_cpu_s: report.server_cpu_seconds.context("the load tells the server's CPU time")?,
+    })
+}
+
+/// The large file's number, as stock clients are told it.
+fn fid(server: &Server, programs: &Programs<'_>) -> anyhow::Result<String> {
+    #[derive(Deserialize)]
+    struct Listed {
+        volume: u32,
+        vnode: u32,
+        uniquifier: u32,
+    }
+    let mut command = Command::new(programs.linerate);
+    command.args(["ls", "--json", &format!("afs://{}/{VOLUME}/{FILE}", server.address)]);
+    let Listed { volume, vnode, uniquifier } = json(&mut command)?;
+    Ok(format!("{volume}.{vnode}.{uniquifier}"))
+}
+
+/// What the machine does over the same path without a protocol.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(super) struct Blast {
+    pub(super) gbit_per_second: f64,
+    pub(super) sender_cpu_s_per_gib: f64,
+}
+
+/// Blasts datagrams from Linerate's side to the clients'.
+pub(super) fn blast(site: &Site, programs: &Programs<'_>, seconds: u32) -> anyhow::Result<Blast> {
+    #[derive(Deserialize)]
+    struct Report {
+        bits_per_second: f64,
+        bytes: u64,
+    }
+    let at = format!("{}:{BLAST_PORT}", site.ours().address.ip());
+    let sender = site.at_ours(|| {
+        let mut command = programs.command(programs.linerate, None);
+        command.args(["bench", "rx-server", "--listen", &at, "--blast"]).stdout(Stdio::null());
+        Ok(Killed(command.spawn().context("cannot start the blast")?))
+    })?;
+    let before = cpu::of_tree(sender.0.id())?;
+    let report: Report = site.at_clients(|| {
+        let mut command = programs.command(programs.linerate, None);
+        json(command.args(["bench", "udp", &at, "--json", "--seconds", &seconds.to_string()]))
+    })?;
+    let cpu_s = cpu::of_tree(sender.0.id())? - before;
+    Ok(Blast {
+        gbit_per_second: report.bits_per_second / 1e9,
+        sender_cpu_s_per_gib: cpu_s / gib(report.bytes),
+    })
+}
+
+impl Blast {
+    /// Field by field; `None` of none.
+    pub(super) fn median_of(blasts: &[Self]) -> Option<Self> {
+        let of = |field: fn(&Self) -> f64| rounded(median(blasts.iter().map(field)));
+        (!blasts.is_empty()).then(|| Self {
+            gbit_per_second: of(|blast| blast.gbit_per_second),
+            sender_cpu_s_per_gib: of(|blast| blast.sender_cpu_s_per_gib),
+        })
+    }
+}
+
+impl Run {
+    fn of(came: &Came, resent: u64) -> Self {
+        Self {
+            gbit_per_second: came.bytes as f64 * 8.0 / 1e9 / came.seconds,
+            calls_per_second: came.calls as f64 / came.seconds,
+            server_cpu_s_per_gib: if came.bytes == 0 { 0.0 } else { came.server_cpu_s / gib(came.bytes) },
+            server_cpu_us_per_call: came.server_cpu_s * 1e6 / came.calls.max(1) as f64,
+            server_cpu_share: came.server_cpu_s / came.seconds,
+            client_cpu_share: came.client_cpu_s / came.seconds,
+            resent: resent as f64,
+        }
+    }
+
+    /// Field by field.
+    pub(super) fn median_of(runs: &[Self]) -> Self {
+        let of = |field: fn(&Run) -> f64| rounded(median(runs.iter().map(field)));
+        Self {
+            gbit_per_second: of(|run| run.gbit_per_second),
+            calls_per_second: of(|run| run.calls_per_second),
+            server_cpu_s_per_gib: of(|run| run.server_cpu_s_per_gib),
+            server_cpu_us_per_call: of(|run| run.server_cpu_us_per_call),
+            server_cpu_share: of(|run| run.server_cpu_share),
+            client_cpu_share: of(|run| run.client_cpu_share),
+            resent: of(|run| run.resent),
+        }
+    }
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{:.2} Gb/s, {:.0} calls/s, {:.3} CPU s/GiB, {:.1} us/call, {:.0} packets resent, CPU {:.0} % and {:.0} % (clients)",
+            self.gbit_per_second,
+            self.calls_per_second,
+            self.server_cpu_s_per_gib,
+            self.server_cpu_us_per_call,
+            self.resent,
+            self.server_cpu_share * 100.0,
+            self.client_cpu_share * 100.0,
+        )
+    }
+}
+
+impl std::fmt::Display for Blast {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "bare UDP {:.2} Gb/s, {:.3} CPU s/GiB", self.gbit_per_second, self.sender_cpu_s_per_gib)
+    }
+}
+
+/// What a program says as JSON.
+pub(super) fn json<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start the load")?;
+    ensure!(output.status.success(), "{command:?} failed: {}", output.status);
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
+/// Bytes of a call of stock clients.
+const CHUNK: &str = "1048576";
+const BLAST_PORT: u16 = 7999;
