@@ -17,6 +17,7 @@ pub(crate) const TESTS: &[&str] = &[
     "xfsprogs",
     "tshark",
     "openafs-client",
+    "openafs-fuse",
     "libopenafs-dev",
     "openafs-fileserver",
     "openafs-dbserver",

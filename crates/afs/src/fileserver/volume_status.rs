@@ -11,7 +11,7 @@ use super::{Call, Refused, Serving};
 use crate::attached::Kind;
 
 impl Serving {
-    /// Sizes are those of the file system that the volume lies on: what the volume takes of it, and what is free.
+    /// What the volume has and may have, where that is counted; else what its file system has. What is free is the file system's.
     pub(super) async fn volume_status(
         &self,
         call: &Call,
@@ -24,6 +24,12 @@ impl Serving {
         let space = volume.volume.room().await?;
         let kib =
             |blocks: u64| i32::try_from(blocks.saturating_mul(space.block_bytes) >> 10).unwrap_or(i32::MAX);
+        let account = volume.volume.shared().and_then(|shared| shared.space());
+        let of_bytes = |bytes: u64| i32::try_from(bytes.div_ceil(1024)).unwrap_or(i32::MAX);
+        // 0 is without limit.
+        let quota = account.as_ref().and_then(|account| account.quota.bytes);
+        let counted = account.filter(vfs::Space::is_counted);
+        let in_file_system = kib(space.blocks.saturating_sub(space.blocks_free));
         let status = VolumeStatus {
             id: volume.id as i32,
             parent_id: volume.served.first as i32,
@@ -33,8 +39,8 @@ impl Serving {
             needs_salvage: 0,
             r#type: i32::from(volume.kind == Kind::ReadWrite),
             min_quota: 0,
-            max_quota: 0,
-            blocks_in_use: kib(space.blocks.saturating_sub(space.blocks_free)),
+            max_quota: quota.map_or(0, |bytes| of_bytes(bytes).max(1)),
+            blocks_in_use: counted.map_or(in_file_system, |account| of_bytes(account.used.bytes)),
             partition_blocks_free: kib(space.blocks_free),
             partition_blocks: kib(space.blocks),
         };

@@ -17,7 +17,8 @@ use rand::{Rng, SeedableRng};
 use rx_lane::{AbortCode, Anonymous, CallError, Connection, Driver, DriverConfig, Links, ServerCall};
 use service::log::{Format, LogReader};
 use vfs::{
-    Cache, CacheOptions, Number, Objects, ObjectsOptions, Volume, VolumeName, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Number, Objects, ObjectsOptions, Quota, Volume, VolumeName, VolumeOptions,
+    VolumeSpec,
 };
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Failure, Received};
@@ -50,11 +51,20 @@ struct Notes {
 
 /// Runs `test` in a world of this configuration.
 pub(crate) fn with(config: Config, test: impl AsyncFnOnce(Bed) + 'static) {
+    with_quota(config, Quota::default(), test);
+}
+
+fn with_quota(config: Config, quota: Quota, test: impl AsyncFnOnce(Bed) + 'static) {
     let world = World::new(7, config);
     let host = world.host("10.0.0.1");
     host.fs().create_dir_all("/srv").unwrap();
     let here = host.clone();
-    world.block_on(&host, async move { test(Bed::new(&here)).await });
+    world.block_on(&host, async move { test(Bed::new(&here, quota)).await });
+}
+
+/// As [`run`], with bounds of what the volume may hold.
+pub(crate) fn within(quota: Quota, test: impl AsyncFnOnce(Bed) + 'static) {
+    with_quota(Config::clean(), quota, test);
 }
 
 /// As [`with`], in a world where nothing goes wrong by itself.
@@ -69,13 +79,14 @@ fn config() -> DriverConfig {
 }
 
 impl Bed {
-    fn new(host: &Host) -> Self {
+    fn new(host: &Host, quota: Quota) -> Self {
         let objects = Objects::in_memory(ObjectsOptions::default());
         let cache = Cache::sharing(CacheOptions::default(), &objects);
         let name: VolumeName = "files".parse().unwrap();
         let options = VolumeOptions { serve_hidden: true, ..VolumeOptions::default() };
         let spec = VolumeSpec::new(name.clone(), "/srv", options).with_objects();
-        let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
+        let spec = VolumeSpec { quota, ..spec.writable_by(Writable::anyone()) };
+        let volume = Volume::open(&cache, &spec).unwrap();
         let attachment = Attachment { volume: name, name: "files".parse().unwrap(), kind: Kind::ReadWrite };
         let attached = Rc::new(Attached::of([(attachment, volume.clone())]).unwrap());
         let mut seed = SmallRng::seed_from_u64(1);

@@ -1,10 +1,11 @@
 //! Bytes of files, both ways.
 
-use afs_wire::code::{EFBIG, EINVAL, EISDIR, VDISKFULL, VNOVNODE};
+use afs_wire::code::{EFBIG, EINVAL, EISDIR, VDISKFULL, VNOVNODE, VOVERQUOTA};
 use afs_wire::{Fid, Status, StoreStatus, rxafs};
 use lane::backend::sim::Config;
+use vfs::Quota;
 
-use super::bed::{Bed, Client, code, run, with};
+use super::bed::{Bed, Client, code, run, with, within};
 
 fn version(status: &Status) -> u64 {
     u64::from(status.data_version_high) << 32 | u64::from(status.data_version_low)
@@ -192,5 +193,24 @@ fn who_made_a_file_finishes_it_whatever_its_mode_and_others_may_not() {
         maker.store(made.fid, 0, b"blob", 4).await.unwrap();
         assert_eq!(code(other.store(made.fid, 0, b"X", 4).await), afs_wire::code::EACCES);
         assert_eq!(other.fetch(made.fid, 0, 9).await.unwrap().0, b"blob");
+    });
+}
+
+#[test]
+fn what_does_not_fit_the_quota_is_refused_and_changes_neither_file_nor_version() {
+    within(Quota { bytes: Some(256 << 10), files: None }, async |bed| {
+        let client = bed.client();
+        let fid = client.create(bed.root(), "f").await.unwrap().fid;
+        let before = client.store(fid, 0, &[7; 100_000], 100_000).await.unwrap();
+        let more = client.store(fid, 100_000, &[8; 300_000], 400_000).await;
+        assert_eq!(code(more), VOVERQUOTA);
+        let status = client.status(fid).await.unwrap();
+        assert_eq!((status.data_version_low, status.length_low), (before.data_version_low, 100_000));
+        assert!(client.fetch(fid, 0, 1 << 20).await.unwrap().0 == [7; 100_000]);
+        let told = client.call(&rxafs::GetVolumeStatus { volume: fid.volume }).await.unwrap();
+        assert_eq!(told.get().status.max_quota, 256);
+        // What is given up makes room.
+        client.store(fid, 0, &[], 0).await.unwrap();
+        client.store(fid, 0, &[9; 200_000], 200_000).await.unwrap();
     });
 }

@@ -11,6 +11,8 @@ use server::Server;
 use server::config::{Config, Document, Services};
 use testkit::netns::{Namespace, ip};
 
+mod mounted;
+
 const ADDRESS: &str = "10.79.0.1";
 const CELL: &str = "test.example";
 const ACCOUNTS: &str = include_str!("../accounts.toml");
@@ -71,7 +73,7 @@ fn stock_tools_look_at_volumes_users_and_connections() {
     let text = format!(
         "[server]\nlanes = 2\ndrain_seconds = 1\nstate_dir = 'state'\n[admin]\nlisten = 'off'\n\
          [identity]\naccounts = 'accounts.toml'\n[afs]\nlisten = '{ADDRESS}:7000'\ncell = '{CELL}'\n\
-         [[volume]]\nname = 'files'\npath = 'files'\nwritable = 'anyone'\n\
+         [[volume]]\nname = 'files'\npath = 'files'\nwritable = 'anyone'\nhidden = true\n\
          [[volume]]\nname = 'songs'\npath = 'music'\nafs = 'readonly'\nafs_name = 'music'\n"
     );
     let document = Document::of_text(&at("linerate.toml"), text);
@@ -94,6 +96,8 @@ fn stock_tools_look_at_volumes_users_and_connections() {
     look_at_users(&tools);
     look_at_connections(&tools);
     read_files(&tools, dir.path());
+    mounted::write_files(&tools, dir.path());
+    mounted::work_in_mounts(&tools, dir.path());
     kill_process(getpid(), Signal::TERM).unwrap();
     thread.join().unwrap();
 }
