@@ -244,6 +244,8 @@ fn version_of(file: &vfs::OpenFile) -> Option<FileVersion> {
     let number = object.number();
     let file = (number.vnode, number.uniquifier);
     let identity = format!("{:?}", object.identity());
+    // An image that lost its power may be mounted again on another loop device.
+    let identity = identity.split_once(':').map_or(identity.clone(), |(_, of_file)| of_file.to_owned());
     Some(FileVersion { file, identity, generation: version.generation, count: version.count })
 }
 

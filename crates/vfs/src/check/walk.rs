@@ -29,6 +29,8 @@ pub(super) struct Walked {
     pub(super) tally: Tally,
     /// Files of several names, by vnode: they were recorded under one of them.
     linked: HashMap<u32, Linked>,
+    /// Devices and inodes of directories, each of which is looked into once, wherever else it is mounted.
+    entered: HashSet<(u64, u64)>,
     /// Directories that are to be looked into, with their vnodes.
     left: Vec<(RelPathBuf, u32)>,
 }
@@ -47,6 +49,7 @@ struct Seen {
     path: RelPathBuf,
     place: Place,
     kind: Kind,
+    file: (u64, u64),
     has_other_names: bool,
     known: Option<Known>,
 }
@@ -163,17 +166,18 @@ impl Check {
         let seen = found.into_iter().zip(known).map(|((name, path, stat), known)| {
             let place = if parent == 0 { Place::default() } else { Place { parent, name } };
             let kind = kind_of(stat.kind);
-            Seen { path, place, kind, has_other_names: has_other_names(&stat), known }
+            let file = (stat.dev, stat.ino);
+            Seen { path, place, kind, file, has_other_names: has_other_names(&stat), known }
         });
         Ok(seen.collect())
     }
 
     /// Compares a name with what is known of it.
     async fn compare(&mut self, seen: Seen, walked: &mut Walked) -> Result<(), CheckError> {
-        let Seen { path, place, kind, has_other_names, known } = seen;
+        let Seen { path, place, kind, file, has_other_names, known } = seen;
         let known = known.filter(|known| self.is_of_its_kind(known, kind, &path));
         let number = known.as_ref().map(|known| known.object.number);
-        if kind == Kind::Directory {
+        if kind == Kind::Directory && walked.entered.insert(file) {
             walked.left.push((path.clone(), number.map_or(0, |number| number.vnode)));
         }
         let Some((known, Number { vnode, .. })) = known.zip(number) else { return Ok(()) };
