@@ -10,6 +10,7 @@ use xdr::afs::AfsUuid;
 use crate::cache_manager::CacheManager;
 use crate::error::Error;
 use crate::file_server::FileServer;
+use crate::out_of_band::OobOptions;
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct ClientOptions {
     pub connections: usize,
     /// How long a busy or offline volume, or a server that restarts, is waited for.
     pub patience: Duration,
+    /// When pieces of files go over TCP beside their call.
+    pub oob: OobOptions,
 }
 
 /// A client of AFS on the current lane. Clones are handles to the same one.
@@ -31,12 +34,19 @@ pub struct Client {
     manager: Rc<CacheManager>,
     connections: usize,
     patience: Duration,
+    oob: OobOptions,
 }
 
 impl ClientOptions {
     /// The defaults, for a client with this identity.
     pub fn new(uuid: AfsUuid) -> Self {
-        Self { driver: DriverConfig::default(), uuid, connections: 4, patience: Duration::from_secs(30) }
+        Self {
+            driver: DriverConfig::default(),
+            uuid,
+            connections: 4,
+            patience: Duration::from_secs(30),
+            oob: OobOptions::default(),
+        }
     }
 }
 
@@ -54,7 +64,8 @@ impl Client {
     pub fn on(driver: Driver, options: &ClientOptions) -> Self {
         let manager = Rc::new(CacheManager::new(options.uuid));
         manager.serve(&driver);
-        Self { driver, manager, connections: options.connections.max(1), patience: options.patience }
+        let (connections, patience) = (options.connections.max(1), options.patience);
+        Self { driver, manager, connections, patience, oob: options.oob }
     }
 
     /// What servers asked and told it.
@@ -73,7 +84,7 @@ impl Client {
     /// [`Error::Connect`].
     pub fn file_server(&self, address: SocketAddr) -> Result<FileServer, Error> {
         let connections = (0..self.connections).map(|_| self.connect(address, FILE_SERVICE));
-        Ok(FileServer::new(address, connections.collect::<Result<_, _>>()?, self.patience))
+        Ok(FileServer::new(address, connections.collect::<Result<_, _>>()?, self.patience, self.oob))
     }
 
     pub(crate) fn connect(&self, server: SocketAddr, service: u16) -> Result<Connection, Error> {

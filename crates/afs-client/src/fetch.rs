@@ -5,17 +5,22 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use afs_wire::{Fid, Status, rxafs};
+use lane::buffer::Buf;
 use rx_lane::{Call, CallError, Held};
 use xdr::rpc::{self, Failure};
 
 use crate::error::Error;
 use crate::file_server::FileServer;
+use crate::out_of_band;
 use crate::status::Metadata;
 
 /// Where fetched bytes go.
 pub trait Sink {
     /// Takes bytes of the file from `offset` on, in their packets. Ranges come in any order, each in its own.
     fn take(&self, offset: u64, bytes: Held) -> impl Future<Output = Result<(), Error>>;
+
+    /// The same, where they came over TCP.
+    fn take_bytes(&self, offset: u64, bytes: Buf) -> impl Future<Output = Result<(), Error>>;
 }
 
 /// A range that came.
@@ -64,6 +69,9 @@ pub async fn range(
 ) -> Result<Range, Error> {
     server
         .patiently(async || {
+            if let Some(range) = out_of_band::fetch(server, connection, fid, (offset, length), sink).await? {
+                return Ok(range);
+            }
             if !server.is_old() {
                 match new(server, connection, fid, (offset, length), sink).await {
                     Err(Error::Refused(code)) if code.is_unknown_procedure() => server.note_old(),
@@ -163,6 +171,7 @@ pub async fn whole<S: Sink + 'static>(
     sink: Rc<S>,
     progress: Rc<dyn Fn(u64)>,
 ) -> Result<(), Interrupted> {
+    let (plan, at_once) = plan.over(server).await;
     let work = Rc::new(Work {
         plan,
         next: Cell::new(plan.from),
@@ -171,7 +180,7 @@ pub async fn whole<S: Sink + 'static>(
         progress,
     });
     let pieces = (plan.to - plan.from).div_ceil(plan.piece.max(1));
-    let workers = server.connections().min(usize::try_from(pieces).unwrap_or(usize::MAX));
+    let workers = at_once.min(usize::try_from(pieces).unwrap_or(usize::MAX));
     let tasks: Vec<_> = (0..workers)
         .map(|connection| {
             let (server, work, sink) = (server.clone(), Rc::clone(&work), Rc::clone(&sink));
@@ -194,6 +203,7 @@ pub async fn whole<S: Sink + 'static>(
 /// As there.
 pub async fn in_order(server: &FileServer, plan: Plan, sink: &impl Sink) -> Result<(), Error> {
     let connection = server.turn();
+    let (plan, _) = plan.over(server).await;
     let mut at = plan.from;
     while at < plan.to {
         let count = plan.piece.max(1).min(plan.to - at);
@@ -207,6 +217,15 @@ impl Plan {
     /// All of a file as it was found.
     pub fn of(fid: Fid, metadata: &Metadata) -> Self {
         Self { fid, from: 0, to: metadata.length, version: metadata.data_version, piece: PIECE }
+    }
+
+    /// In pieces that suit what the bytes come over, and how many of them come at once.
+    async fn over(self, server: &FileServer) -> (Self, usize) {
+        if server.goes_out_of_band(self.to - self.from).await {
+            let (piece, at_once) = (self.piece.max(OOB_PIECE), server.connections().min(OOB_AT_ONCE));
+            return (Self { piece, ..self }, at_once);
+        }
+        (self, server.connections())
     }
 
     async fn piece(
@@ -292,6 +311,13 @@ impl Sink for InMemory {
         held.slices().for_each(|slice| bytes.extend_from_slice(slice));
         Ok(())
     }
+
+    async fn take_bytes(&self, offset: u64, buf: Buf) -> Result<(), Error> {
+        let mut bytes = self.bytes.borrow_mut();
+        bytes.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
+        bytes.extend_from_slice(&buf);
+        Ok(())
+    }
 }
 
 /// All of a small file: at most `max` bytes of it, in memory.
@@ -306,5 +332,9 @@ pub async fn small(server: &FileServer, fid: Fid, max: u64) -> Result<Vec<u8>, E
 
 /// Bytes taken at a time.
 const HELD_MAX: usize = 1 << 20;
+/// Bytes of one call whose bytes come over TCP.
+const OOB_PIECE: u64 = 32 << 20;
+/// One that fills the link while the other waits for its server.
+const OOB_AT_ONCE: usize = 2;
 /// Bytes of one call of a large file: long beside a round trip, short beside the file.
 pub const PIECE: u64 = 4 << 20;

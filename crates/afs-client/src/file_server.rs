@@ -12,6 +12,7 @@ use xdr::rpc::{self, Call, Failure, Received};
 
 use crate::code::Code;
 use crate::error::Error;
+use crate::out_of_band::{OobOptions, OutOfBand};
 use crate::status::Metadata;
 
 /// A file server and the connections to it. Clones are handles to the same one.
@@ -28,6 +29,7 @@ struct Shared {
     patience: Duration,
     /// It knows the procedures of 32 bits alone.
     old: Cell<bool>,
+    oob: OutOfBand,
 }
 
 /// Of a volume, as `fs examine` shows it.
@@ -40,8 +42,14 @@ pub struct VolumeFacts {
 }
 
 impl FileServer {
-    pub(crate) fn new(address: SocketAddr, connections: Vec<Connection>, patience: Duration) -> Self {
-        let shared = Shared { address, connections, next: Cell::new(0), patience, old: Cell::new(false) };
+    pub(crate) fn new(
+        address: SocketAddr,
+        connections: Vec<Connection>,
+        patience: Duration,
+        oob: OobOptions,
+    ) -> Self {
+        let (next, old, oob) = (Cell::new(0), Cell::new(false), OutOfBand::new(oob));
+        let shared = Shared { address, connections, next, patience, old, oob };
         Self { shared: Rc::new(shared) }
     }
 
@@ -275,6 +283,11 @@ impl FileServer {
             call.abort(code);
         }
         Error::of_call(self.address(), failure)
+    }
+
+    /// What is known of its out-of-band TCP.
+    pub(crate) fn oob(&self) -> &OutOfBand {
+        &self.shared.oob
     }
 
     /// Whether it knows the procedures of 32 bits alone.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use lane::buffer::Buf;
 use lane::fs::File;
 use rx_lane::{Held, Rooms};
 
@@ -72,6 +73,12 @@ impl Sink for LocalFile {
         let (written, _packets) = self.file.write_vectored_at(offset, held.into_bufs()).await;
         written.map_err(|error| Error::Local(self.name.clone(), error))
     }
+
+    async fn take_bytes(&self, offset: u64, bytes: Buf) -> Result<(), Error> {
+        self.progress.go_on()?;
+        let (written, _bytes) = self.file.write_at(offset, bytes).await;
+        written.map_err(|error| Error::Local(self.name.clone(), error))
+    }
 }
 
 impl Source for LocalFile {
@@ -80,6 +87,11 @@ impl Source for LocalFile {
         let (read, bufs) = self.file.read_vectored_at(offset, rooms.len(), rooms.bufs()).await;
         drop(bufs);
         read.map_err(|error| Error::Local(self.name.clone(), error))
+    }
+
+    fn file(&self) -> Result<Option<&File>, Error> {
+        self.progress.go_on()?;
+        Ok(Some(&self.file))
     }
 }
 

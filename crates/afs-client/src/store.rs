@@ -3,17 +3,28 @@
 use std::rc::Rc;
 
 use afs_wire::{Fid, Status, StoreStatus, rxafs};
+use lane::fs::File;
 use rx_lane::{Call, CallError, Rooms};
 use xdr::rpc::{self, Failure};
 
 use crate::error::Error;
 use crate::file_server::FileServer;
+use crate::out_of_band;
 use crate::status::Metadata;
 
 /// Where stored bytes come from.
 pub trait Source {
     /// Fills rooms of packets with the bytes from `offset` on; returns how many there were, fewer only at the end.
     fn fill(&self, offset: u64, rooms: &mut Rooms) -> impl Future<Output = Result<usize, Error>>;
+
+    /// The file that the bytes are in, each at its own offset, if they are in one: it may go to a server as it lies. Asked for again
+    /// and again meanwhile.
+    ///
+    /// # Errors
+    /// Those that end the store.
+    fn file(&self) -> Result<Option<&File>, Error> {
+        Ok(None)
+    }
 }
 
 /// A range to be stored.
@@ -43,6 +54,9 @@ pub async fn range(
 ) -> Result<Metadata, Error> {
     server
         .patiently(async || {
+            if let Some(metadata) = out_of_band::store(server, connection, piece, source).await? {
+                return Ok(metadata);
+            }
             if !server.is_old() {
                 match new(server, connection, piece, source).await {
                     Err(Error::Refused(code)) if code.is_unknown_procedure() => server.note_old(),

@@ -6,6 +6,7 @@
 //! - [`audit`]: who did what to which files;
 //! - [`fileserver`]: what clients ask of files;
 //! - [`host`]: clients that cache, and how they are told of changes;
+//! - [`oob`]: bytes of large files over TCP beside their call;
 //! - [`cell`]: location, protection and volume servers over them;
 //! - `settings`, `service`: `[afs]`, and the addresses of the cell on every lane of a server.
 
@@ -16,6 +17,7 @@ pub mod code;
 pub mod fid;
 pub mod fileserver;
 pub mod host;
+pub mod oob;
 pub(crate) mod service;
 pub mod settings;
 

@@ -13,6 +13,7 @@ use afs_client::fetch::{self, Plan, Sink};
 use afs_client::{Address, Cell, CellOptions, Client, ClientOptions, Error, Found, Progress};
 use anyhow::Context;
 use aws_lc_rs::digest::{self, SHA256};
+use lane::buffer::Buf;
 use lane::runtime::{RuntimeOptions, run_here};
 use xdr::afs::AfsUuid;
 
@@ -40,6 +41,9 @@ pub(crate) struct Reach {
     /// Connections to each file server, over which the pieces of a large file come
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     connections: u32,
+    /// Bytes from which on a piece of a file goes over TCP beside its call, where the server can; 0 for never
+    #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = crate::bench::rx::size)]
+    oob_threshold: u32,
 }
 
 /// What a command works with.
@@ -76,6 +80,7 @@ impl Reach {
         let mut client = ClientOptions::new(new_uuid());
         client.connections = self.connections as usize;
         client.patience = self.place.patience();
+        client.oob.threshold = (self.oob_threshold > 0).then_some(self.oob_threshold.into());
         let progress = Arc::new(Progress::default());
         stop_at_signals(&progress);
         let bar = bar(&progress);
@@ -191,6 +196,11 @@ impl Sink for Hashing {
     async fn take(&self, _: u64, bytes: rx_lane::Held) -> Result<(), Error> {
         let mut context = self.0.borrow_mut();
         bytes.slices().for_each(|slice| context.update(slice));
+        Ok(())
+    }
+
+    async fn take_bytes(&self, _: u64, bytes: Buf) -> Result<(), Error> {
+        self.0.borrow_mut().update(&bytes);
         Ok(())
     }
 }

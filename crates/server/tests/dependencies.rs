@@ -68,7 +68,7 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("oob"), [""; 0]);
     assert_eq!(uses("oob-lane"), ["lane", "oob"]);
     assert_eq!(uses("afs-wire"), ["xdr", "rxgen"]);
-    assert_eq!(uses("afs-client"), ["afs-wire", "lane", "rx", "rx-lane", "xdr"]);
+    assert_eq!(uses("afs-client"), ["afs-wire", "lane", "oob", "oob-lane", "rx", "rx-lane", "xdr"]);
     for other in ["http", "tls", "server"] {
         assert!(!uses("afs").contains(&other), "{:?}", uses("afs"));
     }

@@ -76,10 +76,12 @@ macro_rules! of_a_file {
 of_a_file! {
     FetchData => FetchData;
     FetchData64 => FetchData;
+    FetchDataOOB => FetchData;
     FetchACL => FetchAcl;
     FetchStatus => FetchStatus;
     StoreData => StoreData;
     StoreData64 => StoreData;
+    StoreDataOOB => StoreData;
     StoreStatus => StoreStatus;
     OldSetLock => SetLock;
     OldExtendLock => ExtendLock;
@@ -216,9 +218,11 @@ macro_rules! of_nothing_new {
 of_nothing_new!(
     FetchDataReply,
     FetchData64Reply,
+    FetchDataOOBReply,
     FetchStatusReply,
     StoreDataReply,
     StoreData64Reply,
+    StoreDataOOBReply,
     OldStoreACLReply,
     StoreACLReply,
     StoreStatusReply,

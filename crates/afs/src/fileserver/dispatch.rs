@@ -282,6 +282,26 @@ impl Server<Call> for Serving {
         trail.told(outcome)
     }
 
+    async fn get_out_of_band(&self, _: &Call, _: GetOutOfBand) -> Outcome<GetOutOfBand> {
+        Ok(self.out_of_band()?)
+    }
+
+    async fn fetch_data_oob(&self, call: &mut Call, request: FetchDataOOB) -> Outcome<FetchDataOOB> {
+        let trail = self.trail(call, &request);
+        let outcome = self.fetch_out_of_band(call, &request).await.map_err(Failure::from);
+        trail.told(outcome.map(|told| FetchDataOOBReply {
+            status: told.status,
+            call_back: told.call_back,
+            sync: SYNC,
+        }))
+    }
+
+    async fn store_data_oob(&self, call: &mut Call, request: StoreDataOOB) -> Outcome<StoreDataOOB> {
+        let trail = self.trail(call, &request);
+        let outcome = self.store_out_of_band(call, &request).await.map_err(Failure::from);
+        trail.told(outcome.map(|status| StoreDataOOBReply { status, sync: SYNC }))
+    }
+
     async fn flush_cps(&self, call: &Call, request: FlushCPS) -> Outcome<FlushCPS> {
         let trail = self.trail(call, &request);
         trail.told(Ok(self.flush_groups()))

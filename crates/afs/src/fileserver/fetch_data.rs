@@ -26,20 +26,20 @@ pub(super) enum Length {
 }
 
 /// What is sent.
-enum Content {
+pub(super) enum Content {
     File(Rc<OpenFile>),
     Directory(Snapshot),
     Link(Vec<u8>),
 }
 
 /// A look at it, before any of it is sent.
-struct Fetch {
+pub(super) struct Fetch {
     look: Look,
     promise: Promise,
     version: vfs::Version,
     attributes: Attributes,
-    content: Content,
-    size: u64,
+    pub(super) content: Content,
+    pub(super) size: u64,
 }
 
 impl Serving {
@@ -71,7 +71,7 @@ impl Serving {
     }
 
     /// Promise, version and size first, the bytes after.
-    async fn begin_fetch(&self, asked: &Asked, fid: Fid) -> Result<Fetch, Refused> {
+    pub(super) async fn begin_fetch(&self, asked: &Asked, fid: Fid) -> Result<Fetch, Refused> {
         let inner = &self.server.inner;
         for _ in 0..ATTEMPTS_MAX {
             let promise = inner.hosts.promise();
@@ -103,7 +103,7 @@ impl Serving {
 
     /// What is told behind the bytes. Did the file change while they were sent, they are told of with the version before that, so that the
     /// client asks for them anew, and without a promise.
-    fn end_fetch(&self, asked: &Asked, fetch: &Fetch) -> Told {
+    pub(super) fn end_fetch(&self, asked: &Asked, fetch: &Fetch) -> Told {
         if let Some(told) = fetch.look.told(self, asked, &fetch.promise, fetch.size) {
             self.keep_on_its_way(asked, &fetch.look);
             return told;

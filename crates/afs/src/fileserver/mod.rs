@@ -15,6 +15,7 @@ use vfs::OnItsWay;
 use crate::attached::Attached;
 use crate::audit::Audit;
 use crate::host::{Contact, LaneHosts};
+use crate::oob::LaneOob;
 
 pub use self::counters::FileCounters;
 use self::images::Images;
@@ -39,6 +40,7 @@ mod link;
 mod lock;
 mod look;
 mod make_dir;
+mod out_of_band;
 mod refused;
 mod remove;
 mod rename;
@@ -71,6 +73,7 @@ struct Inner {
     locks: Locks,
     tally: Tally,
     audit: Audit,
+    oob: RefCell<Option<LaneOob>>,
     counters: Arc<FileCounters>,
     began: SystemTime,
 }
@@ -93,6 +96,7 @@ impl FileServer {
             locks: locks.clone(),
             tally: Tally::default(),
             audit,
+            oob: RefCell::default(),
             counters: Arc::default(),
             began: lane::time::wall_clock(),
         };
@@ -102,6 +106,11 @@ impl FileServer {
     /// Serves other volumes from the next call on.
     pub fn attach(&self, attached: Rc<Attached>) {
         *self.inner.attached.borrow_mut() = attached;
+    }
+
+    /// Offers out-of-band TCP by these connections, while they are listened for.
+    pub fn offer_oob(&self, oob: &LaneOob) {
+        *self.inner.oob.borrow_mut() = Some(oob.clone());
     }
 
     /// Hands over what is told to the audit log.

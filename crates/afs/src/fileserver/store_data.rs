@@ -28,6 +28,19 @@ impl Serving {
         change: &StoreStatus,
         extent: Extent,
     ) -> Result<Status, Refused> {
+        let take = async |call: &mut Call, store: Store| self.take(call, &store, extent).await;
+        self.storing(call, fid, change, extent, take).await
+    }
+
+    /// What a store does before and after the client's bytes, which `take` writes.
+    pub(super) async fn storing(
+        &self,
+        call: &mut Call,
+        fid: Fid,
+        change: &StoreStatus,
+        extent: Extent,
+        take: impl AsyncFnOnce(&mut Call, Store) -> Result<(), Refused>,
+    ) -> Result<Status, Refused> {
         let asked = self.changing(call, fid).await?;
         let end = extent.offset.checked_add(extent.len).ok_or(EFBIG)?;
         if end.max(extent.file_len) > i64::MAX as u64 {
@@ -43,11 +56,11 @@ impl Serving {
         if extent.file_len < size || extent.len == 0 {
             store.truncate(extent.file_len).await?;
         }
-        self.take(call, &store, extent).await?;
+        take(call, store).await?;
         // All is here: what is left is done whatever the client does.
         let shield = call.shield();
         if writer.file().attributes()?.size < extent.file_len {
-            store.truncate(extent.file_len).await?;
+            writer.store(&asked.caller).truncate(extent.file_len).await?;
         }
         let outcome = self.finish_store(&asked, fid, change, &writer).await;
         drop(shield);

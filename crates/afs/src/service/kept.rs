@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use lane::socket::reuseport::Steering;
 use rx_lane::Siblings;
-use service::{Bound, Role};
+use service::{Bound, Role, Transport};
 use vfs::Objects;
 use xdr::afs::AfsUuid;
 
@@ -152,7 +152,7 @@ impl Kept {
         siblings.retain(|key, siblings| {
             bound.iter().any(|bound| (bound.role, bound.address) == *key) || siblings.is_in_use()
         });
-        for bound in bound {
+        for bound in bound.iter().filter(|bound| bound.transport == Transport::Rx) {
             let made = || Siblings::over(steering, HANDOVERS_MAX);
             siblings.entry((bound.role, bound.address)).or_insert_with(made);
         }

@@ -25,6 +25,7 @@ use crate::audit::Audit;
 use crate::cell::{Cell, CellCounters, Current, Location, Protection, Volumes};
 use crate::fileserver::{FileServer, SERVICE as FILES};
 use crate::host::{Hosts, LaneHosts};
+use crate::oob::{LaneOob, OobOptions};
 
 /// AFS on one lane.
 pub(super) struct LaneAfs {
@@ -46,6 +47,7 @@ pub(super) struct LaneAfs {
     mark: Slot<u32>,
     /// From before this lane serves anybody until clients of an earlier run have been told.
     untold: RefCell<Option<Arc<Untold>>>,
+    oob: LaneOob,
 }
 
 impl LaneAfs {
@@ -55,10 +57,12 @@ impl LaneAfs {
         kept: Arc<Kept>,
         commons: Commons,
         audit: Option<LaneLog>,
-    ) -> Self {
+        oob: OobOptions,
+    ) -> io::Result<Self> {
         let objects = cell.attached.all().first().and_then(|first| first.volume.cache().objects());
         let untold = objects.and_then(|objects| kept.hold_changes(objects));
-        Self {
+        let oob = LaneOob::new(oob, Some(Rc::clone(&commons.pacer)))?;
+        Ok(Self {
             untold: RefCell::new(untold),
             current: Current::new(cell),
             hosts: RefCell::new(hosts),
@@ -72,7 +76,8 @@ impl LaneAfs {
             drivers: RefCell::default(),
             opened: Slot::new(0),
             mark: Slot::new(0),
-        }
+            oob,
+        })
     }
 
     /// Starts the driver of a socket, once an earlier one of the same address has ended.
@@ -133,6 +138,7 @@ impl LaneAfs {
         let attached = Rc::clone(&self.current.get().attached);
         let audit = Audit::new(self.audit.clone());
         let server = FileServer::new(attached, Rc::clone(&hosts), &self.kept.locks, audit);
+        server.offer_oob(&self.oob);
         driver.serve(FILES, server.clone());
         self.file_counters.set(vec![Arc::clone(server.counters()) as _, Arc::clone(hosts.counters()) as _]);
         *self.files.borrow_mut() = Some((server, hosts));
@@ -210,13 +216,16 @@ impl LaneService for LaneAfs {
             ("rx", Arc::clone(&self.rx_counters) as _),
             ("afs", Arc::clone(&self.file_counters) as _),
             ("afs", Arc::clone(&self.cell_counters) as _),
+            ("oob", Arc::clone(self.oob.counters()) as _),
+            ("oob", Arc::clone(self.oob.connection_counters()) as _),
         ]
     }
 
     fn listen(self: Rc<Self>, socket: LaneSocket, role: Role, _: Rc<dyn Door>) -> LaneFuture<io::Result<()>> {
         Box::pin(async move {
-            let LaneSocket::Udp(socket) = socket else {
-                return Err(io::Error::other("AFS is served over UDP"));
+            let socket = match socket {
+                LaneSocket::Udp(socket) => socket,
+                LaneSocket::Tcp(listener) => return self.oob.listen(&listener).await,
             };
             let driver = self.start(socket, role).await?;
             let listener = Listener(Rc::default());
@@ -229,28 +238,34 @@ impl LaneService for LaneAfs {
         })
     }
 
-    fn take(self: Rc<Self>, _: TcpStream, _: Role) {}
+    fn take(self: Rc<Self>, stream: TcpStream, _: Role) {
+        self.oob.greet(stream);
+    }
 
     fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String> {
         let site = site.expect::<AfsSite>();
-        let (cell, hosts) = (site.open(volumes)?, site.hosts().clone());
+        let (cell, hosts, oob) = (site.open(volumes)?, site.hosts().clone(), site.oob());
         Ok(Box::new(move || {
             *self.hosts.borrow_mut() = hosts;
             if let Some((files, _)) = &*self.files.borrow() {
                 files.attach(Rc::clone(&cell.attached));
             }
             self.current.set(cell);
+            self.oob.set_options(oob);
         }))
     }
 
     fn mark(&self, mark: u32) {
+        self.oob.set_mark(mark);
         self.mark.set(mark);
         for (_, driver) in self.drivers.borrow().iter() {
             let _ = driver.set_mark(mark);
         }
     }
 
-    fn dismiss(&self) {}
+    fn dismiss(&self) {
+        self.oob.dismiss();
+    }
 
     fn drain(self: Rc<Self>, deadline: Instant) -> LaneFuture<usize> {
         Box::pin(async move {
@@ -269,6 +284,8 @@ impl LaneService for LaneAfs {
             for drain in drains {
                 cut += drain.await;
             }
+            // Calls are over by now, and their transfers with them.
+            self.oob.drain(deadline).await;
             cut
         })
     }
@@ -337,7 +354,8 @@ mod tests {
             let (here, people) = (Arc::new(Here::new(uuid, 0, &[])), Arc::new(People::of(&Accounts::none())));
             let hosts = Hosts::new(HostOptions::default(), uuid, Some(Arc::clone(index)));
             let (cell, kept) = (Cell { attached, here, people }, Arc::<Kept>::default());
-            let lane_afs = LaneAfs::new(cell, hosts, Arc::clone(&kept), Commons::new(Arc::default()), None);
+            let (commons, oob) = (Commons::new(Arc::default()), OobOptions::default());
+            let lane_afs = LaneAfs::new(cell, hosts, Arc::clone(&kept), commons, None, oob).unwrap();
             let put = lane::spawn(async move {
                 let root = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
                 let (name, how) = (Name::parse(b"x").unwrap(), How { exclusive: true, mode: 0o644 });

@@ -22,4 +22,6 @@ pub(crate) mod roles {
     pub(crate) const LOCATION: Role = Role(2);
     /// What volumes are like: 7005.
     pub(crate) const VOLUMES: Role = Role(3);
+    /// Bytes of large files, by TCP: 7000.
+    pub(crate) const BULK: Role = Role(4);
 }

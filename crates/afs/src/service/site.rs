@@ -19,6 +19,7 @@ use super::roles;
 use crate::attached::{Attached, Attachment};
 use crate::cell::{Cell, Here, People};
 use crate::host::{HostOptions, Hosts};
+use crate::oob::OobOptions;
 use crate::settings::AfsSettings;
 
 /// What a configuration has AFS serve.
@@ -36,6 +37,7 @@ pub(crate) struct AfsSite {
     kept: Arc<Kept>,
     /// Volumes that no lane attaches.
     left_out: Mutex<BTreeSet<VolumeName>>,
+    oob: OobOptions,
 }
 
 impl AfsSite {
@@ -74,12 +76,21 @@ impl AfsSite {
             here: Arc::new(Here::new(uuid, kept.since(), &[])),
             kept,
             left_out: Mutex::default(),
+            oob: OobOptions {
+                connections_max: ground.connections_per_lane,
+                ..settings.section.oob_options()
+            },
         })
     }
 
     /// The clients of all lanes.
     pub(super) fn hosts(&self) -> &Hosts {
         &self.hosts
+    }
+
+    /// Bounds of out-of-band TCP.
+    pub(super) fn oob(&self) -> OobOptions {
+        self.oob
     }
 
     /// What a lane answers from.
@@ -145,7 +156,8 @@ impl Site for AfsSite {
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
         let cell = self.open(lane.volumes)?;
         let (hosts, kept) = (self.hosts.clone(), Arc::clone(&self.kept));
-        Ok(Rc::new(LaneAfs::new(cell, hosts, kept, lane.commons, lane.audit)))
+        let afs = LaneAfs::new(cell, hosts, kept, lane.commons, lane.audit, self.oob);
+        Ok(Rc::new(afs.map_err(|error| format!("out-of-band TCP: {error}"))?))
     }
 }
 

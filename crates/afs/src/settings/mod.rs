@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use serde::Deserialize;
 use service::config::{ConfigError, Document, Keys};
@@ -14,6 +15,7 @@ use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted
 use vfs::VolumeName;
 
 use crate::attached::{AfsName, Attachment, Kind};
+use crate::oob::OobOptions;
 use crate::service::{AfsSite, Kept, roles};
 
 /// AFS as a service of a server: the one value of the process.
@@ -46,6 +48,38 @@ pub struct AfsSection {
     pub location_port: u16,
     /// Of the server that `vos` asks about volumes; it knows no other than 7005.
     pub volume_port: u16,
+    /// Whether large files go over TCP for clients that ask for it (docs/oob.md).
+    pub oob: bool,
+    /// TCP port for that; without it the file server's number.
+    pub oob_port: Option<u16>,
+    /// Seconds that a connection is kept between two transfers.
+    pub oob_idle_seconds: u32,
+    /// Such connections of each lane.
+    pub oob_connections_per_lane: usize,
+    /// Transfers at once of each lane.
+    pub oob_transfers_per_lane: usize,
+}
+
+impl AfsSection {
+    /// What it says of out-of-band TCP.
+    pub(crate) fn oob_options(&self) -> OobOptions {
+        OobOptions {
+            idle: Duration::from_secs(self.oob_idle_seconds.into()),
+            connections_max: self.oob_connections_per_lane,
+            transfers_max: self.oob_transfers_per_lane,
+            ..OobOptions::default()
+        }
+    }
+
+    fn check_oob(&self) -> Result<(), ConfigError> {
+        let within = |key: &str, value: usize, max: usize| match (1..=max).contains(&value) {
+            true => Ok(()),
+            false => Err(ConfigError::invalid(key, format!("{value} is not between 1 and {max}"))),
+        };
+        within("afs.oob_idle_seconds", self.oob_idle_seconds as usize, 86_400)?;
+        within("afs.oob_connections_per_lane", self.oob_connections_per_lane, 1 << 20)?;
+        within("afs.oob_transfers_per_lane", self.oob_transfers_per_lane, 65_536)
+    }
 }
 
 /// What a configuration wants of AFS.
@@ -125,6 +159,7 @@ impl service::Service for Afs {
             return Err(ConfigError::invalid("afs.listen", problem));
         };
         check_cell(&section.cell)?;
+        section.check_oob()?;
         let (attachments, paths) = attachments(volumes, &document.volumes()?)?;
         let kept = Arc::clone(&self.kept);
         let (hindrance, gives_way) = (OnceLock::new(), !is_said);
@@ -162,12 +197,18 @@ impl AfsSettings {
             let address = SocketAddr::from((self.address, port));
             Wanted { key, address, transport: Transport::Rx, role }
         };
-        vec![
+        let mut all = vec![
             wanted("afs.listen", listen.map_or(0, |listen| listen.port()), roles::FILES),
             wanted("afs.protection_port", protection_port, roles::PROTECTION),
             wanted("afs.location_port", location_port, roles::LOCATION),
             wanted("afs.volume_port", volume_port, roles::VOLUMES),
-        ]
+        ];
+        if self.section.oob {
+            let port = self.section.oob_port.or(listen.map(|listen| listen.port())).unwrap_or(0);
+            let bulk = wanted("afs.oob_port", port, roles::BULK);
+            all.push(Wanted { transport: Transport::Tcp, ..bulk });
+        }
+        all
     }
 }
 
@@ -178,7 +219,12 @@ impl Settings for AfsSettings {
 
     fn connections(&self) -> ConnectionsMax {
         // A connection of Rx takes no descriptor.
-        ConnectionsMax { key: "afs.listen", per_lane: 0 }
+        let per_lane = if self.section.oob && self.hindrance().is_none() {
+            self.section.oob_connections_per_lane
+        } else {
+            0
+        };
+        ConnectionsMax { key: "afs.oob_connections_per_lane", per_lane }
     }
 
     fn needs_objects(&self, volume: &VolumeName) -> bool {
@@ -198,6 +244,11 @@ impl Default for AfsSection {
             protection_port: 7002,
             location_port: 7003,
             volume_port: 7005,
+            oob: true,
+            oob_port: None,
+            oob_idle_seconds: 600,
+            oob_connections_per_lane: 1024,
+            oob_transfers_per_lane: 256,
         }
     }
 }
@@ -293,11 +344,28 @@ mod tests {
         let settings = read(&format!("{VOLUME}[afs]\n")).unwrap().unwrap();
         assert_eq!(
             addresses(&*settings),
-            ["127.0.0.1:7000", "127.0.0.1:7002", "127.0.0.1:7003", "127.0.0.1:7005"]
+            ["127.0.0.1:7000", "127.0.0.1:7002", "127.0.0.1:7003", "127.0.0.1:7005", "127.0.0.1:7000"]
         );
         let everywhere = read(&format!("{VOLUME}[afs]\nlisten = '0.0.0.0:7000'\nvolume_port = 17005\n"));
-        assert_eq!(addresses(&*everywhere.unwrap().unwrap())[2..], ["0.0.0.0:7003", "0.0.0.0:17005"]);
-        assert_eq!(settings.connections().per_lane, 0);
+        assert_eq!(
+            addresses(&*everywhere.unwrap().unwrap())[2..],
+            ["0.0.0.0:7003", "0.0.0.0:17005", "0.0.0.0:7000"]
+        );
+        assert_eq!(settings.connections().per_lane, 1024);
+    }
+
+    #[test]
+    fn large_files_go_over_tcp_at_the_same_port_unless_another_is_said_or_none() {
+        let sockets = |text: &str| read(&format!("{VOLUME}[afs]\n{text}\n")).unwrap().unwrap().sockets();
+        let last = sockets("listen = '127.0.0.1:17000'").pop().unwrap();
+        assert_eq!((last.transport, last.address.to_string().as_str()), (Transport::Tcp, "127.0.0.1:17000"));
+        assert_eq!(sockets("oob_port = 17001").pop().unwrap().address.port(), 17001);
+        let off = sockets("oob = false");
+        assert!(off.iter().all(|wanted| wanted.transport == Transport::Rx), "{off:?}");
+        assert_eq!(
+            read(&format!("{VOLUME}[afs]\noob = false\n")).unwrap().unwrap().connections().per_lane,
+            0
+        );
     }
 
     #[test]
@@ -325,6 +393,8 @@ mod tests {
                 "volume[1].afs_name: ",
                 "twice",
             ),
+            (format!("{VOLUME}[afs]\noob_idle_seconds = 0\n"), "afs.oob_idle_seconds: ", "86400"),
+            (format!("{VOLUME}[afs]\noob_transfers_per_lane = 0\n"), "afs.oob_transfers_per_lane: ", "65536"),
             (format!("{VOLUME}[afs]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown field `port`"),
         ] {
             let problem = read(&text).unwrap_err();

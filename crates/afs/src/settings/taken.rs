@@ -1,10 +1,10 @@
 //! Which of the wanted addresses somebody else has: a directory that is served by all protocols is served by the others
 //! where a stock client or server of AFS runs already.
 
-use std::net::UdpSocket;
+use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
-use service::Wanted;
+use service::{Transport, Wanted};
 
 /// The first that cannot be had, in words for who has named no address. Those of a server that was killed a moment ago are free again
 /// shortly, and waited for.
@@ -18,9 +18,13 @@ pub(super) fn which(wanted: &[Wanted]) -> Option<String> {
 
 fn taken(wanted: &[Wanted]) -> Option<String> {
     let refused = |wanted: &Wanted| {
-        let error = UdpSocket::bind(wanted.address).err()?;
+        let (kind, bound) = match wanted.transport {
+            Transport::Rx => ("UDP", UdpSocket::bind(wanted.address).map(drop)),
+            Transport::Tcp => ("TCP", TcpListener::bind(wanted.address).map(drop)),
+        };
+        let error = bound.err()?;
         Some(format!(
-            "UDP {} cannot be had: {error}; name another address, or switch it off by --afs off",
+            "{kind} {} cannot be had: {error}; name another address, or switch it off by --afs off",
             wanted.address
         ))
     };
@@ -33,7 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
-    use service::{Role, Transport};
+    use service::Role;
 
     use super::*;
 

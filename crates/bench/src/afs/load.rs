@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afs_client::fetch::{self, Plan};
-use afs_client::{Cell as AfsCell, CellOptions, Client, ClientOptions, Error, FileServer, Found};
+use afs_client::{Cell as AfsCell, CellOptions, Client, ClientOptions, Error, FileServer, Found, OobOptions};
 use afs_wire::Fid;
 use lane::layout::Layout;
 use lane::runtime::RuntimeOptions;
@@ -42,6 +42,8 @@ pub enum Work {
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// When bytes go over TCP beside the call.
+    pub oob: OobOptions,
     /// Where the cell is.
     pub cell: CellOptions,
     /// The volume.
@@ -229,6 +231,7 @@ pub(super) fn client(options: &Options, number: usize) -> Result<Client, rx_lane
     client.driver = options.driver.clone();
     client.connections = options.connections;
     client.patience = options.patience;
+    client.oob = options.oob;
     Client::bind(any, client)
 }
 

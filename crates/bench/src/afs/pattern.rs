@@ -6,6 +6,7 @@ use afs_client::Error;
 use afs_client::fetch::Sink;
 use afs_client::store::Source;
 use aws_lc_rs::digest::{Context, SHA256};
+use lane::buffer::Buf;
 use rx_lane::{Held, Rooms};
 
 /// Bytes of a file of the load; another's are others.
@@ -79,25 +80,38 @@ impl Against {
 
 impl Sink for Check<'_> {
     async fn take(&self, offset: u64, bytes: Held) -> Result<(), Error> {
-        self.came.set(self.came.get() + bytes.len() as u64);
+        self.check(offset, bytes.slices());
+        Ok(())
+    }
+
+    async fn take_bytes(&self, offset: u64, bytes: Buf) -> Result<(), Error> {
+        self.check(offset, std::iter::once(&*bytes));
+        Ok(())
+    }
+}
+
+impl Check<'_> {
+    fn check<'b>(&self, offset: u64, slices: impl Iterator<Item = &'b [u8]>) {
+        let slices = slices.inspect(|slice| self.came.set(self.came.get() + slice.len() as u64));
         match &self.against {
-            Against::Nothing => {}
+            Against::Nothing => slices.for_each(drop),
             Against::Pattern(pattern, differ) => {
                 let mut at = offset;
-                for slice in bytes.slices() {
+                for slice in slices {
                     differ.set(differ.get() || !pattern.is(at, slice));
                     at += slice.len() as u64;
                 }
             }
             Against::Sum(context) => {
                 let mut sum = context.take();
-                if let Some(sum) = &mut sum {
-                    bytes.slices().for_each(|slice| sum.update(slice));
-                }
+                slices.for_each(|slice| {
+                    if let Some(sum) = &mut sum {
+                        sum.update(slice);
+                    }
+                });
                 context.set(sum);
             }
         }
-        Ok(())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use afs_client::Address;
+use afs_client::{Address, OobOptions};
 use anyhow::Context;
 use bench::afs::{Options, Report, Work};
 use clap::ValueEnum;
@@ -105,6 +105,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         file_size: args.file_size.into(),
         duration: Duration::from_secs(args.seconds.into()),
         verify: args.verify,
+        // What is measured is Rx.
+        oob: OobOptions { threshold: None, ..OobOptions::default() },
         driver,
         uuid: new_uuid(),
         pid: args.pid,

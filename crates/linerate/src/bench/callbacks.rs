@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use afs_client::Address;
+use afs_client::{Address, OobOptions};
 use anyhow::Context;
 use bench::afs::{CallbacksReport, Options, Work};
 use rx_lane::DriverConfig;
@@ -36,6 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     driver.endpoint.receive_window = driver.endpoint.receive_window.min(PACKETS as u32 / 2);
     driver.endpoint.send_window = driver.endpoint.send_window.min(PACKETS as u32 / 2);
     let options = Options {
+        oob: OobOptions { threshold: None, ..OobOptions::default() },
         cell: args.place.options(&args.address)?,
         volume: args.address.volume.clone(),
         path: args.address.path.clone(),

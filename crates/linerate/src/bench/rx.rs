@@ -274,7 +274,7 @@ fn print(server: &str, report: &Report) {
 }
 
 /// A number of bytes with an optional suffix k, M or G (powers of 1024).
-pub(super) fn size(text: &str) -> Result<u32, String> {
+pub(crate) fn size(text: &str) -> Result<u32, String> {
     let (digits, shift) = match text.chars().last() {
         Some('k' | 'K') => (&text[..text.len() - 1], 10),
         Some('m' | 'M') => (&text[..text.len() - 1], 20),

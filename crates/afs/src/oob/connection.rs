@@ -1,0 +1,78 @@
+//! A connection that a client claimed, and the call that waits for one.
+
+use std::cell::RefCell;
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use lane::backend::SocketOption;
+use lane::net::TcpStream;
+use lane::time::now;
+use service::connections::Open;
+
+/// Whose a connection is: only his calls may name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) address: IpAddr,
+    /// `None` for an anonymous one.
+    pub(super) principal: Option<String>,
+}
+
+/// A connection that was claimed.
+#[derive(Debug)]
+pub(super) struct Connection {
+    /// What its client calls it.
+    pub(super) number: u64,
+    pub(super) owner: Owner,
+    pub(super) stream: Rc<TcpStream>,
+    pub(super) open: Open,
+}
+
+impl Connection {
+    /// A transfer begins.
+    pub(super) fn busy(&self) {
+        self.open.place().busy(now());
+    }
+
+    /// It is of no use: the client is to know at once.
+    pub(super) fn reset(self) {
+        // If the option cannot be set the socket is broken already, and closing it tells the peer too.
+        let _ = self.stream.set_option(SocketOption::ResetOnClose);
+    }
+}
+
+/// A part of a transfer that waits for a connection.
+#[derive(Debug)]
+pub(super) struct Awaited {
+    pub(super) number: u64,
+    pub(super) owner: Owner,
+    arrived: RefCell<Option<Connection>>,
+    waiting: RefCell<Option<Waker>>,
+}
+
+impl Awaited {
+    pub(super) fn new(number: u64, owner: Owner) -> Rc<Self> {
+        Rc::new(Self { number, owner, arrived: RefCell::default(), waiting: RefCell::default() })
+    }
+
+    /// The connection is there.
+    pub(super) fn arrive(&self, connection: Connection) {
+        *self.arrived.borrow_mut() = Some(connection);
+        if let Some(waker) = self.waiting.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+
+    /// Waits for it.
+    pub(super) async fn arrived(&self) -> Connection {
+        poll_fn(|cx| match self.arrived.borrow_mut().take() {
+            Some(connection) => Poll::Ready(connection),
+            None => {
+                *self.waiting.borrow_mut() = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}

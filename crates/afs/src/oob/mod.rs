@@ -1,0 +1,18 @@
+//! Out-of-band TCP: the bytes of large files beside the Rx call that is about them (docs/oob.md).
+//!
+//! - [`LaneOob`]: a lane's connections, from the first byte of each to its end;
+//! - `transfer`: what a call is granted, and what it hears of it;
+//! - `moving`: the bytes, in tasks that outlive a call by the end of a frame.
+
+mod connection;
+mod counters;
+mod lane_oob;
+mod moving;
+mod options;
+mod places;
+mod transfer;
+
+pub use counters::OobCounters;
+pub use lane_oob::LaneOob;
+pub use options::OobOptions;
+pub(crate) use transfer::{Asker, Transfer, Way};

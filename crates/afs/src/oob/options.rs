@@ -1,0 +1,38 @@
+//! Bounds of out-of-band TCP.
+
+use std::time::Duration;
+
+use oob_lane::Patience;
+
+/// Bounds of one lane's connections and transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OobOptions {
+    /// How long a new connection has to make its claim, and a token is good.
+    pub claim: Duration,
+    /// How long a connection is kept between two transfers.
+    pub idle: Duration,
+    /// Connections, claimed or not; beyond it the address that holds most gives way.
+    pub connections_max: usize,
+    /// Transfers at once; those of an address that has as many as are free are refused.
+    pub transfers_max: usize,
+    /// Of these, streams that stores receive by, for each of which there are 256 KiB.
+    pub receiving_max: usize,
+    /// Connections of one transfer.
+    pub streams_max: usize,
+    /// How long clients may take.
+    pub patience: Patience,
+}
+
+impl Default for OobOptions {
+    fn default() -> Self {
+        Self {
+            claim: Duration::from_secs(10),
+            idle: Duration::from_secs(600),
+            connections_max: 4096,
+            transfers_max: 1024,
+            receiving_max: 128,
+            streams_max: 8,
+            patience: Patience::default(),
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! One transfer: its streams, the grant that tells its client of them, and the word that it is over.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use afs_wire::code::oob::{OOB_BUSY, OOB_PRIVATE, OOB_UNCLAIMED, OOB_UNSUITABLE};
+use afs_wire::{OOB_FLAG_TLS, OOB_VERSION, OobGrant, OobStream, OobWish};
+use futures_util::future::{Either, select};
+use lane::time::{now, timeout};
+use oob::{Issued, Part, RANDOM_BYTES, split};
+use oob_lane::Stop;
+use rx::security::Principal;
+use xdr::List;
+
+use super::LaneOob;
+use super::connection::{Awaited, Connection, Owner};
+
+/// Who asks, by what he proved over Rx and where he calls from.
+#[derive(Clone, Debug)]
+pub(crate) struct Asker {
+    /// The call's address.
+    pub(crate) address: IpAddr,
+    /// `None` for an anonymous one.
+    pub(crate) principal: Option<Principal>,
+}
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// To the client.
+    Fetch,
+    /// From the client.
+    Store,
+}
+
+/// A transfer that was granted and has not begun.
+pub(crate) struct Transfer {
+    pub(super) oob: LaneOob,
+    pub(super) number: u64,
+    pub(super) streams: Vec<Stream>,
+    pub(super) stop: Stop,
+    pub(super) place: Rc<Place>,
+    grant: OobGrant<'static>,
+}
+
+/// One stream: what it moves, and over what.
+pub(super) struct Stream {
+    pub(super) part: Part,
+    pub(super) source: Source,
+}
+
+/// Where a stream's connection comes from.
+pub(super) enum Source {
+    /// It was named.
+    Idle(Connection),
+    /// It is to claim a token.
+    Token(Waiting),
+}
+
+/// A token that is withdrawn when nobody waits for its connection any more.
+pub(super) struct Waiting {
+    oob: LaneOob,
+    issued: Issued,
+    awaited: Rc<Awaited>,
+}
+
+/// A transfer's place among those of the lane, given back with the last that belongs to it.
+pub(super) struct Place {
+    oob: LaneOob,
+    address: IpAddr,
+    receiving: usize,
+}
+
+impl LaneOob {
+    /// Grants `len` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// The abort code that refuses it.
+    pub(crate) fn begin(
+        &self,
+        asker: &Asker,
+        wish: &OobWish,
+        way: Way,
+        (offset, len): (u64, u64),
+    ) -> Result<Transfer, i32> {
+        let (counters, options) = (&self.inner.counters, self.options());
+        let has_none = wish.flags & OOB_FLAG_TLS != 0 || wish.flags != 0;
+        if wish.version != OOB_VERSION || has_none || wish.streams == 0 {
+            counters.refused_unsuitable.increment();
+            return Err(OOB_UNSUITABLE);
+        }
+        if asker.principal.as_ref().is_some_and(|principal| principal.level >= ENCRYPTED) {
+            counters.refused_private.increment();
+            return Err(OOB_PRIVATE);
+        }
+        let busy = || {
+            counters.refused_busy.increment();
+            OOB_BUSY
+        };
+        if !self.inner.places.take(asker.address, options.transfers_max) {
+            return Err(busy());
+        }
+        let wanted = (wish.streams as usize).min(options.streams_max);
+        let mut place = Place { oob: self.clone(), address: asker.address, receiving: 0 };
+        counters.transfers.set(self.inner.places.len() as u64);
+        let streams_max = match way {
+            Way::Fetch => wanted,
+            Way::Store if len == 0 => 1,
+            Way::Store => {
+                let parts = split(offset, len, wanted, PART_MIN).count();
+                place.receiving = self.inner.places.receive(parts, options.receiving_max);
+                if place.receiving == 0 {
+                    return Err(busy());
+                }
+                place.receiving
+            }
+        };
+        let owner = Owner {
+            address: asker.address.to_canonical(),
+            principal: asker.principal.as_ref().map(|principal| principal.name.clone()),
+        };
+        let mut named = wish.connections.0.iter();
+        let mut streams = Vec::new();
+        for part in split(offset, len, streams_max, PART_MIN) {
+            let source = match named.find_map(|number| self.named(*number, &owner)) {
+                Some(connection) => {
+                    counters.streams_idle.increment();
+                    Source::Idle(connection)
+                }
+                None => {
+                    counters.streams_new.increment();
+                    Source::Token(self.issue(&owner).ok_or_else(busy)?)
+                }
+            };
+            streams.push(Stream { part, source });
+        }
+        let grant = OobGrant {
+            version: OOB_VERSION,
+            flags: 0,
+            length: len,
+            endpoints: self.endpoints(),
+            streams: List(streams.iter().map(Stream::told).collect()),
+        };
+        let (stop, place) = (Stop::default(), Rc::new(place));
+        Ok(Transfer { oob: self.clone(), number: wish.transfer, streams, stop, place, grant })
+    }
+
+    fn issue(&self, owner: &Owner) -> Option<Waiting> {
+        let mut random = [0; RANDOM_BYTES + 8];
+        // Without random numbers there are no tokens that nobody can guess.
+        getrandom::fill(&mut random).ok()?;
+        let (secret, number) = random.split_at(RANDOM_BYTES);
+        let awaited = Awaited::new(u64::from_be_bytes(number.try_into().ok()?), owner.clone());
+        let until = now() + self.options().claim;
+        let mut claims = self.inner.claims.borrow_mut();
+        let issued = claims.issue(secret.try_into().ok()?, owner.address, until, Rc::clone(&awaited))?;
+        drop(claims);
+        self.count_unclaimed();
+        Some(Waiting { oob: self.clone(), issued, awaited })
+    }
+}
+
+impl Transfer {
+    /// What its client is told.
+    pub(crate) fn grant(&self) -> &OobGrant<'static> {
+        &self.grant
+    }
+}
+
+impl Stream {
+    fn told(&self) -> OobStream<'static> {
+        let (connection, token) = match &self.source {
+            Source::Idle(connection) => (connection.number, Vec::new()),
+            Source::Token(waiting) => (waiting.awaited.number, waiting.issued.token().as_bytes().to_vec()),
+        };
+        OobStream { connection, offset: self.part.offset, length: self.part.len, token: token.into() }
+    }
+}
+
+impl Source {
+    /// The connection, or why there is none.
+    pub(super) async fn connection(self, stop: &Stop) -> Result<Connection, i32> {
+        let waiting = match self {
+            Self::Idle(connection) => return Ok(connection),
+            Self::Token(waiting) => waiting,
+        };
+        let claim = waiting.oob.options().claim;
+        let arrived = std::pin::pin!(timeout(claim, waiting.awaited.arrived()));
+        match select(arrived, std::pin::pin!(stop.stopped())).await {
+            Either::Left((Ok(connection), _)) => Ok(connection),
+            Either::Left((Err(_), _)) => {
+                waiting.oob.inner.counters.tokens_unclaimed.increment();
+                Err(OOB_UNCLAIMED)
+            }
+            Either::Right((code, _)) => Err(code),
+        }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.oob.inner.claims.borrow_mut().withdraw(self.issued);
+        self.oob.count_unclaimed();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let inner = &self.oob.inner;
+        inner.places.leave(self.address);
+        inner.places.end_receive(self.receiving);
+        inner.counters.transfers.set(inner.places.len() as u64);
+    }
+}
+
+/// A transfer under way, in its call's hands. Dropped before its end it is over: the bytes stop.
+pub(crate) struct Running {
+    state: Rc<State>,
+}
+
+/// What the streams of a transfer tell its call.
+pub(super) struct State {
+    left: Cell<usize>,
+    failed: Cell<Option<i32>>,
+    waiting: RefCell<Option<Waker>>,
+    stop: Stop,
+}
+
+impl Running {
+    pub(super) fn new(streams: usize, stop: &Stop) -> Self {
+        let (failed, waiting) = Default::default();
+        Self { state: Rc::new(State { left: Cell::new(streams), failed, waiting, stop: stop.clone() }) }
+    }
+
+    pub(super) fn state(&self) -> Rc<State> {
+        Rc::clone(&self.state)
+    }
+
+    /// Waits until all of it has moved.
+    ///
+    /// # Errors
+    /// The abort code of the first stream that failed.
+    pub(crate) async fn ended(self) -> Result<(), i32> {
+        poll_fn(|cx| match (self.state.failed.get(), self.state.left.get()) {
+            (Some(code), _) => Poll::Ready(Err(code)),
+            (None, 0) => Poll::Ready(Ok(())),
+            _ => {
+                *self.state.waiting.borrow_mut() = Some(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.state.left.get() > 0 {
+            self.state.stop.stop(rx::abort::USER_ABORT);
+        }
+    }
+}
+
+impl State {
+    /// A stream has ended: the others of its transfer with it, if not well.
+    pub(super) fn ended(&self, outcome: Result<(), i32>) {
+        self.left.set(self.left.get() - 1);
+        if let Err(code) = outcome {
+            if self.failed.get().is_none() {
+                self.failed.set(Some(code));
+            }
+            self.stop.stop(code);
+        }
+        if let Some(waker) = self.waiting.borrow_mut().take() {
+            waker.wake();
+        }
+    }
+}
+
+/// Protection level of packets that are encrypted.
+const ENCRYPTED: u8 = 2;
+/// Bytes of each part at least, where there are several.
+const PART_MIN: u64 = 1 << 20;
