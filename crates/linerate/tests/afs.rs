@@ -51,7 +51,22 @@ fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
     // What came by AFS is there by HTTP and on disk, byte for byte.
     let body = std::fs::read(tree.join("file")).unwrap();
     assert!(body == patterned(9_000_001));
-    assert!(raw::get(server.http[0], "/file").body == body);
+    let first = raw::get(server.http[0], "/file");
+    assert!(first.body == body);
+    // What is written over one is there by the other at once, as something else.
+    let (new, there) = (dir.path().join("new"), "afs://127.0.0.1/pub/file");
+    std::fs::write(&new, "by AFS").unwrap();
+    output(linerate(["put", "--overwrite"]).arg(&new).arg(there));
+    let second = raw::get(server.http[0], "/file");
+    assert_eq!(second.body, b"by AFS");
+    assert_ne!(second.expect("etag"), first.expect("etag"));
+    std::fs::write(&new, "by HTTP").unwrap();
+    let mut curl = support::tool("curl", "curl");
+    output(curl.args(["-sf", "-T"]).arg(&new).arg(server.url("/file")));
+    let got = dir.path().join("got");
+    output(linerate(["get", there, "-o"]).arg(&got));
+    assert_eq!(std::fs::read(got).unwrap(), b"by HTTP");
+    assert_ne!(raw::get(server.http[0], "/file").expect("etag"), second.expect("etag"));
 }
 
 #[test]
