@@ -69,7 +69,7 @@ pub struct FirstUse<'a> {
     pub kind: Kind,
     /// How it looks now.
     pub seen: Seen,
-    /// Where it is, if that is known: kept with what is recorded now, and else not.
+    /// Where it was found: kept with what is recorded now, where nothing else is known.
     pub place: Option<PlaceRef<'a>>,
     /// The time of day.
     pub now: SystemTime,

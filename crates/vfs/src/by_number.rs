@@ -11,6 +11,7 @@ use lane::offload::offload;
 
 use crate::cache::WatchedDir;
 use crate::caller::Caller;
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::{By, Identity, identity_of};
@@ -50,6 +51,17 @@ pub(crate) fn rights_there(
         Resolved::Directory(..) => directory.rights(who, policy),
         Resolved::File(_, attributes) => directory.rights_of(who, policy, attributes),
     }
+}
+
+/// A file, and where it is.
+#[derive(Debug)]
+pub struct Placed {
+    /// The file.
+    pub file: Resolved,
+    /// The directory that it is in. What was [last seen](crate::Object::seen_in) of the file is no more than a hint of that.
+    pub directory: Directory,
+    /// Its name there.
+    pub name: Box<[u8]>,
 }
 
 impl Volume {
@@ -96,9 +108,45 @@ impl Volume {
 
     /// As [`Volume::find`] if the answer is at hand: never waits. `None` means "ask `find`", which says too why it is refused.
     pub fn try_find(&self, caller: &Caller, number: Number, need: Rights) -> Option<Resolved> {
-        let path = self.cache().path_of_number(self.key(RelPath::ROOT), number)?;
-        let found = self.try_guarded(caller, path.as_path(), need)?.ok()?;
-        is_it(&found, number).then_some(found)
+        self.where_it_was(number, |path| self.try_guarded(caller, path, need), |found| found)
+    }
+
+    /// As [`Volume::find`], of what is no volume's own directory, with the directory that it is in if the caller has the rights `above`
+    /// there.
+    ///
+    /// # Errors
+    /// As [`Volume::find`]; [`Error::Stale`] for the volume's own directory; [`Error::Busy`] when it moves again and again.
+    pub async fn find_placed(
+        &self,
+        caller: &Caller,
+        number: Number,
+        need: Rights,
+        above: Rights,
+    ) -> Result<Placed, Error> {
+        for _ in 0..ATTEMPTS_MAX {
+            let known = self.cache().path_of_number(self.key(RelPath::ROOT), number);
+            let path = match known.filter(|_| self.try_find(caller, number, need).is_some()) {
+                Some(path) => (*path).clone(),
+                None => self.find_at(caller, number, need).await?.0,
+            };
+            let (Some(to), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
+                return self.counted(Err(Error::Stale));
+            };
+            let directory = match self.lookup_as(caller, to, above).await {
+                Ok(found) => found.into_directory()?.0,
+                // It has moved since.
+                Err(Error::NotFound | Error::NotADirectory) => continue,
+                Err(error) => return Err(error),
+            };
+            match directory.lookup_as(caller, name, need).await {
+                Ok(file) if is_it(&file, number) => {
+                    return Ok(Placed { file, directory, name: name.as_bytes().into() });
+                }
+                Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Stale | Error::Denied(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.counted(Err(Error::Busy))
     }
 
     /// As [`Volume::find`], with the promise to tell `client` before it changes, if that is before `until`: as [`Volume::promised`].
@@ -138,9 +186,20 @@ impl Volume {
         need: Rights,
         until: Instant,
     ) -> Option<Promised> {
+        let look = |path: RelPath<'_>| self.try_promised(caller, client, path, need, until);
+        self.where_it_was(number, look, Promised::resolved)
+    }
+
+    /// What a look finds where this lane saw the file of this number last, if that is it still.
+    fn where_it_was<T>(
+        &self,
+        number: Number,
+        look: impl FnOnce(RelPath<'_>) -> Option<Result<T, Error>>,
+        resolved: impl FnOnce(&T) -> &Resolved,
+    ) -> Option<T> {
         let path = self.cache().path_of_number(self.key(RelPath::ROOT), number)?;
-        let promised = self.try_promised(caller, client, path.as_path(), need, until)?.ok()?;
-        is_it(promised.resolved(), number).then_some(promised)
+        let found = look(path.as_path())?.ok()?;
+        is_it(resolved(&found), number).then_some(found)
     }
 
     /// As [`Volume::find`], with the path that leads there.

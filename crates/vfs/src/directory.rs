@@ -116,10 +116,11 @@ impl Directory {
     /// What was just made in it, for the lane's cache.
     pub(crate) async fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
         let object = self.shared()?.object_of_new(self.volume.root().dir(), By::Open(&file), stat).await?;
+        self.note_place(Some(&object), name);
         self.file_of(name, file, stat, object)
     }
 
-    /// What was just opened in it.
+    /// What was just opened in it. Nothing kept its name still meanwhile: who opened it notes where it is, if it is there yet.
     pub(crate) async fn opened_file(
         &self,
         name: Name<'_>,
@@ -139,7 +140,6 @@ impl Directory {
         stat: &Stat,
         object: Arc<Object>,
     ) -> Result<OpenFile, Error> {
-        self.note_place(Some(&object), name);
         let path = self.path().join(name)?;
         let place = self.volume.place(path.as_path());
         let counters = Arc::clone(self.volume.counters());

@@ -31,6 +31,7 @@
 //! - **Everything is bounded and counted**: open files, absent names, listings and watches, per lane.
 
 pub use attributes::{Attributes, ChangeToken, FileId};
+pub use by_number::Placed;
 pub use cache::{Breaker, Cache, CacheOptions, Telling};
 pub use caller::Caller;
 pub use change::{Created, Expect, How, Over, Published, Staged, Store, SymbolicLink, Writer};

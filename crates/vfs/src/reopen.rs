@@ -69,6 +69,15 @@ impl Volume {
     }
 }
 
+/// How what is above a file is come by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ways {
+    /// As it was recorded last, or as it is found by handles and listings.
+    All,
+    /// As it was recorded last.
+    Recorded,
+}
+
 /// The search for one file.
 struct Reopening<'a> {
     volume: &'a Volume,
@@ -92,7 +101,7 @@ impl Reopening<'_> {
                 self.volume.counters().reopened_in_use.increment();
                 return Ok((path, found));
             }
-            let path = self.find_path(file).await?;
+            let path = self.find_path(file, Ways::All).await?;
             if let Some(found) = self.at(caller, &path, file, need).await? {
                 self.volume.counters().reopened_found.increment();
                 return Ok((path, found));
@@ -143,7 +152,7 @@ impl Reopening<'_> {
     }
 
     /// The path to a file as the tree has it, from the file upwards.
-    async fn find_path(&self, file: &Identity) -> Result<RelPathBuf, Error> {
+    async fn find_path(&self, file: &Identity, ways: Ways) -> Result<RelPathBuf, Error> {
         let root = self.volume.root().dir();
         let root = identity_of(By::Open(root.as_file()), &root.stat()?).await?;
         let (mut at, mut names, mut length) = (file.clone(), Vec::new(), 0);
@@ -157,7 +166,11 @@ impl Reopening<'_> {
             {
                 break path;
             }
-            let Recorded { directory, name } = self.above(&at).await?;
+            let above = match ways {
+                Ways::All => self.above(&at).await?,
+                Ways::Recorded => self.recorded(&at).await?.into_iter().next().ok_or(Error::Stale)?,
+            };
+            let Recorded { directory, name } = above;
             length += name.len() + 1;
             // What was recorded at different times may form a circle.
             if length > RelPath::BYTES_MAX + 1 {
@@ -175,34 +188,92 @@ impl Reopening<'_> {
 
     /// The directory that a file is in, and its name there.
     async fn above(&self, file: &Identity) -> Result<Recorded, Error> {
-        let hint = self.recorded(file).await?;
-        let Some(open) = self.open(file).await? else { return hint.ok_or(Error::Stale) };
+        let hints = self.recorded(file).await?;
+        let Some(open) = self.open(file).await? else { return self.above_unopened(file, hints).await };
         let stat = open.stat()?;
         if stat.nlink == 0 {
             return Err(Error::Stale);
         }
-        let directory = match stat.kind {
-            FileKind::Directory => above_directory(open.into_dir()?, &stat).await?,
-            _ => {
-                let hint = hint.as_ref().ok_or(Error::Stale)?;
-                self.open(&hint.directory).await?.ok_or(Error::Stale)?.into_dir()?
+        if stat.kind == FileKind::Directory {
+            let directory = above_directory(open.into_dir()?, &stat).await?;
+            let identity = identity_of(By::Open(directory.as_file()), &directory.stat()?).await?;
+            let hint = hints.into_iter().find(|hint| hint.directory == identity);
+            let name = self.name_in(&directory, file, &stat, hint.as_ref().map(|hint| &*hint.name)).await?;
+            return Ok(Recorded { directory: identity, name });
+        }
+        for hint in hints {
+            let Some(directory) = self.open(&hint.directory).await? else { continue };
+            match self.name_in(&directory.into_dir()?, file, &stat, Some(&hint.name)).await {
+                Ok(name) => return Ok(Recorded { directory: hint.directory, name }),
+                Err(Error::Stale) => {}
+                Err(error) => return Err(error),
             }
-        };
-        let identity = identity_of(By::Open(directory.as_file()), &directory.stat()?).await?;
-        let hint = hint.filter(|hint| hint.directory == identity);
-        let name = self.name_in(&directory, file, &stat, hint.as_ref().map(|hint| &*hint.name)).await?;
-        Ok(Recorded { directory: identity, name })
+        }
+        Err(Error::Stale)
     }
 
-    /// Where the file was last seen.
-    async fn recorded(&self, file: &Identity) -> Result<Option<Recorded>, Error> {
+    /// As [`Reopening::above`], of what cannot be opened by its handle: by a name that was recorded, or another of the same directory,
+    /// as when one of two names was taken away. A directory has but one.
+    async fn above_unopened(&self, file: &Identity, hints: Vec<Recorded>) -> Result<Recorded, Error> {
+        let root = self.volume.root();
+        for hint in &hints {
+            let path = match self.known_path(&hint.directory) {
+                Some(path) => path,
+                None => match Box::pin(self.find_path(&hint.directory, Ways::Recorded)).await {
+                    Ok(path) => path,
+                    Err(Error::Stale) => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            let Ok(directory) = root.open_real_directory(path.as_path()).await else { continue };
+            if let Some(stat) = self.stat_of(&directory, &hint.name).await
+                && self.is_name_of(&directory, &hint.name, file, &stat).await?
+            {
+                return Ok(hint.clone());
+            }
+            if let Some(name) = self.other_name_in(&directory, file).await? {
+                return Ok(Recorded { directory: hint.directory.clone(), name });
+            }
+        }
+        hints.into_iter().next().ok_or(Error::Stale)
+    }
+
+    async fn stat_of(&self, directory: &Dir, name: &[u8]) -> Option<Stat> {
+        directory.stat_at(&c_name(Name::parse(name).ok()?)).await.ok()
+    }
+
+    /// A name that the directory has for what is no directory, whatever it costs.
+    async fn other_name_in(&self, directory: &Dir, file: &Identity) -> Result<Option<Box<[u8]>>, Error> {
+        let _searching = self.volume.root().begin_search().ok_or(Error::Overloaded)?;
+        self.volume.counters().reopened_by_listing.increment();
+        let Ok(entries) = directory.entries_with_handles(ENTRIES_MAX).await else { return Ok(None) };
+        for entry in entries {
+            // A file that has lost a name had two.
+            let Some(stat) = entry.stat.filter(|stat| stat.kind != FileKind::Directory) else { continue };
+            let is_it = match &entry.handle {
+                Some(handle) => Identity::of_handle(stat.dev, handle.kind, &handle.bytes) == *file,
+                None => self.is_name_of(directory, &entry.name, file, &stat).await?,
+            };
+            if is_it {
+                return Ok(Some(entry.name.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Where the file was last seen: as what uses it knows, and as the index does, which may know better where a look was overtaken.
+    async fn recorded(&self, file: &Identity) -> Result<Vec<Recorded>, Error> {
         let shared = self.volume.shared().ok_or(Error::ReadOnly)?;
         let in_use = shared.objects().in_use_in(shared, file).and_then(|object| object.place());
-        if let Some(place) = in_use {
-            return Ok(Some(Recorded { directory: place.directory.identity().clone(), name: place.name }));
-        }
-        let (shared, file) = (Arc::clone(shared), file.clone());
-        offload(None, move || shared.recorded_place(&file)).await.map_err(|_| Error::Overloaded)?
+        let mut hints: Vec<_> = in_use
+            .map(|place| Recorded { directory: place.directory.identity().clone(), name: place.name })
+            .into_iter()
+            .collect();
+        let (shared, words) = (Arc::clone(shared), file.clone());
+        let known = offload(None, move || shared.recorded_place(&words)).await;
+        let known = known.map_err(|_| Error::Overloaded)??;
+        hints.extend(known.filter(|known| !hints.contains(known)));
+        Ok(hints)
     }
 
     /// Opens a file by its handle; `None` where that cannot be done.

@@ -163,4 +163,4 @@ fn directory() -> PathBuf {
 }
 
 /// A guest that says nothing for so long after its start has no working kernel.
-const BOOT_LIMIT: Duration = Duration::from_secs(90);
+const BOOT_LIMIT: Duration = Duration::from_secs(240);

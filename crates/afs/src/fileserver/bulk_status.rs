@@ -1,5 +1,5 @@
-//! BulkStatus (155) and InlineBulkStatus (65536): up to fifty files at once. Only the first is what the client waits for; the others
-//! are waited for only for a moment while they change.
+//! BulkStatus (155) and InlineBulkStatus (65536): up to fifty files at once. Only the first two may be what the client waits for; the
+//! others are waited for only for a moment while they change.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ impl Serving {
         let (mut statuses, mut call_backs) = (Vec::new(), Vec::new());
         let patient_until = lane::time::now() + PATIENCE;
         for (at, fid) in fids.0.iter().enumerate() {
-            let until = (at > 0).then_some(patient_until);
+            let until = (at >= ASKED_FOR).then_some(patient_until);
             let (status, call_back) = match self.status_inline(call, *fid, until).await {
                 Ok(told) => (told.status, told.call_back),
                 Err(Refused::Code(code)) => {
@@ -76,6 +76,8 @@ impl Serving {
     }
 }
 
-/// How long all but the first file of a call are waited for together while they change; and each of them, to be looked up, at least.
+/// OpenAFS's clients ask first for what they look up; Linux's for its directory first, and then for it.
+const ASKED_FOR: usize = 2;
+/// How long all but the first files of a call are waited for together while they change; and each of them, to be looked up, at least.
 const PATIENCE: Duration = Duration::from_millis(200);
 const TURN: Duration = Duration::from_millis(20);

@@ -2,6 +2,7 @@
 
 use afs_wire::rxafs::FetchACL;
 use identity::{Acl, Nearest, Rights};
+use vfs::Directory;
 
 use super::access::text_of;
 use super::asked::{Asked, Reply, SYNC};
@@ -13,7 +14,7 @@ use afs_wire::code::EACCES;
 impl Serving {
     pub(super) async fn list(&self, call: &Call, request: FetchACL) -> Result<Reply<FetchACL>, Refused> {
         let asked = self.asked(call, request.fid).await?;
-        let directory = asked.directory(asked.directory_of(request.fid).await?).await?;
+        let directory = asked.directory_of(request.fid).await?;
         let text = match directory.access_list(&asked.caller).await? {
             Nearest::List(acl) => text_of(&acl),
             // Where mode bits count there is nothing to show, or to change an entry of.
@@ -29,12 +30,11 @@ impl Serving {
 
 impl Asked {
     /// The directory whose list counts for a file: itself, if it is one.
-    pub(super) async fn directory_of(&self, fid: Fid) -> Result<Fid, Refused> {
+    pub(super) async fn directory_of(&self, fid: Fid) -> Result<Directory, Refused> {
         if fid.is_directory() {
-            return Ok(fid);
+            return self.directory(fid).await;
         }
-        let found = self.volume.volume.find(&self.caller, self.number(fid)?, Rights::LOOKUP).await?;
-        let above = found.object().and_then(|object| object.seen_in()).ok_or(vfs::Error::Stale)?;
-        Ok(self.fid(above.0))
+        let (volume, number) = (&self.volume.volume, self.number(fid)?);
+        Ok(volume.find_placed(&self.caller, number, Rights::LOOKUP, Rights::NONE).await?.directory)
     }
 }

@@ -5,7 +5,7 @@ use afs_wire::rxafs::{Link, Symlink};
 use identity::Rights;
 use vfs::Name;
 
-use super::asked::{Reply, SYNC, name};
+use super::asked::{ATTEMPTS_MAX, Asked, Reply, SYNC, name};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -46,16 +46,28 @@ impl Serving {
         let name = name(&request.name)?;
         let directory = asked.directory(request.directory).await?;
         self.check_room(&directory, name)?;
-        let existing =
-            asked.volume.volume.find(&asked.caller, asked.number(request.existing)?, Rights::NONE).await?;
-        let place = existing.object().and_then(|object| object.seen_in());
-        let (above, known) = place.ok_or(vfs::Error::Stale)?;
-        if above != asked.number(request.directory)? {
-            return Err(EXDEV.into());
+        let which = asked.number(request.existing)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let volume = &asked.volume.volume;
+            let placed = volume.find_placed(&asked.caller, which, Rights::NONE, Rights::NONE).await?;
+            if placed.directory.id() != directory.id() {
+                return Err(EXDEV.into());
+            }
+            match directory.link_if(&asked.caller, which, Name::parse(&placed.name)?, name).await {
+                // It has been renamed since.
+                Err(vfs::Error::Unexpected | vfs::Error::NotFound) => {}
+                linked => {
+                    linked?;
+                    return self.linked(&asked, &request).await;
+                }
+            }
         }
-        directory.link(&asked.caller, Name::parse(&known)?, name).await?;
-        let status = self.told_of_change(&asked, request.existing).await?.status;
-        let directory_status = self.directory_status(&asked, request.directory).await?;
+        Err(vfs::Error::Busy.into())
+    }
+
+    async fn linked(&self, asked: &Asked, request: &Link<'_>) -> Result<Reply<Link<'static>>, Refused> {
+        let status = self.told_of_change(asked, request.existing).await?.status;
+        let directory_status = self.directory_status(asked, request.directory).await?;
         Ok(Reply::<Link<'static>> { status, directory_status, sync: SYNC })
     }
 }

@@ -4,9 +4,10 @@ use afs_wire::rxafs::StoreStatus;
 use afs_wire::{Fid, SET_FSYNC};
 use identity::Rights;
 use lane::fs::AttributeChange;
-use vfs::Name;
+use vfs::{Directory, Name};
 
-use super::asked::{Asked, Reply, SYNC};
+use super::asked::{ATTEMPTS_MAX, Asked, Reply, SYNC};
+use super::look::Look;
 use super::status::wanted;
 use super::{Call, Refused, Serving};
 
@@ -43,11 +44,33 @@ impl Serving {
         if fid.is_directory() {
             return Ok(asked.directory(fid).await?.set_attributes(&asked.caller, change).await?);
         }
-        let promise = self.server.inner.hosts.promise();
-        let look = self.look(asked, fid, Rights::LOOKUP, promise.until).await?;
-        let place = look.object().and_then(|object| object.seen_in());
-        let (above, name) = place.ok_or(vfs::Error::Stale)?;
-        let directory = asked.directory(asked.fid(above)).await?;
-        Ok(directory.set_attributes_of(&asked.caller, Name::parse(&name)?, change).await?)
+        for _ in 0..ATTEMPTS_MAX {
+            let promise = self.server.inner.hosts.promise();
+            let look = self.look(asked, fid, Rights::LOOKUP, promise.until).await?;
+            let (directory, name) = self.placed(asked, fid, &look).await?;
+            let set =
+                directory.set_attributes_if(&asked.caller, asked.number(fid)?, Name::parse(&name)?, change);
+            match set.await {
+                // It has been renamed since.
+                Err(vfs::Error::Unexpected | vfs::Error::NotFound) => {}
+                set => return Ok(set?),
+            }
+        }
+        Err(vfs::Error::Busy.into())
+    }
+
+    /// The directory that a file or link is in, and its name there.
+    async fn placed(&self, asked: &Asked, fid: Fid, look: &Look) -> Result<(Directory, Box<[u8]>), Refused> {
+        match look {
+            Look::Node(_) => {
+                let (volume, number) = (&asked.volume.volume, asked.number(fid)?);
+                let placed = volume.find_placed(&asked.caller, number, Rights::NONE, Rights::NONE).await?;
+                Ok((placed.directory, placed.name))
+            }
+            Look::Link(link) => {
+                let (above, name) = link.link().object.seen_in().ok_or(vfs::Error::Stale)?;
+                Ok((asked.directory(asked.fid(above)).await?, name))
+            }
+        }
     }
 }

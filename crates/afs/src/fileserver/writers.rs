@@ -59,9 +59,7 @@ impl Serving {
         let (writers, holder) = (&self.server.inner.writers, asked.host.holder());
         let kept = writers.find(holder, shared.id(), number);
         if let Some(kept) = kept.as_ref().filter(|kept| kept.is_its_own) {
-            let found = volume.find(&asked.caller, number, Rights::NONE).await?;
-            let above = found.object().and_then(|object| object.seen_in()).ok_or(vfs::Error::Stale)?;
-            volume.find(&asked.caller, above.0, Rights::INSERT).await?;
+            volume.find_placed(&asked.caller, number, Rights::NONE, Rights::INSERT).await?;
             return Ok(kept.writer.clone());
         }
         let found = volume.find(&asked.caller, number, Rights::WRITE).await?;

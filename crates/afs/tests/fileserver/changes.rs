@@ -63,6 +63,35 @@ fn links_are_within_a_directory() {
 }
 
 #[test]
+fn a_file_outlives_each_of_its_names_wherever_it_was_moved() {
+    run(async |bed| {
+        let (client, root) = (bed.client(), bed.root());
+        let d = client.make_dir(root, "d").await.unwrap().fid;
+        let sub = client.make_dir(d, "sub").await.unwrap().fid;
+        let f = client.create(d, "x").await.unwrap().fid;
+        client.store(f, 0, b"x", 1).await.unwrap();
+        let rename = |from, old: &'static str, to, new: &'static str| rxafs::Rename {
+            from,
+            old_name: old.into(),
+            to,
+            new_name: new.into(),
+        };
+        client.call(&rename(d, "x", d, "y")).await.unwrap();
+        client.call(&rename(d, "y", sub, "z")).await.unwrap();
+        let link =
+            |directory, name: &'static str, existing| rxafs::Link { directory, name: name.into(), existing };
+        let linked = client.call(&link(sub, "other", f)).await.unwrap().get();
+        assert_eq!(linked.status.link_count, 2);
+        assert_eq!(code(client.call(&link(d, "across", f)).await), EXDEV);
+        client.call(&rxafs::RemoveFile { directory: sub, name: "z".into() }).await.unwrap();
+        let status = client.status(f).await.unwrap();
+        assert_eq!((status.link_count, status.parent_vnode), (1, sub.vnode));
+        assert_eq!(client.fetch(f, 0, 100).await.unwrap().0, b"x");
+        client.fetch(sub, 0, 4096).await.unwrap();
+    });
+}
+
+#[test]
 fn attributes_are_set_and_leave_the_version() {
     run(async |bed| {
         let client = bed.client();

@@ -78,6 +78,53 @@ fn a_clients_own_edits_leave_the_bytes_that_it_would_fetch() {
     });
 }
 
+/// A directory that is not empty stays, with all that clients know of it and of the one above.
+#[test]
+fn what_cannot_be_removed_is_as_it_was() {
+    run(async |bed| {
+        bed.fs.create_dir_all("/srv/dir/sub").unwrap();
+        for n in 0..60 {
+            bed.fs.write(&format!("/srv/dir/a rather long name of a file, number {n}"), "").unwrap();
+        }
+        bed.fs.write("/srv/dir/sub/other", "x").unwrap();
+        let client = bed.client();
+        let at = async |directory, name: &str| {
+            let target = fetch(&client, directory).await.0.lookup(name.as_bytes()).unwrap();
+            Fid { vnode: target.vnode, uniquifier: target.uniquifier, ..bed.root() }
+        };
+        let dir = at(bed.root(), "dir").await;
+        let sub = at(dir, "sub").await;
+        let other = at(sub, "other").await;
+        let known = version(&client.status(sub).await.unwrap());
+        let link = rxafs::Symlink {
+            directory: dir,
+            name: "link".into(),
+            target: "x".into(),
+            change: StoreStatus::default(),
+        };
+        client.call(&link).await.unwrap();
+        let (mut copy, mut above) = fetch(&client, dir).await;
+        let refused = client.call(&rxafs::RemoveDir { directory: dir, name: "sub".into() }).await;
+        assert_eq!(code(refused), afs_wire::code::ENOTEMPTY);
+        assert_eq!(version(&client.status(sub).await.unwrap()), known);
+        assert_eq!(version(&client.status(dir).await.unwrap()), above);
+        for n in 0..60 {
+            let gone = format!("a rather long name of a file, number {n}");
+            let status = client.call(&rxafs::RemoveFile { directory: dir, name: gone.as_str().into() }).await;
+            let status = status.unwrap().get().status;
+            copy.remove(gone.as_bytes()).unwrap();
+            above += 1;
+            assert_eq!((version(&status), status.length_low as usize), (above, copy.size()), "{gone}");
+            let fids = xdr::List(vec![dir, sub, other]);
+            let told = client.call(&rxafs::InlineBulkStatus { fids }).await.unwrap();
+            let errors: Vec<_> = told.get().statuses.0.iter().map(|status| status.error_code).collect();
+            assert_eq!(errors, [0, 0, 0], "{gone}");
+        }
+        assert_eq!(fetch(&client, dir).await.0, copy);
+        assert_eq!(fetch(&client, sub).await.0.lookup(b"other"), Some(target(other)));
+    });
+}
+
 #[test]
 fn what_others_do_shows_and_is_told() {
     run(async |bed| {

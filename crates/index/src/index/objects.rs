@@ -61,6 +61,11 @@ impl Index {
         self.shared().state().take_number(volume, kind)
     }
 
+    /// Whether somebody has told of this file lately, so that it is not committed yet. Waits for nobody.
+    pub fn was_told_of(&self, volume: VolumeId, identity: &[u8]) -> bool {
+        self.shared().state().pending.knows(volume, identity)
+    }
+
     /// One record more is to come: of a file that is about to change. Before the first change of each, who changes files
     /// looks whether the index [is full](Index::is_full).
     pub fn reserve(&self) {
@@ -230,7 +235,10 @@ impl State {
             _ if is_full && !self.pending.knows(volume, identity) => return Err(Error::Full),
             Some(entry) => {
                 let version = entry.object.version.next().max(first);
-                let place = if of.place.is_some() { place } else { entry.object.place };
+                // Who looked may have been overtaken by a rename: it is told when the file has been found there for certain.
+                let recorded = entry.object.place;
+                let is_placed = recorded.parent != 0 && !recorded.name.is_empty();
+                let place = if of.place.is_none() || is_placed { recorded } else { place };
                 (ObjectRecord { version, seen, place, number: entry.object.number }, false)
             }
             None => {

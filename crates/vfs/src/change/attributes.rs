@@ -1,6 +1,7 @@
 //! Mode, times and owner.
 
 use identity::Rights;
+use index::Number;
 use lane::fs::{AttributeChange, FileKind, OpenHow, OpenKind, Stat};
 
 use super::Writer;
@@ -47,19 +48,35 @@ impl Directory {
         name: Name<'_>,
         change: AttributeChange,
     ) -> Result<(), Error> {
-        self.attempts(async || self.try_set_attributes_of(caller, name, change).await).await
+        self.attempts(async || self.try_set_attributes_of(caller, name, None, change).await).await
+    }
+
+    /// As [`Directory::set_attributes_of`], of what has this number, if `name` still leads to it.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] where it does not; as [`Directory::set_attributes_of`].
+    pub async fn set_attributes_if(
+        &self,
+        caller: &Caller,
+        which: Number,
+        name: Name<'_>,
+        change: AttributeChange,
+    ) -> Result<(), Error> {
+        self.attempts(async || self.try_set_attributes_of(caller, name, Some(which), change).await).await
     }
 
     async fn try_set_attributes_of(
         &self,
         caller: &Caller,
         name: Name<'_>,
+        which: Option<Number>,
         change: AttributeChange,
     ) -> Result<(), Unmade> {
         let change = permitted(caller, change)?;
         let here = self.here_for(caller, name, Rights::NONE).await?;
         let (permits, found) = here.permits_of(name).await?;
         let found = found.ok_or(Error::NotFound)?;
+        found.require(which)?;
         if found.kind == FileKind::Directory {
             return Err(Error::IsADirectory.into());
         }

@@ -75,7 +75,7 @@ impl Directory {
             let charge = here.volume().charge(1, 0)?;
             way.rise();
             let (directory, how) = (here.directory(), CreateHow { mode: how.mode, exclusive: true });
-            let file = directory.dir().create(&name, how).await.map_err(Error::of_change)?;
+            let file = way.done(directory.dir().create(&name, how).await)?;
             charge.made_in(here.volume(), here.object()?);
             owner.give(here.volume(), &file).await;
             let stat = file.stat().map_err(Error::from)?;
@@ -101,6 +101,7 @@ impl Here {
         }
         self.require_of(caller, &stat.into(), Rights::WRITE)?;
         let file = Rc::new(self.directory().opened_file(name, file, &stat).await?);
+        self.note_seen(name, file.object());
         let writer = Writer::new(self.volume().clone(), file);
         Ok(Created { writer, attributes: stat.into(), is_new: false })
     }

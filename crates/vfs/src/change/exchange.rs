@@ -78,7 +78,7 @@ impl Directory {
                 let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
                 moving.end(exchanged.is_ok().then_some((to, name)), known, None)?;
             }
-            exchanged.map_err(Error::of_change)?;
+            way.done(exchanged)?;
             way.removed(here.object()?, one.as_bytes());
             way.removed(there.object()?, other.as_bytes());
             has_moved(&way, &at_one, (&here, &one), (&there, &other))?;

@@ -5,6 +5,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use index::Number;
 use lane::fs::{FileKind, Stat};
 
 use super::here::Here;
@@ -30,6 +31,15 @@ impl Found {
         self.kind == FileKind::Directory
     }
 
+    /// That it is what has this number, if one is given.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`].
+    pub(super) fn require(&self, which: Option<Number>) -> Result<(), Error> {
+        let is_it = which.is_none_or(|which| self.object.number() == which);
+        if is_it { Ok(()) } else { Err(Error::Unexpected) }
+    }
+
     /// What its move breaks.
     pub(super) fn moves(&self) -> What {
         if self.is_directory() { What::Subtree } else { What::Place }
@@ -39,6 +49,16 @@ impl Found {
     pub(super) fn lost(&self, directory: &Arc<Object>, name: &[u8]) {
         let is_last = self.kind == FileKind::Directory || self.names == Some(1);
         self.object.note_lost(directory, name, is_last);
+    }
+
+    /// Looks just before it loses `name` how many names it has, if the index would forget it with its last one: since it was found
+    /// clients had to be told, and somebody beside the server may have given it another.
+    pub(super) async fn count_names(&mut self, here: &Here, name: &CString) -> Result<(), Error> {
+        if self.names.is_some() && self.object.is_known() && self.kind != FileKind::Directory {
+            let stat = here.directory().dir().stat_at(name).await.map_err(Error::of_change)?;
+            self.names = Some(stat.nlink);
+        }
+        Ok(())
     }
 }
 

@@ -173,6 +173,14 @@ impl Here {
         }
     }
 
+    /// Notes where something was found without its permit, if no name here has changed since: what is renamed from here on is told to
+    /// this lane first.
+    pub(super) fn note_seen(&self, name: Name<'_>, object: Option<&Arc<Object>>) {
+        if self.vantage.holds_for_all(self.volume().cache().options().ttl) {
+            self.directory.note_place(object, name);
+        }
+    }
+
     /// For who keeps an image of the directory: the name leads to this now.
     pub(super) fn note_added(&self, way: &Way, name: Name<'_>, object: Option<&Arc<Object>>) {
         if let Some((directory, object)) = self.directory.object().zip(object) {

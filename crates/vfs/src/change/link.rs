@@ -3,6 +3,7 @@
 use std::ffi::CString;
 
 use identity::Rights;
+use index::Number;
 use lane::fs::{FileKind, OpenHow, OpenKind};
 
 use super::find::c_name;
@@ -22,7 +23,21 @@ impl Directory {
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::TooManyLinks`]; [`Error::NotServable`] for what is no file;
     /// else as [`Directory::create`].
     pub async fn link(&self, caller: &Caller, from: Name<'_>, to: Name<'_>) -> Result<(), Error> {
-        self.attempts(async || self.try_link(caller, from, to).await).await
+        self.attempts(async || self.try_link(caller, from, to, None).await).await
+    }
+
+    /// As [`Directory::link`], of the file of this number, if `from` still leads to it.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] where it does not; as [`Directory::link`].
+    pub async fn link_if(
+        &self,
+        caller: &Caller,
+        which: Number,
+        from: Name<'_>,
+        to: Name<'_>,
+    ) -> Result<(), Error> {
+        self.attempts(async || self.try_link(caller, from, to, Some(which)).await).await
     }
 
     /// Makes the symbolic link `name` that says `target`, whatever that is. Takes [`Rights::INSERT`].
@@ -53,13 +68,20 @@ impl Directory {
         .await
     }
 
-    async fn try_link(&self, caller: &Caller, from: Name<'_>, to: Name<'_>) -> Result<(), Unmade> {
+    async fn try_link(
+        &self,
+        caller: &Caller,
+        from: Name<'_>,
+        to: Name<'_>,
+        which: Option<Number>,
+    ) -> Result<(), Unmade> {
         let here = self.here_for(caller, to, Rights::INSERT).await?;
         if from.is_reserved() {
             return Err(Error::Reserved.into());
         }
         let (permits, found) = here.permits_of(from).await?;
         let found = found.ok_or(Error::NotFound)?;
+        found.require(which)?;
         if found.kind != FileKind::File {
             return Err(Error::NotServable.into());
         }
@@ -72,7 +94,7 @@ impl Directory {
         to_the_end(way.held(), async move {
             here.still()?;
             way.rise();
-            here.directory().dir().link(&file, &to).await.map_err(Error::of_change)?;
+            way.done(here.directory().dir().link(&file, &to).await)?;
             way.added(here.object()?, to.as_bytes(), found.object.number());
             way.end(here.volume());
             Ok(())
@@ -93,7 +115,7 @@ impl Directory {
             here.still()?;
             let charge = here.volume().charge(1, 0)?;
             way.rise();
-            here.directory().dir().symlink(&name, &target).await.map_err(Error::of_change)?;
+            way.done(here.directory().dir().symlink(&name, &target).await)?;
             charge.made_in(here.volume(), here.object()?);
             owner.give_at(here.volume(), here.directory().dir(), &name).await;
             if way.is_kept(here.object()?)

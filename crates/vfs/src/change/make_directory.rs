@@ -35,7 +35,7 @@ impl Directory {
             let charge = here.volume().charge(1, 0)?;
             way.rise();
             let directory = here.directory();
-            directory.dir().mkdir(&name, mode).await.map_err(Error::of_change)?;
+            way.done(directory.dir().mkdir(&name, mode).await)?;
             charge.made_in(here.volume(), here.object()?);
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
             let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);

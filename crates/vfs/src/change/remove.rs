@@ -48,7 +48,7 @@ impl Directory {
     ) -> Result<(), Unmade> {
         let here = self.here_for(caller, name, Rights::DELETE).await?;
         let (permits, found) = here.permits_of(name).await?;
-        let found = found.ok_or(Error::NotFound)?;
+        let mut found = found.ok_or(Error::NotFound)?;
         match (found.kind, is_directory) {
             (FileKind::Directory, false) => return Err(Error::IsADirectory.into()),
             (FileKind::Directory, true) | (_, false) => {}
@@ -62,6 +62,7 @@ impl Directory {
         let way = self.volume().tell(caller, permits, what).await?;
         let name = c_name(name);
         to_the_end(way.held(), async move {
+            found.count_names(&here, &name).await?;
             here.still()?;
             way.rise();
             let dir = here.directory().dir();
@@ -70,7 +71,7 @@ impl Directory {
                 (false, Some(file)) => dir.unlink_open(&name, file.lane_file()).await,
                 (false, None) => dir.unlink(&name).await,
             };
-            removed.map_err(Error::of_change)?;
+            way.done(removed)?;
             found.lost(here.object()?, name.as_bytes());
             match is_directory {
                 true => here.volume().note_removed_directory(here.object()?, &found.object),

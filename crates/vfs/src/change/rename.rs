@@ -68,7 +68,7 @@ impl Directory {
         if !concerned.is_due(&here, &there, over)? {
             return Ok(());
         }
-        let Concerned { moved, replaced } = concerned;
+        let Concerned { moved, mut replaced } = concerned;
         if replaced.is_some() {
             there.require(caller, Rights::DELETE)?;
         }
@@ -83,6 +83,9 @@ impl Directory {
         let way = self.volume().tell(caller, permits, what).await?;
         let (from, to) = (c_name(from), c_name(to));
         to_the_end(way.held(), async move {
+            if let Some(replaced) = &mut replaced {
+                replaced.count_names(&there, &to).await?;
+            }
             here.still()?;
             there.still()?;
             way.rise();
@@ -99,7 +102,7 @@ impl Directory {
             let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
             let gone = replaced.as_ref().map(|replaced| (replaced, known_replaced));
             account.end(renamed.is_ok().then_some((&there, to_name)), known, gone)?;
-            renamed.map_err(Error::of_change)?;
+            way.done(renamed)?;
             way.removed(here.object()?, from.as_bytes());
             if let Some(replaced) = &replaced {
                 replaced.lost(there.object()?, to.as_bytes());

@@ -152,7 +152,7 @@ impl Staged {
         expect: Expect<'_>,
     ) -> Result<Published, Unmade> {
         let here = self.directory.here_for(caller, name, Rights::INSERT).await?;
-        let (permits, found) = here.permits_of(name).await?;
+        let (permits, mut found) = here.permits_of(name).await?;
         if found.is_some() {
             here.require(caller, Rights::DELETE)?;
         }
@@ -171,11 +171,14 @@ impl Staged {
         let (file, aside, growing) =
             (Rc::clone(&self.file), Rc::clone(&self.aside), Rc::clone(&self.growing));
         to_the_end(way.held(), async move {
+            if let Some(replaced) = &mut found {
+                replaced.count_names(&here, &name).await?;
+            }
             here.still()?;
             way.rise();
             // Only what makes files behind the server's back can have come in between.
             let given = aside.give(file.lane_file(), here.directory().dir(), &name, is_new).await;
-            given.map_err(Error::of_change)?;
+            way.done(given)?;
             owner.give(here.volume(), file.lane_file()).await;
             if let Some(replaced) = &found {
                 replaced.lost(here.object()?, name.as_bytes());

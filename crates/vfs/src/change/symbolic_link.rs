@@ -63,7 +63,7 @@ impl Directory {
         let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
         let at = Some(At { directory: here.object()?, name: name.as_bytes() });
         let object = shared.object_of(self.volume().root().dir(), By::Name(dir, &entry), &stat, at).await?;
-        here.directory().note_place(Some(&object), name);
+        here.note_seen(name, Some(&object));
         let target = dir.read_link_at(&entry).await.map_err(Error::of_change)?;
         here.still()?;
         let watched = here.relied_on().ok_or(Unmade::Again(None))?;

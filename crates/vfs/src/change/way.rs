@@ -1,13 +1,15 @@
 //! The way of every change, from permits to their end.
 
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
+use index::Version;
 use lane::Lasting;
 
 use super::edited::Edited;
@@ -28,6 +30,8 @@ pub(super) struct Way {
     under: Rc<Under>,
     /// Directories that show something else when it is made.
     shown: Vec<Shown>,
+    /// The versions that directories had, in the order in which they are among the broken: a change concerns two at most.
+    before: Cell<[Option<Version>; 2]>,
     /// What comes and goes in directories of which somebody keeps an image.
     pub(super) edited: RefCell<Vec<Edited>>,
 }
@@ -185,23 +189,42 @@ impl Volume {
         for broken in &under.broken {
             broken.object.grants().all_told().await;
         }
-        Ok(Way { under: Rc::new(under), shown, edited: RefCell::default() })
+        let (before, edited) = (Cell::default(), RefCell::default());
+        Ok(Way { under: Rc::new(under), shown, before, edited })
     }
 }
 
 impl Way {
     /// Objects whose content or names change get their next version.
     pub(super) fn rise(&self) {
+        let mut known = [None; 2];
+        let mut next = known.iter_mut();
         for broken in &self.under.broken {
             if broken.what.is_of_place() || broken.what == What::Attributes {
                 continue;
             }
             let before = broken.object.version();
             let after = broken.object.rise();
+            if let (What::Names(_), Some(next)) = (&broken.what, next.next()) {
+                *next = Some(before);
+            }
             if let (What::Names(_), Some(log)) = (&broken.what, broken.object.log()) {
                 self.edited.borrow_mut().push(Edited::new(&broken.object, log, before, after));
             }
         }
+        self.before.set(known);
+    }
+
+    /// What the kernel says of the change. Where it says that it has done nothing the directories have the versions that they had: under
+    /// the permits nobody was told others, and a client that is told one more by its next change relies on having seen every one.
+    pub(super) fn done<T>(&self, done: io::Result<T>) -> Result<T, Error> {
+        if done.as_ref().is_err_and(has_done_nothing) {
+            let names = self.under.broken.iter().filter(|broken| matches!(broken.what, What::Names(_)));
+            for (broken, before) in names.zip(self.before.get()) {
+                before.into_iter().for_each(|before| broken.object.fall_back(before));
+            }
+        }
+        done.map_err(Error::of_change)
     }
 
     /// The change is made: the permits go to who waits next. What the caller keeps in this very step is kept under them,
@@ -329,6 +352,26 @@ pub(super) async fn to_the_end<T: 'static>(held: Held, work: impl Future<Output 
         Poll::Ready(done) => done,
         Poll::Pending => Lasting::from(lane::spawn(work)).await,
     }
+}
+
+/// Whether the kernel has refused a change of names for what it found, before it did anything.
+fn has_done_nothing(error: &io::Error) -> bool {
+    let refusals = [
+        libc::EEXIST,
+        libc::ENOTEMPTY,
+        libc::ENOENT,
+        libc::EISDIR,
+        libc::ENOTDIR,
+        libc::EPERM,
+        libc::EACCES,
+        libc::EXDEV,
+        libc::EINVAL,
+        libc::EMLINK,
+        libc::EBUSY,
+        libc::EROFS,
+        libc::ENAMETOOLONG,
+    ];
+    error.raw_os_error().is_some_and(|code| refusals.contains(&code))
 }
 
 const ATTEMPTS_MAX: u32 = 8;

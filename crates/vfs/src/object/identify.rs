@@ -46,7 +46,8 @@ impl SharedVolume {
         self.loaded(root, object, stat, at).await
     }
 
-    /// The object of a file or directory that was just made here: the index cannot know it.
+    /// The object of a file or directory that was just made here: the index cannot know it, unless somebody has found it since and
+    /// gone again.
     ///
     /// # Errors
     /// As [`SharedVolume::object_of`].
@@ -58,6 +59,7 @@ impl SharedVolume {
     ) -> Result<Arc<Object>, Error> {
         let object = self.objects().get(self, identity_of(by, stat).await?)?;
         if !object.is_loaded()
+            && !self.index.was_told_of(self.id(), &object.identity().words(self.device()))
             && let Ok(number) = self.index.new_number(self.id(), kind_of(stat.kind))
         {
             object.begin(number, lane::time::wall_clock());

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use index::Number;
 
-use super::{Identity, Object, SharedVolume};
+use super::{Identity, Object, Place, SharedVolume};
 use crate::error::Error;
 
 /// The objects of one volume that are in use, by vnode.
@@ -14,6 +14,7 @@ pub(super) struct Numbered {
 }
 
 /// Where a file is, or was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recorded {
     pub(crate) directory: Identity,
     pub(crate) name: Box<[u8]>,
@@ -75,6 +76,12 @@ impl SharedVolume {
         }
         let known = self.index.find(self.id(), number).map_err(|error| self.told(&error))?;
         known.and_then(|known| Identity::of_words(&known.identity, self.device())).ok_or(Error::Stale)
+    }
+
+    /// A place as the index has it, where its directory is in use.
+    pub(super) fn recorded_in_use(&self, place: &index::Place) -> Option<Place> {
+        let directory = self.numbered.get(place.parent)?;
+        Some(Place { directory, name: place.name.as_slice().into() })
     }
 
     /// Where the index has a file: its directory, and its name there. May wait for the disk.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use index::{Number, ObjectRecord, Seen, Timestamp, Version};
+use index::{Kind, Number, ObjectRecord, Seen, Timestamp, Version};
 use lane::fs::Stat;
 
 use super::identify::{At, seen_of};
@@ -72,8 +72,16 @@ impl Object {
         side.draft.look_as(seen, lane::time::wall_clock());
         let is_there =
             |at: At<'_>| record.place.parent == at.directory.number().vnode && *record.place.name == *at.name;
-        if !at.is_some_and(is_there) {
+        let is_there = at.is_some_and(is_there);
+        if !is_there {
             side.draft.flags |= MOVED;
+        }
+        // A hint until somebody finds it there who is told of what is renamed: where it was renamed just now the index knows better.
+        if side.place.is_none() && record.number.kind() == Kind::File {
+            side.place = match is_there || record.place.parent == 0 {
+                true => at.map(|at| Place { directory: Arc::clone(at.directory), name: at.name.into() }),
+                false => self.volume.recorded_in_use(&record.place),
+            };
         }
         self.set(record.number, record.version);
     }
@@ -109,6 +117,11 @@ impl Object {
         next
     }
 
+    /// The change that raised the version last was none, and nobody was told of the version.
+    pub(crate) fn fall_back(&self, before: Version) {
+        self.version.store(before.into(), Ordering::SeqCst);
+    }
+
     /// The change of its content that raised the version last goes on, and nobody could look in between.
     pub(crate) fn rise_on(&self) {
         let mut side = self.lock_side();
@@ -142,6 +155,11 @@ impl Object {
         let place = side.place.as_ref().filter(|_| side.draft.flags & TAKEN == 0)?;
         let among = places.get(&Arc::as_ptr(&place.directory))?;
         among.iter().find(|other| *other == place).cloned()
+    }
+
+    /// Whether the index has a record of it.
+    pub(crate) fn is_known(&self) -> bool {
+        self.lock_side().draft.flags & KNOWN != 0
     }
 
     /// It may have lost its last name since it was opened: the index did not know it before, or it has lost one.

@@ -25,6 +25,7 @@ mod local_locks;
 mod names;
 mod order;
 mod owners;
+mod places;
 mod read_only;
 mod reopen;
 mod rest;

@@ -7,7 +7,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use rustix::io::Errno;
 
 use super::Scenario;
@@ -43,7 +43,13 @@ impl Scenario for Kafs {
         net::set_up("lan", &format!("10.73.0.{host}/24"))?;
         guest.await_signal("serving")?;
         mount()?;
-        if guest.name() == SECOND { second(guest) } else { first(guest) }
+        let outcome = if guest.name() == SECOND { second(guest) } else { first(guest) };
+        if outcome.is_err() {
+            // The server tells first what it was asked last.
+            guest.signal(OVER)?;
+            guest.await_signal(TOLD)?;
+        }
+        outcome
     }
 }
 
@@ -64,12 +70,21 @@ fn serve(guest: &mut Guest) -> anyhow::Result<()> {
     let _server = guest.serve(&format!(
         "[[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"anyone\"\nafs_name = \"root.cell\"\n\
          [http]\nlisten = [\"{SERVER_IP}:8080\"]\n[https]\nlisten = []\n\
+         [log]\naudit = \"{AUDIT}\"\naudit_format = \"openafs\"\n\
          [afs]\nlisten = \"{SERVER_IP}:7000\"\ncell = \"{CELL}\"\n"
     ))?;
     guest.signal("serving")?;
-    guest.await_signal("both are done")?;
+    guest.await_signal(OVER)?;
     let names = names(TREE, "race-")?;
-    ensure!(names.len() == 2 * RACING, "{} of {} names of the race are in the tree", names.len(), 2 * RACING);
+    if names.len() != 2 * RACING {
+        // What was asked last is on its way to the log.
+        std::thread::sleep(Duration::from_secs(3));
+        let calls = fs::read_to_string(AUDIT)?;
+        let calls: Vec<&str> = calls.lines().collect();
+        guest.note(calls[calls.len().saturating_sub(CALLS_TOLD)..].join("\n"))?;
+        guest.signal(TOLD)?;
+        bail!("{} of {} names of the race are in the tree", names.len(), 2 * RACING);
+    }
     Ok(())
 }
 
@@ -82,22 +97,22 @@ fn mount() -> anyhow::Result<()> {
 }
 
 fn first(guest: &mut Guest) -> anyhow::Result<()> {
-    ensure!(fs::read_to_string(at("hello"))? == "hello from the tree\n", "another file is there");
+    ensure!(read("hello")? == "hello from the tree\n", "another file is there");
     contents(guest).context("contents")?;
     names_and_links().context("names and links")?;
     others(guest).context("changes of others")?;
     pulled_cable(guest).context("a pulled cable")?;
     race(guest, "one")?;
     guest.await_signal("second is done")?;
-    guest.signal("both are done")
+    guest.signal(OVER)
 }
 
 fn second(guest: &mut Guest) -> anyhow::Result<()> {
     guest.await_signal("written by the first")?;
-    ensure!(fs::read_to_string(at("shared"))? == "one\n", "the first's write is not seen");
+    expect("shared", "one\n")?;
     guest.signal("seen by the second")?;
     guest.await_signal("written again")?;
-    ensure!(fs::read_to_string(at("shared"))? == "two\n", "what was read before is still believed");
+    expect("shared", "two\n")?;
     fs::write(at("shared"), "three\n")?;
     guest.signal("written by the second")?;
     race(guest, "two")?;
@@ -130,38 +145,38 @@ fn contents(guest: &mut Guest) -> anyhow::Result<()> {
 }
 
 fn names_and_links() -> anyhow::Result<()> {
-    fs::create_dir(at("dir"))?;
-    fs::create_dir(at("dir/sub"))?;
+    make_directory("dir")?;
+    make_directory("dir/sub")?;
+    let long = |number| format!("dir/a rather long name of a file, number {number}");
     for number in 0..NAMES {
-        File::create_new(at(&format!("dir/a rather long name of a file, number {number}")))?;
+        File::create_new(at(&long(number))).with_context(|| format!("making name {number}"))?;
     }
-    ensure!(fs::read_dir(at("dir"))?.count() == NAMES + 1, "not every name is listed");
+    ensure!(listed("dir")? == NAMES + 1, "not every name is listed");
     drop_caches()?;
-    ensure!(fs::read_dir(at("dir"))?.count() == NAMES + 1, "not every name is listed anew");
+    ensure!(listed("dir")? == NAMES + 1, "not every name is listed anew");
     fs::write(at("dir/x"), "x")?;
-    fs::rename(at("dir/x"), at("dir/y"))?;
-    fs::rename(at("dir/y"), at("dir/sub/z"))?;
-    ensure!(fs::read_to_string(at("dir/sub/z"))? == "x", "what was renamed is lost");
-    fs::hard_link(at("dir/sub/z"), at("dir/sub/other"))?;
+    rename("dir/x", "dir/y")?;
+    rename("dir/y", "dir/sub/z")?;
+    ensure!(read("dir/sub/z")? == "x", "what was renamed is lost");
+    fs::hard_link(at("dir/sub/z"), at("dir/sub/other")).context("a link")?;
     let across = fs::hard_link(at("dir/sub/z"), at("dir/across")).unwrap_err();
     // EXDEV is among the abort codes that this client does not know.
     let known = [Errno::XDEV, Errno::REMOTEIO].map(Some);
     ensure!(known.contains(&Errno::from_io_error(&across)), "a link across directories: {across}");
-    fs::remove_file(at("dir/sub/z"))?;
-    ensure!(fs::read_to_string(at("dir/sub/other"))? == "x", "a link's file went with its other name");
-    symlink("sub/other", at("dir/link"))?;
-    ensure!(fs::read_to_string(at("dir/link"))? == "x", "a symbolic link leads elsewhere");
+    remove("dir/sub/z")?;
+    ensure!(read("dir/sub/other")? == "x", "a link's file went with its other name");
+    symlink("sub/other", at("dir/link")).context("a symbolic link")?;
+    ensure!(read("dir/link")? == "x", "a symbolic link leads elsewhere");
     let not_empty = fs::remove_dir(at("dir/sub")).unwrap_err();
     ensure!(not_empty.kind() == io::ErrorKind::DirectoryNotEmpty, "a full directory: {not_empty}");
     for number in 0..NAMES {
-        fs::remove_file(at(&format!("dir/a rather long name of a file, number {number}")))?;
+        remove(&long(number))?;
     }
-    fs::remove_file(at("dir/link"))?;
-    fs::remove_file(at("dir/sub/other"))?;
-    fs::remove_dir(at("dir/sub"))?;
-    ensure!(fs::read_dir(at("dir"))?.next().is_none(), "something is left");
-    fs::remove_dir(at("dir"))?;
-    Ok(())
+    remove("dir/link")?;
+    remove("dir/sub/other")?;
+    remove_directory("dir/sub")?;
+    ensure!(listed("dir")? == 0, "something is left");
+    remove_directory("dir")
 }
 
 /// What is written by another AFS client, and by HTTP, is seen at once by who has it cached.
@@ -172,11 +187,11 @@ fn others(guest: &mut Guest) -> anyhow::Result<()> {
     write_durably(at("shared"), b"two\n")?;
     guest.signal("written again")?;
     guest.await_signal("written by the second")?;
-    ensure!(fs::read_to_string(at("shared"))? == "three\n", "the second's write is not seen");
+    expect("shared", "three\n")?;
     put("shared", "four\n")?;
-    ensure!(fs::read_to_string(at("shared"))? == "four\n", "a file that was uploaded is not seen");
+    expect("shared", "four\n")?;
     put("new", "five\n")?;
-    ensure!(fs::read_to_string(at("new"))? == "five\n", "a new file that was uploaded is not seen");
+    expect("new", "five\n")?;
     Ok(())
 }
 
@@ -219,6 +234,37 @@ fn race(guest: &mut Guest, who: &str) -> anyhow::Result<()> {
 fn names(directory: &str, prefix: &str) -> io::Result<BTreeSet<String>> {
     let entries = fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     entries.filter(|name| name.as_ref().is_ok_and(|name| name.starts_with(prefix))).collect()
+}
+
+fn read(name: &str) -> anyhow::Result<String> {
+    fs::read_to_string(at(name)).with_context(|| format!("reading {name}"))
+}
+
+fn expect(name: &str, text: &str) -> anyhow::Result<()> {
+    let found = read(name)?;
+    ensure!(found == text, "{name} says {found:?} instead of {text:?}");
+    Ok(())
+}
+
+/// Names in a directory.
+fn listed(name: &str) -> anyhow::Result<usize> {
+    Ok(fs::read_dir(at(name)).with_context(|| format!("listing {name}"))?.count())
+}
+
+fn rename(from: &str, to: &str) -> anyhow::Result<()> {
+    fs::rename(at(from), at(to)).with_context(|| format!("renaming {from} to {to}"))
+}
+
+fn remove(name: &str) -> anyhow::Result<()> {
+    fs::remove_file(at(name)).with_context(|| format!("removing {name}"))
+}
+
+fn make_directory(name: &str) -> anyhow::Result<()> {
+    fs::create_dir(at(name)).with_context(|| format!("making {name}"))
+}
+
+fn remove_directory(name: &str) -> anyhow::Result<()> {
+    fs::remove_dir(at(name)).with_context(|| format!("removing {name}"))
 }
 
 fn at(name: &str) -> String {
@@ -272,9 +318,16 @@ const SECOND: &str = "second";
 const SERVER_IP: &str = "10.73.0.1";
 const CELL: &str = "linerate.test";
 const TREE: &str = "/tmp/tree";
+const AUDIT: &str = "/tmp/audit.log";
 const MOUNT: &str = "/tmp/afs";
 const LARGE: usize = 8 << 20;
 /// Enough for a directory of several pages.
 const NAMES: usize = 300;
 /// Names that each client makes in the race.
 const RACING: usize = 100;
+/// Calls that a failure is told with.
+const CALLS_TOLD: usize = 40;
+/// The scenario has come to its end, or a client has failed.
+const OVER: &str = "over";
+/// What the server was asked last is in the report.
+const TOLD: &str = "told";
