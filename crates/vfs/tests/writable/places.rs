@@ -77,10 +77,10 @@ fn every_living_file_is_found_by_its_number_after_any_history_of_its_names() {
         let (after, _index) = live();
         world.block_on(&process.host, async move {
             let volume = after.volume();
-            for (said, (number, names)) in &*living.borrow() {
-                let found = volume.find(&nobody(), *number, Rights::READ).await;
+            for (said, (number, names)) in living.take() {
+                let found = volume.find(&nobody(), number, Rights::READ).await;
                 let found = found.unwrap_or_else(|error| panic!("{said} of {names:?}: {error}"));
-                assert_eq!(read(&found.into_file().unwrap().0).await, *said);
+                assert_eq!(read(&found.into_file().unwrap().0).await, said);
             }
         });
         world.end();
