@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use afs::host::{Contact, Host, HostCounters, HostOptions, Hosts, LaneHosts, Resets};
 use identity::{Rights, Writable};
@@ -45,6 +45,8 @@ pub(crate) struct Process {
     pub(crate) lanes: Rc<RefCell<Vec<Lane>>>,
     /// What was heard of those that an earlier run has left.
     pub(crate) resets: Rc<Cell<Option<Resets>>>,
+    /// Since when changes are made: those that came before have waited for that.
+    thawed: Rc<Cell<Option<Instant>>>,
 }
 
 /// What one lane shows.
@@ -52,7 +54,9 @@ pub(crate) struct Process {
 pub(crate) struct Lane {
     pub(crate) hosts: Rc<LaneHosts>,
     pub(crate) volume: Volume,
+    /// Once changes are made.
     pub(crate) longest_write: Rc<Cell<Duration>>,
+    thawed: Rc<Cell<Option<Instant>>>,
 }
 
 pub(crate) fn config() -> DriverConfig {
@@ -89,7 +93,8 @@ impl Process {
                 false => Some(owner_lane(route.epoch, route.cid, LANES)),
             }
         });
-        let process = Self { hosts, index, lanes: Rc::default(), resets: Rc::default() };
+        let process =
+            Self { hosts, index, lanes: Rc::default(), resets: Rc::default(), thawed: Rc::default() };
         for links in Links::over(&steering, 64) {
             let (lane, process, objects) = (links.lane(), process.clone(), objects.clone());
             // Another for each life.
@@ -115,12 +120,13 @@ impl Process {
         let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
         let hosts = LaneHosts::new(&self.hosts, &cache, &driver);
         let longest_write = Rc::<Cell<Duration>>::default();
-        let served = Lane { hosts, volume, longest_write };
+        let served = Lane { hosts, volume, longest_write, thawed: Rc::clone(&self.thawed) };
         driver.serve(SERVICE, Files(served.clone()));
         self.lanes.borrow_mut().push(served.clone());
         if lane == 0 {
             let resets = served.hosts.reset_recorded().await.unwrap();
             objects.thaw();
+            self.thawed.set(Some(time::now()));
             for file in FILES {
                 prepare(&served.volume, file).await;
             }
@@ -234,7 +240,8 @@ async fn write(lane: &Lane, host: &Arc<Host>, file: &str, content: u8) -> Result
     let began = time::now();
     writer.write_at(&caller, 0, byte(content).await).await.0?;
     writer.sync(SyncOf::Data).await?;
-    let took = time::now() - began;
+    let thawed = lane.thawed.get().expect("nothing is changed before");
+    let took = time::now() - began.max(thawed);
     lane.longest_write.set(lane.longest_write.get().max(took));
     Ok(u64::from(writer.file().object().unwrap().version()))
 }
