@@ -41,6 +41,11 @@ pub(crate) struct Reach {
     /// Connections to each file server, over which the pieces of a large file come
     #[arg(short, long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     connections: u32,
+}
+
+/// How the bytes of large files come or go.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Bulk {
     /// Bytes from which on a piece of a file goes over TCP beside its call, where the server can; 0 for never
     #[arg(long, value_name = "BYTES", default_value = "1M", value_parser = crate::bench::rx::size)]
     oob_threshold: u32,
@@ -74,13 +79,15 @@ impl Reach {
     pub(crate) fn run<T: 'static>(
         &self,
         address: &Address,
+        bulk: Option<Bulk>,
         work: impl AsyncFnOnce(&Reached) -> anyhow::Result<T> + 'static,
     ) -> anyhow::Result<Done<T>> {
         let options = self.place.options(address)?;
         let mut client = ClientOptions::new(new_uuid());
         client.connections = self.connections as usize;
         client.patience = self.place.patience();
-        client.oob.threshold = (self.oob_threshold > 0).then_some(self.oob_threshold.into());
+        let threshold = bulk.map_or(0, |bulk| bulk.oob_threshold);
+        client.oob.threshold = (threshold > 0).then_some(threshold.into());
         let progress = Arc::new(Progress::default());
         stop_at_signals(&progress);
         let bar = bar(&progress);

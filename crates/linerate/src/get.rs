@@ -9,7 +9,7 @@ use afs_client::{Address, Get};
 use anyhow::{Context, bail};
 use lane::fs::Dir;
 
-use crate::afs::{Reach, sum_there};
+use crate::afs::{Bulk, Reach, sum_there};
 use crate::transferred::{Transferred, same_sum, tell};
 
 /// Flags of `linerate get`.
@@ -35,6 +35,8 @@ pub(crate) struct Args {
     verify: bool,
     #[command(flatten)]
     reach: Reach,
+    #[command(flatten)]
+    bulk: Bulk,
     /// What came of it as JSON
     #[arg(long)]
     json: bool,
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (address, local) = (args.address.clone(), target.clone());
     let (recursive, verify) = (args.recursive, args.verify);
     let (overwrite, resume) = (args.overwrite, args.resume);
-    let done = args.reach.run(&args.address, async move |reached| {
+    let done = args.reach.run(&args.address, Some(args.bulk), async move |reached| {
         let get = Get { overwrite, resume, progress: reached.progress.clone() };
         let found = reached.cell.find(&address.volume, &address.path, true).await?;
         let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;

@@ -36,7 +36,7 @@ struct Line {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let address = args.address.clone();
-    let lines = args.reach.run(&args.address, async move |reached| {
+    let lines = args.reach.run(&args.address, None, async move |reached| {
         let found = reached.cell.find(&address.volume, &address.path, true).await?;
         lines(&found, address.name()).await.with_context(|| format!("cannot list {address}"))
     })?;

@@ -9,7 +9,7 @@ use afs_client::{Address, Error, Found, Put};
 use anyhow::{Context, bail};
 use lane::fs::Dir;
 
-use crate::afs::{Reach, Reached, sum_there};
+use crate::afs::{Bulk, Reach, Reached, sum_there};
 use crate::transferred::{Transferred, same_sum, tell};
 
 /// Flags of `linerate put`.
@@ -31,6 +31,8 @@ pub(crate) struct Args {
     verify: bool,
     #[command(flatten)]
     reach: Reach,
+    #[command(flatten)]
+    bulk: Bulk,
     /// What came of it as JSON
     #[arg(long)]
     json: bool,
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = CString::new(name.as_bytes())?;
     let dir = local.parent().unwrap_or(Path::new("/")).to_owned();
     let (address, verify, overwrite) = (args.address.clone(), args.verify, args.overwrite);
-    let done = args.reach.run(&args.address, async move |reached| {
+    let done = args.reach.run(&args.address, Some(args.bulk), async move |reached| {
         let put = Put { overwrite, progress: reached.progress.clone() };
         let (to, there) = place(reached, &address, name.as_bytes()).await?;
         let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
