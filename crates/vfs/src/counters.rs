@@ -20,6 +20,7 @@ lane::counter_block! {
         gauge watches: "Directories watched for changes.",
         count watches_refused: "Directories left unwatched: the limit is reached or the kernel refused.",
         count watches_rested: "Directories left unwatched for a while because this server changed them many times a second.",
+        count relied_let_go: "Directories no longer watched for clients that rely on something in them, because there are too many.",
         count invalidated_changed as invalidated [cause = "changed"]: "Cached answers dropped.",
         count invalidated_gone as invalidated [cause = "directory_gone"]: "Cached answers dropped.",
         count invalidated_unlinked as invalidated [cause = "unlinked"]: "Cached answers dropped.",

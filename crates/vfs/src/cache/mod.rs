@@ -10,7 +10,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use index::Number;
 use lane::fs::{FileKind, WatchEvent};
@@ -21,6 +21,7 @@ pub use self::joined::{Breaker, Telling};
 pub(crate) use self::joined::{Joined, giver_of_aside};
 use self::key::Key;
 pub(crate) use self::key::{KeyRef, OpeningId};
+use self::relied::Relied;
 pub(crate) use self::watches::{Vantage, WatchedDir, Watches};
 use crate::attributes::FileId;
 use crate::counters::VfsCounters;
@@ -39,6 +40,7 @@ mod behind;
 mod clients;
 mod joined;
 mod key;
+mod relied;
 mod rest;
 mod watches;
 
@@ -88,6 +90,7 @@ struct Inner {
     numbers: OnceCell<RefCell<Numbers>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     watches: Rc<Watches>,
+    relied: Relied,
     /// With the caches of other lanes; empty where there are no writable volumes.
     joined: OnceCell<Rc<Joined>>,
     counters: Arc<VfsCounters>,
@@ -128,6 +131,7 @@ impl Cache {
                     EntryWeight,
                 )),
                 watches: Watches::new(options.watches_max, Arc::clone(&counters)),
+                relied: Relied::new(options.watches_max / 2),
                 joined: OnceCell::new(),
                 counters,
                 entries_alive: Rc::default(),
@@ -188,6 +192,7 @@ impl Cache {
             numbers.borrow_mut().clear();
         }
         self.inner.listings.borrow_mut().clear();
+        self.inner.relied.clear();
         self.inner.gauge();
     }
 
@@ -325,6 +330,17 @@ impl Cache {
         }
         self.inner.changed.borrow_mut().insert(key.to_key(), vantage.clone());
         self.kept();
+    }
+
+    /// A client was promised something in this directory, until then: others may change it as well.
+    pub(crate) fn rely_on(&self, watched: &Rc<WatchedDir>, until: Instant) {
+        // Without a watch there is nothing to keep.
+        if watched.watch().is_none() {
+            return;
+        }
+        if self.inner.relied.keep(watched, until) {
+            self.inner.counters.relied_let_go.increment();
+        }
     }
 
     /// Where the file of this number was, in the volume of `key`. Who goes there looks whether it is the one.
@@ -530,6 +546,7 @@ impl Inner {
     fn sweep(&self) {
         let idle_max = self.options.idle_max;
         self.watches.end_rests();
+        self.relied.sweep();
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
         self.changed.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);
@@ -542,6 +559,7 @@ impl Inner {
             && self.absent.borrow().is_empty()
             && self.changed.borrow().is_empty()
             && self.listings.borrow().is_empty()
+            && self.relied.is_empty()
     }
 
     fn gauge(&self) {

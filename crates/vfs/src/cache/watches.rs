@@ -51,6 +51,8 @@ pub(crate) struct WatchedDir {
     told: Told,
     /// When it was last kept for what was changed in it.
     kept: Cell<Option<Instant>>,
+    /// Until when it is kept for clients that rely on something in it.
+    relied_on_until: Cell<Option<Instant>>,
     promise: OnceCell<Promise>,
     /// Rights, where there is a promise.
     access: OnceCell<Access>,
@@ -310,6 +312,7 @@ impl Watches {
             watch: Cell::new(None),
             told: Told::new(time::now()),
             kept: Cell::new(None),
+            relied_on_until: Cell::new(None),
             promise: OnceCell::new(),
             access: OnceCell::new(),
             key: key.clone(),
@@ -430,6 +433,15 @@ impl WatchedDir {
             self.kept.set(Some(now));
         }
         is_kept
+    }
+
+    /// Until when it is among those that clients [rely on](super::relied).
+    pub(super) fn relied_on_until(&self) -> Option<Instant> {
+        self.relied_on_until.get()
+    }
+
+    pub(super) fn rely_on_until(&self, until: Option<Instant>) {
+        self.relied_on_until.set(until);
     }
 
     /// How often it was changed lately.

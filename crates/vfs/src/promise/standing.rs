@@ -38,6 +38,7 @@ impl Standing {
             return None;
         }
         joined.promises.note_told(self.ticket);
+        self.volume.cache().rely_on(&self.directory, self.until);
         Some(Confirmed { version: self.version, attributes, until: self.until })
     }
 

@@ -9,8 +9,8 @@ use identity::{Acl, Rights, Writable};
 use lane::backend::sim::Config;
 use lane::time;
 use vfs::{
-    Breaker, Broken, Client, Heard, Holder, How, Identity, Notice, Over, Promised, Teller, Telling, Volume,
-    What,
+    Breaker, Broken, CacheOptions, Client, Heard, Holder, How, Identity, Notice, Over, Promised, Teller,
+    Telling, Volume, What,
 };
 
 use super::access::operator;
@@ -225,6 +225,36 @@ fn what_somebody_changes_behind_the_servers_back_is_told_when_notification_tells
         let top = root.object().unwrap().identity().clone();
         assert_eq!(service.told.take(), [(2, Said::Object(top))]);
         assert_eq!(volume.counters().changes_behind.get(), 2);
+    });
+}
+
+#[test]
+fn what_others_do_in_a_directory_is_told_for_as_long_as_somebody_relies_on_it() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        for at in ["/srv/empty", "/srv/dir"] {
+            fs.create_dir_all(at).unwrap();
+        }
+        fs.write("/srv/dir/page", "first").unwrap();
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        // The looks themselves are over.
+        let rely_on =
+            async |at| promised(&volume, &client, at).await.resolved().object().unwrap().identity().clone();
+        let (empty, page) = (rely_on("empty").await, rely_on("dir/page").await);
+        // Long after all else of them is forgotten.
+        time::sleep(CacheOptions::default().idle_max * 10).await;
+        assert_eq!(volume.counters().open_cached.get(), 0);
+        assert_eq!(volume.counters().watches.get(), 3, "and of the volume itself");
+        fs.write("/srv/empty/new", "").unwrap();
+        until(|| !service.told.borrow().is_empty()).await;
+        assert_eq!(service.told.take(), [(1, Said::Object(empty))]);
+        fs.write("/srv/dir/page", "second").unwrap();
+        until(|| !service.told.borrow().is_empty()).await;
+        assert_eq!(service.told.take(), [(1, Said::Object(page))]);
+        // Two hours later nobody relies on anything.
+        time::sleep(Duration::from_secs(7200)).await;
+        assert_eq!(volume.counters().watches.get(), 0);
+        assert_eq!(volume.counters().relied_let_go.get(), 0);
     });
 }
 

@@ -1,0 +1,70 @@
+//! Directories that clients rely on. A lane forgets what nobody has used for a while, and with the last thing that it remembers of a directory the
+//! watch goes too. A client that was promised to hear of changes asks no more, and has to hear of those that other programs make: so where something
+//! was promised, the directory is watched for as long as the promise lasts.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use lane::time;
+
+use super::watches::WatchedDir;
+
+/// Those of one lane.
+pub(super) struct Relied {
+    max: usize,
+    /// By when they may be forgotten, and where they lie in memory.
+    kept: RefCell<BTreeMap<(Instant, *const WatchedDir), Rc<WatchedDir>>>,
+}
+
+impl Relied {
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, kept: RefCell::default() }
+    }
+
+    /// Keeps a directory watched until then; says whether another had to go for it, the one whose promises end first.
+    pub(super) fn keep(&self, watched: &Rc<WatchedDir>, until: Instant) -> bool {
+        let known = watched.relied_on_until();
+        if known.is_some_and(|known| until <= known) {
+            return false;
+        }
+        let mut kept = self.kept.borrow_mut();
+        let at = Rc::as_ptr(watched);
+        if let Some(known) = known {
+            kept.remove(&(known, at));
+        }
+        // Somewhat longer, so that not every promise in it moves it.
+        let until = until + AHEAD;
+        watched.rely_on_until(Some(until));
+        kept.insert((until, at), Rc::clone(watched));
+        if kept.len() <= self.max {
+            return false;
+        }
+        let gone = kept.pop_first();
+        drop(kept);
+        gone.inspect(|(_, gone)| gone.rely_on_until(None)).is_some()
+    }
+
+    /// Forgets those that nobody relies on any more.
+    pub(super) fn sweep(&self) {
+        let mut kept = self.kept.borrow_mut();
+        let left = kept.split_off(&(time::now(), std::ptr::null()));
+        let over = std::mem::replace(&mut *kept, left);
+        drop(kept);
+        over.values().for_each(|watched| watched.rely_on_until(None));
+    }
+
+    /// Forgets them all.
+    pub(super) fn clear(&self) {
+        let all = self.kept.take();
+        all.values().for_each(|watched| watched.rely_on_until(None));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.borrow().is_empty()
+    }
+}
+
+/// How much longer than the promise a directory is kept.
+const AHEAD: Duration = Duration::from_secs(60);
