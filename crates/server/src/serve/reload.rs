@@ -355,7 +355,10 @@ mod tests {
     fn whoever_still_has_a_volume_open_changes_nothing_once_a_reload_has_made_it_read_only() {
         let [dir, other, state] = [(); 3].map(|()| tempfile::tempdir().unwrap());
         let with = |dir: &Path, writable: Writable| {
-            let mut config = config(dir, &[SocketAddr::from(([127, 0, 0, 1], 0))]);
+            // A volume is called as its directory is.
+            let tree = dir.join("tree");
+            std::fs::create_dir_all(&tree).unwrap();
+            let mut config = config(&tree, &[SocketAddr::from(([127, 0, 0, 1], 0))]);
             config.volumes[0].writable = writable;
             config.server.state_dir = Some(state.path().to_owned());
             config
