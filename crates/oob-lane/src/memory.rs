@@ -27,12 +27,6 @@ impl Memory {
         bytes.resize(bytes.capacity(), 0);
         Buf::lent(bytes.into_boxed_slice(), 0..len, len, 0, Rc::clone(&self.0) as _)
     }
-
-    /// Puts back what was not lent.
-    pub(crate) fn put(&self, mut bytes: Vec<u8>) {
-        bytes.resize(bytes.capacity(), 0);
-        self.0.take_back(0, bytes.into_boxed_slice());
-    }
 }
 
 impl Lender for Shelf {

@@ -97,7 +97,8 @@ async fn piece(
     let with_header = count == 0 || receiving.is_followed_by_header(count);
     let bytes = count as usize;
     let wanted = bytes + if with_header { HEADER_BYTES } else { 0 };
-    let room = memory.take(RECEIVE_BYTES as usize + HEADER_BYTES);
+    // A header alone needs no piece of memory, which would be cleared for it.
+    let room = if count == 0 { Vec::new() } else { memory.take(RECEIVE_BYTES as usize + HEADER_BYTES) };
     let received = timeout(within, stream.recv_alone(room, wanted)).await;
     let (result, room) = received.map_err(|_| Broken::Stalled)?;
     result?;
@@ -106,11 +107,7 @@ async fn piece(
     if let Some(header) = header {
         receiving.handle_header(&header)?;
     }
-    if count == 0 {
-        memory.put(room);
-        return Ok(None);
-    }
-    Ok(Some((offset, memory.lend(room, bytes))))
+    Ok((count > 0).then(|| (offset, memory.lend(room, bytes))))
 }
 
 /// Bytes of the file received at a time.

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use afs_wire::code::oob::{OOB_BUSY, OOB_PRIVATE, OOB_UNCLAIMED, OOB_UNSUITABLE};
-use afs_wire::{OOB_FLAG_TLS, OOB_VERSION, OobGrant, OobStream, OobWish};
+use afs_wire::{OOB_VERSION, OobGrant, OobStream, OobWish};
 use futures_util::future::{Either, select};
 use lane::time::{now, timeout};
 use oob::{Issued, Part, RANDOM_BYTES, split};
@@ -87,8 +87,8 @@ impl LaneOob {
         (offset, len): (u64, u64),
     ) -> Result<Transfer, i32> {
         let (counters, options) = (&self.inner.counters, self.options());
-        let has_none = wish.flags & OOB_FLAG_TLS != 0 || wish.flags != 0;
-        if wish.version != OOB_VERSION || has_none || wish.streams == 0 {
+        // No flag is understood: TLS is reserved.
+        if wish.version != OOB_VERSION || wish.flags != 0 || wish.streams == 0 {
             counters.refused_unsuitable.increment();
             return Err(OOB_UNSUITABLE);
         }
