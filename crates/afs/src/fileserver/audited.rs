@@ -6,7 +6,7 @@ use rx_lane::{AbortCode, CallError};
 use xdr::rpc::Failure;
 
 use super::asked::principal;
-use super::{Call, Serving};
+use super::{Call, Refused, Serving};
 use crate::audit::{Event, Trail, Who};
 
 /// A call that is told of.
@@ -44,10 +44,8 @@ impl Serving {
 impl Trail<'_> {
     /// Tells how a call ended. It is given what came of the work rather than the work: a future that is passed on is
     /// moved, and kept twice.
-    pub(super) fn told<T: Answered>(
-        mut self,
-        outcome: Result<T, Failure<CallError>>,
-    ) -> Result<T, Failure<CallError>> {
+    pub(super) fn told<T: Answered>(mut self, outcome: Result<T, Refused>) -> Result<T, Failure<CallError>> {
+        let outcome = outcome.map_err(Failure::from);
         let code = match &outcome {
             Ok(answer) => {
                 answer.tell(&mut self);

@@ -14,181 +14,140 @@ type Outcome<P> = Result<Reply<P>, Failure<CallError>>;
 impl Server<Call> for Serving {
     async fn fetch_data(&self, call: &mut Call, request: FetchData) -> Outcome<FetchData> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            let range = (i64::from(request.offset), i64::from(request.length));
-            let told = self.fetch(call, request.fid, range, Length::Word).await?;
-            Ok(FetchDataReply { status: told.status, call_back: told.call_back, sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let range = (i64::from(request.offset), i64::from(request.length));
+        let outcome = self.fetch(call, request.fid, range, Length::Word).await;
+        trail.told(outcome.map(|told| FetchDataReply {
+            status: told.status,
+            call_back: told.call_back,
+            sync: SYNC,
+        }))
     }
 
     async fn fetch_data64(&self, call: &mut Call, request: FetchData64) -> Outcome<FetchData64> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            let range = (request.offset, request.length);
-            let told = self.fetch(call, request.fid, range, Length::Long).await?;
-            Ok(FetchData64Reply { status: told.status, call_back: told.call_back, sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let range = (request.offset, request.length);
+        let outcome = self.fetch(call, request.fid, range, Length::Long).await;
+        trail.told(outcome.map(|told| FetchData64Reply {
+            status: told.status,
+            call_back: told.call_back,
+            sync: SYNC,
+        }))
     }
 
     async fn fetch_acl(&self, call: &Call, request: FetchACL) -> Outcome<FetchACL> {
         let trail = self.trail(call, &request);
-        trail.told(self.list(call, request).await.map_err(Failure::from))
+        trail.told(self.list(call, request).await)
     }
 
     async fn fetch_status(&self, call: &Call, request: FetchStatus) -> Outcome<FetchStatus> {
         let trail = self.trail(call, &request);
-        trail.told(self.status_of(call, request).await.map_err(Failure::from))
+        trail.told(self.status_of(call, request).await)
     }
 
     async fn store_data(&self, call: &mut Call, request: StoreData) -> Outcome<StoreData> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            let extent = Extent {
-                offset: request.offset.into(),
-                len: request.length.into(),
-                file_len: request.file_length.into(),
-            };
-            let status = self.store(call, request.fid, &request.change, extent).await?;
-            Ok(StoreDataReply { status, sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let extent = Extent {
+            offset: request.offset.into(),
+            len: request.length.into(),
+            file_len: request.file_length.into(),
+        };
+        let outcome = self.store(call, request.fid, &request.change, extent).await;
+        trail.told(outcome.map(|status| StoreDataReply { status, sync: SYNC }))
     }
 
     async fn store_data64(&self, call: &mut Call, request: StoreData64) -> Outcome<StoreData64> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            let extent =
-                Extent { offset: request.offset, len: request.length, file_len: request.file_length };
-            let status = self.store(call, request.fid, &request.change, extent).await?;
-            Ok(StoreData64Reply { status, sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let extent = Extent { offset: request.offset, len: request.length, file_len: request.file_length };
+        let outcome = self.store(call, request.fid, &request.change, extent).await;
+        trail.told(outcome.map(|status| StoreData64Reply { status, sync: SYNC }))
     }
 
     async fn old_store_acl(&self, call: &Call, request: OldStoreACL<'_>) -> Outcome<OldStoreACL<'static>> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            let status = self.set_list(call, request.fid, &request.access_list).await?;
-            Ok(OldStoreACLReply { status, sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.set_list(call, request.fid, &request.access_list).await;
+        trail.told(outcome.map(|status| OldStoreACLReply { status, sync: SYNC }))
     }
 
     async fn store_acl(&self, call: &Call, request: StoreACL<'_>) -> Outcome<StoreACL<'static>> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            let status = self.set_list(call, request.fid, &request.access_list).await?;
-            Ok(StoreACLReply { status, sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.set_list(call, request.fid, &request.access_list).await;
+        trail.told(outcome.map(|status| StoreACLReply { status, sync: SYNC }))
     }
 
     async fn store_status(&self, call: &Call, request: StoreStatus) -> Outcome<StoreStatus> {
         let trail = self.trail(call, &request);
-        trail.told(self.set_status(call, request).await.map_err(Failure::from))
+        trail.told(self.set_status(call, request).await)
     }
 
     async fn remove_file(&self, call: &Call, request: RemoveFile<'_>) -> Outcome<RemoveFile<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.remove(call, request).await.map_err(Failure::from))
+        trail.told(self.remove(call, request).await)
     }
 
     async fn create_file(&self, call: &Call, request: CreateFile<'_>) -> Outcome<CreateFile<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.create(call, request).await.map_err(Failure::from))
+        trail.told(self.create(call, request).await)
     }
 
     async fn rename(&self, call: &Call, request: Rename<'_>) -> Outcome<Rename<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.move_name(call, request).await.map_err(Failure::from))
+        trail.told(self.move_name(call, request).await)
     }
 
     async fn symlink(&self, call: &Call, request: Symlink<'_>) -> Outcome<Symlink<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.make_symlink(call, request).await.map_err(Failure::from))
+        trail.told(self.make_symlink(call, request).await)
     }
 
     async fn link(&self, call: &Call, request: Link<'_>) -> Outcome<Link<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.make_link(call, request).await.map_err(Failure::from))
+        trail.told(self.make_link(call, request).await)
     }
 
     async fn make_dir(&self, call: &Call, request: MakeDir<'_>) -> Outcome<MakeDir<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.make_directory(call, request).await.map_err(Failure::from))
+        trail.told(self.make_directory(call, request).await)
     }
 
     async fn remove_dir(&self, call: &Call, request: RemoveDir<'_>) -> Outcome<RemoveDir<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(self.remove_directory(call, request).await.map_err(Failure::from))
+        trail.told(self.remove_directory(call, request).await)
     }
 
     async fn old_set_lock(&self, call: &Call, request: OldSetLock) -> Outcome<OldSetLock> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            self.lock(call, request.fid, request.r#type).await?;
-            Ok(OldSetLockReply)
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.lock(call, request.fid, request.r#type).await;
+        trail.told(outcome.map(|()| OldSetLockReply))
     }
 
     async fn old_extend_lock(&self, call: &Call, request: OldExtendLock) -> Outcome<OldExtendLock> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            self.extend(call, request.fid).await?;
-            Ok(OldExtendLockReply)
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.extend(call, request.fid).await;
+        trail.told(outcome.map(|()| OldExtendLockReply))
     }
 
     async fn old_release_lock(&self, call: &Call, request: OldReleaseLock) -> Outcome<OldReleaseLock> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            self.release(call, request.fid).await?;
-            Ok(OldReleaseLockReply)
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.release(call, request.fid).await;
+        trail.told(outcome.map(|()| OldReleaseLockReply))
     }
 
     async fn set_lock(&self, call: &Call, request: SetLock) -> Outcome<SetLock> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            self.lock(call, request.fid, request.r#type).await?;
-            Ok(SetLockReply { sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.lock(call, request.fid, request.r#type).await;
+        trail.told(outcome.map(|()| SetLockReply { sync: SYNC }))
     }
 
     async fn extend_lock(&self, call: &Call, request: ExtendLock) -> Outcome<ExtendLock> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            self.extend(call, request.fid).await?;
-            Ok(ExtendLockReply { sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.extend(call, request.fid).await;
+        trail.told(outcome.map(|()| ExtendLockReply { sync: SYNC }))
     }
 
     async fn release_lock(&self, call: &Call, request: ReleaseLock) -> Outcome<ReleaseLock> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            self.release(call, request.fid).await?;
-            Ok(ReleaseLockReply { sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.release(call, request.fid).await;
+        trail.told(outcome.map(|()| ReleaseLockReply { sync: SYNC }))
     }
 
     async fn get_statistics(&self, _: &Call, _: GetStatistics) -> Outcome<GetStatistics> {
@@ -237,7 +196,7 @@ impl Server<Call> for Serving {
 
     async fn get_volume_status(&self, call: &Call, request: GetVolumeStatus) -> Outcome<GetVolumeStatus> {
         let trail = self.trail(call, &request);
-        trail.told(self.volume_status(call, request).await.map_err(Failure::from))
+        trail.told(self.volume_status(call, request).await)
     }
 
     async fn set_volume_status(
@@ -246,7 +205,7 @@ impl Server<Call> for Serving {
         request: SetVolumeStatus<'_>,
     ) -> Outcome<SetVolumeStatus<'static>> {
         let trail = self.trail(call, &request);
-        trail.told(Serving::set_volume_status(self, &request).map_err(Failure::from))
+        trail.told(Serving::set_volume_status(self, &request))
     }
 
     async fn get_root_volume(&self, _: &Call, _: GetRootVolume) -> Outcome<GetRootVolume> {
@@ -264,22 +223,18 @@ impl Server<Call> for Serving {
 
     async fn bulk_status(&self, call: &Call, request: BulkStatus) -> Outcome<BulkStatus> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            let (statuses, call_backs) = self.statuses(call, &request.fids).await?;
-            Ok(BulkStatusReply { statuses, call_backs, sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.statuses(call, &request.fids).await;
+        trail.told(outcome.map(|(statuses, call_backs)| BulkStatusReply { statuses, call_backs, sync: SYNC }))
     }
 
     async fn inline_bulk_status(&self, call: &Call, request: InlineBulkStatus) -> Outcome<InlineBulkStatus> {
         let trail = self.trail(call, &request);
-        let outcome = async {
-            let (statuses, call_backs) = self.statuses_inline(call, &request.fids).await?;
-            Ok(InlineBulkStatusReply { statuses, call_backs, sync: SYNC })
-        }
-        .await;
-        trail.told(outcome)
+        let outcome = self.statuses_inline(call, &request.fids).await;
+        trail.told(outcome.map(|(statuses, call_backs)| InlineBulkStatusReply {
+            statuses,
+            call_backs,
+            sync: SYNC,
+        }))
     }
 
     async fn get_out_of_band(&self, _: &Call, _: GetOutOfBand) -> Outcome<GetOutOfBand> {
@@ -288,7 +243,7 @@ impl Server<Call> for Serving {
 
     async fn fetch_data_oob(&self, call: &mut Call, request: FetchDataOOB) -> Outcome<FetchDataOOB> {
         let trail = self.trail(call, &request);
-        let outcome = self.fetch_out_of_band(call, &request).await.map_err(Failure::from);
+        let outcome = self.fetch_out_of_band(call, &request).await;
         trail.told(outcome.map(|told| FetchDataOOBReply {
             status: told.status,
             call_back: told.call_back,
@@ -298,7 +253,7 @@ impl Server<Call> for Serving {
 
     async fn store_data_oob(&self, call: &mut Call, request: StoreDataOOB) -> Outcome<StoreDataOOB> {
         let trail = self.trail(call, &request);
-        let outcome = self.store_out_of_band(call, &request).await.map_err(Failure::from);
+        let outcome = self.store_out_of_band(call, &request).await;
         trail.told(outcome.map(|status| StoreDataOOBReply { status, sync: SYNC }))
     }
 
