@@ -2,7 +2,7 @@
 
 use afs_wire::code::EFBIG;
 use afs_wire::{Fid, Status, StoreStatus};
-use identity::{Accounts, Rights};
+use identity::Rights;
 use lane::fs::AttributeChange;
 use vfs::{Directory, Name, Number};
 
@@ -46,17 +46,9 @@ impl Serving {
         let found = found.await?;
         let object = found.resolved.object().ok_or(vfs::Error::Stale)?;
         let inner = &self.server.inner;
-        let facts = Facts {
-            attributes: found.resolved.attributes(),
-            size: inner.images.size_hint(object, &inner.counters),
-            version: object.version(),
-            own: object.number(),
-            parent: object.seen_in().map(|(parent, _)| parent),
-            caller: found.rights(&asked.caller.principal),
-            anonymous: found.rights(&Accounts::none().anonymous()),
-            is_mount_point: false,
-            lock_count: inner.locks.count(object),
-        };
+        let size = inner.images.size_hint(object, &inner.counters);
+        let seen = (found.resolved.attributes(), object.version(), size);
+        let facts = Facts::of(self, asked, Some(object), seen, |who| found.rights(who));
         Ok(facts.status())
     }
 }

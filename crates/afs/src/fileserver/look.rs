@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use afs_wire::code::{EAGAIN, VBUSY};
 use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, Status};
 use identity::{Principal, Rights};
-use vfs::{Confirmed, Number, Object, OnItsWay, Promised, PromisedLink, Resolved};
+use vfs::{Confirmed, Object, OnItsWay, Promised, PromisedLink, Resolved};
 
 use super::asked::{ATTEMPTS_MAX, Asked};
 use super::status::Facts;
@@ -194,20 +194,10 @@ impl Look {
         confirmed: &Confirmed<'_>,
         size: u64,
     ) -> Status {
-        let locks = &serving.server.inner.locks;
-        let anonymous = identity::Accounts::none().anonymous();
-        let facts = Facts {
-            attributes: confirmed.attributes,
-            size,
-            version: confirmed.version,
-            own: self.object().map_or(Number::ROOT, |object| object.number()),
-            parent: self.object().and_then(|object| object.seen_in()).map(|(parent, _)| parent),
-            caller: asked.left_of(self.rights(&asked.caller.principal)),
-            anonymous: asked.left_of(self.rights(&anonymous)),
-            is_mount_point: self.is_mount_point(),
-            lock_count: self.object().map_or(0, |object| locks.count(object)),
-        };
-        facts.status()
+        let Confirmed { attributes, version, .. } = *confirmed;
+        let rights = |who: &Principal| self.rights(who);
+        let facts = Facts::of(serving, asked, self.object(), (attributes, version, size), rights);
+        Facts { is_mount_point: self.is_mount_point(), ..facts }.status()
     }
 
     fn is_mount_point(&self) -> bool {

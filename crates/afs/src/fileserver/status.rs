@@ -1,12 +1,17 @@
 //! A file's status as clients are told: 21 words.
 
+use std::sync::Arc;
+
 use afs_wire::{
     FILE_TYPE_DIRECTORY, FILE_TYPE_FILE, FILE_TYPE_INVALID, FILE_TYPE_SYMBOLIC_LINK, SET_MOD_TIME, SET_MODE,
     Status, StoreStatus,
 };
-use identity::Rights;
+use identity::{Accounts, Principal, Rights};
 use lane::fs::{AttributeChange, FileKind, SetTime, Timestamp};
-use vfs::{Attributes, Number, Version};
+use vfs::{Attributes, Number, Object, Version};
+
+use super::Serving;
+use super::asked::Asked;
 
 /// What a status is made of.
 pub(super) struct Facts<'a> {
@@ -23,6 +28,30 @@ pub(super) struct Facts<'a> {
     pub(super) is_mount_point: bool,
     /// Locks for reading, or -1 for one for writing.
     pub(super) lock_count: i32,
+}
+
+impl<'a> Facts<'a> {
+    /// Those of what was seen of a file, with what its object knows; `rights` says who may do what with it. No mount point.
+    pub(super) fn of(
+        serving: &Serving,
+        asked: &Asked,
+        object: Option<&Arc<Object>>,
+        (attributes, version, size): (&'a Attributes, Version, u64),
+        rights: impl Fn(&Principal) -> Rights,
+    ) -> Self {
+        let locks = &serving.server.inner.locks;
+        Self {
+            attributes,
+            size,
+            version,
+            own: object.map_or(Number::ROOT, |object| object.number()),
+            parent: object.and_then(|object| object.seen_in()).map(|(parent, _)| parent),
+            caller: asked.left_of(rights(&asked.caller.principal)),
+            anonymous: asked.left_of(rights(&Accounts::none().anonymous())),
+            is_mount_point: false,
+            lock_count: object.map_or(0, |object| locks.count(object)),
+        }
+    }
 }
 
 impl Facts<'_> {
