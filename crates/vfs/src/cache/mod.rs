@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use index::Number;
-use lane::fs::{FileKind, WatchEvent};
-use lane::{Ended, Task};
+use lane::Task;
+use lane::fs::FileKind;
 use quick_cache::Weighter;
 
 pub use self::joined::{Breaker, Telling};
@@ -38,6 +38,7 @@ use crate::volume::WeakVolume;
 
 mod behind;
 mod clients;
+mod hear;
 mod joined;
 mod key;
 mod relied;
@@ -222,14 +223,23 @@ impl Cache {
 
     /// The answer remembered for `key`, if it may still be believed, and where it was seen from.
     pub(crate) fn find_seen(&self, key: KeyRef<'_>) -> Option<(Found, Vantage)> {
+        self.remembered(key, |found, vantage| (found, vantage.clone()))
+    }
+
+    /// The answer remembered for `key`, if it may still be believed.
+    pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<Found> {
+        self.remembered(key, |found, _| found)
+    }
+
+    fn remembered<T>(&self, key: KeyRef<'_>, give: impl FnOnce(Found, &Vantage) -> T) -> Option<T> {
         let inner = &*self.inner;
         if let Some((node, vantage)) = inner.open.borrow().get(&key) {
             let holds = vantage.holds_for_name(inner.options.ttl);
-            return holds.then(|| (Found::Open(node.clone()), vantage.clone()));
+            return holds.then(|| give(Found::Open(node.clone()), vantage));
         }
         let absent = inner.absent.borrow();
         let vantage = absent.get(&key)?;
-        vantage.holds_for_name(inner.options.ttl).then(|| (Found::Absent, vantage.clone()))
+        vantage.holds_for_name(inner.options.ttl).then(|| give(Found::Absent, vantage))
     }
 
     /// The directory `key` as the lane relies on it.
@@ -283,18 +293,6 @@ impl Cache {
         let id = self.inner.next_opening.get();
         self.inner.next_opening.set(id + 1);
         OpeningId(id)
-    }
-
-    /// The answer remembered for `key`, if it may still be believed.
-    pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<Found> {
-        let inner = &*self.inner;
-        if let Some((node, vantage)) = inner.open.borrow().get(&key) {
-            let holds = vantage.holds_for_name(inner.options.ttl);
-            return holds.then(|| Found::Open(node.clone()));
-        }
-        let absent = inner.absent.borrow();
-        let vantage = absent.get(&key)?;
-        vantage.holds_for_name(inner.options.ttl).then_some(Found::Absent)
     }
 
     /// The node remembered for `key`, believed or not.
@@ -423,25 +421,6 @@ impl Cache {
             *sweeper = Some(lane::spawn(sweep(Rc::downgrade(&self.inner), idle_max)));
         }
     }
-
-    /// Starts the lane's listener once there is something to hear.
-    fn listen(&self) {
-        let mut listener = self.inner.listener.borrow_mut();
-        if listener.is_none() {
-            let (inner, mut begun) = (Rc::downgrade(&self.inner), false);
-            *listener = Some(lane::essential("listener for changes", move || {
-                // What was to be heard when the one before it failed may be lost.
-                if std::mem::replace(&mut begun, true)
-                    && let Some(inner) = inner.upgrade()
-                {
-                    inner.counters.notify_errors.increment();
-                    inner.watches.forget_all();
-                    inner.doubt_all();
-                }
-                hear_changes(inner.clone())
-            }));
-        }
-    }
 }
 
 impl Default for CacheOptions {
@@ -489,40 +468,6 @@ impl Node {
 }
 
 impl Inner {
-    fn hear(self: &Rc<Self>, event: &WatchEvent) {
-        match event {
-            WatchEvent::Entry { watch, name } => {
-                for watched in self.watches.of_event(*watch) {
-                    watched.note_change();
-                    self.forget_in(&watched, name);
-                    self.doubt(&watched, name);
-                }
-            }
-            WatchEvent::Gone(watch) => {
-                if self.watches.forget_watch(*watch) {
-                    self.counters.invalidated_gone.increment();
-                }
-            }
-            WatchEvent::Overflow => {
-                self.counters.notify_overflows.increment();
-                self.watches.forget_all();
-                self.doubt_all();
-            }
-        }
-    }
-
-    /// A name in a directory leads to something else.
-    fn forget_in(&self, watched: &WatchedDir, name: &[u8]) {
-        let Some(changed) = watched.key().child(name) else { return };
-        if self.forget(changed.as_ref()) {
-            self.counters.invalidated_changed.increment();
-        }
-        if self.watches.contains(&changed) {
-            self.counters.invalidated_gone.increment();
-            self.watches.forget_subtree(changed.as_ref());
-        }
-    }
-
     /// All that lies in a directory may be something else now.
     fn forget_within(&self, top: KeyRef<'_>) {
         let stays = |key: &Key| key.as_ref().path.as_bytes() == top.path.as_bytes() || !key.is_within(top);
@@ -572,24 +517,6 @@ impl Inner {
     }
 }
 
-/// Hears of changes for as long as the cache lives.
-async fn hear_changes(inner: Weak<Inner>) -> Ended {
-    loop {
-        let events = lane::fs::watch_events().await;
-        let Some(inner) = inner.upgrade() else { return Ended::Done };
-        match events {
-            Ok(events) => events.iter().for_each(|event| inner.hear(event)),
-            Err(_) => {
-                inner.counters.notify_errors.increment();
-                inner.watches.forget_all();
-                inner.doubt_all();
-                drop(inner);
-                lane::time::sleep(NOTIFY_ERROR_PAUSE).await;
-            }
-        }
-    }
-}
-
 /// Forgets what nobody uses, until nothing is left or the cache is gone.
 async fn sweep(inner: Weak<Inner>, every: Duration) {
     loop {
@@ -611,9 +538,6 @@ impl Weighter<Key, Rc<CachedListing>> for EntryWeight {
         listing.len() as u64 + 1
     }
 }
-
-/// How long an event queue that cannot be read is left alone. Answers live for their time to live meanwhile.
-const NOTIFY_ERROR_PAUSE: Duration = Duration::from_secs(1);
 
 /// Entries in memory, cached or still read by somebody, in terms of those that may be cached.
 const ALIVE_TIMES: usize = 2;

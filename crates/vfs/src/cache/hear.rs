@@ -1,0 +1,88 @@
+//! What the kernel's watches tell of, and what is forgotten for it.
+
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use lane::Ended;
+use lane::fs::WatchEvent;
+
+use super::watches::WatchedDir;
+use super::{Cache, Inner};
+
+impl Cache {
+    /// Starts the lane's listener once there is something to hear.
+    pub(super) fn listen(&self) {
+        let mut listener = self.inner.listener.borrow_mut();
+        if listener.is_none() {
+            let (inner, mut begun) = (Rc::downgrade(&self.inner), false);
+            *listener = Some(lane::essential("listener for changes", move || {
+                // What was to be heard when the one before it failed may be lost.
+                if std::mem::replace(&mut begun, true)
+                    && let Some(inner) = inner.upgrade()
+                {
+                    inner.counters.notify_errors.increment();
+                    inner.watches.forget_all();
+                    inner.doubt_all();
+                }
+                hear_changes(inner.clone())
+            }));
+        }
+    }
+}
+
+impl Inner {
+    fn hear(self: &Rc<Self>, event: &WatchEvent) {
+        match event {
+            WatchEvent::Entry { watch, name } => {
+                for watched in self.watches.of_event(*watch) {
+                    watched.note_change();
+                    self.forget_in(&watched, name);
+                    self.doubt(&watched, name);
+                }
+            }
+            WatchEvent::Gone(watch) => {
+                if self.watches.forget_watch(*watch) {
+                    self.counters.invalidated_gone.increment();
+                }
+            }
+            WatchEvent::Overflow => {
+                self.counters.notify_overflows.increment();
+                self.watches.forget_all();
+                self.doubt_all();
+            }
+        }
+    }
+
+    /// A name in a directory leads to something else.
+    pub(super) fn forget_in(&self, watched: &WatchedDir, name: &[u8]) {
+        let Some(changed) = watched.key().child(name) else { return };
+        if self.forget(changed.as_ref()) {
+            self.counters.invalidated_changed.increment();
+        }
+        if self.watches.contains(&changed) {
+            self.counters.invalidated_gone.increment();
+            self.watches.forget_subtree(changed.as_ref());
+        }
+    }
+}
+
+/// Hears of changes for as long as the cache lives.
+async fn hear_changes(inner: Weak<Inner>) -> Ended {
+    loop {
+        let events = lane::fs::watch_events().await;
+        let Some(inner) = inner.upgrade() else { return Ended::Done };
+        match events {
+            Ok(events) => events.iter().for_each(|event| inner.hear(event)),
+            Err(_) => {
+                inner.counters.notify_errors.increment();
+                inner.watches.forget_all();
+                inner.doubt_all();
+                drop(inner);
+                lane::time::sleep(NOTIFY_ERROR_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// How long an event queue that cannot be read is left alone. Answers live for their time to live meanwhile.
+const NOTIFY_ERROR_PAUSE: Duration = Duration::from_secs(1);
