@@ -94,7 +94,7 @@ fn a_directory_is_served_over_afs_unless_something_is_in_its_way() {
         (launch().state(state.path()).arg("--afs").arg("127.0.0.2:7000"), "AFS is not served: the index in"),
     ] {
         let other = launch.start();
-        assert!(other.stderr().contains(why), "{why}: {}", other.stderr());
+        other.says(why);
         assert!(!other.stdout().contains("afs://"), "{}", other.stdout());
         assert_eq!(raw::get(other.http[0], "/page").body, b"text");
     }

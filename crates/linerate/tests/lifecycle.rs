@@ -155,7 +155,7 @@ fn a_bad_configuration_on_reload_leaves_the_old_one_in_force() {
     ] {
         site.configure(&bad);
         server.reload("the old one stays");
-        assert!(server.stderr().contains(&named), "{named} is not named:\n{}", server.stderr());
+        server.says(&named);
         assert_eq!(raw::get(http, "/a.txt").body, b"hello\n");
     }
     site.configure(&good);
@@ -242,7 +242,7 @@ fn the_self_signed_certificate_is_made_once_and_kept() {
     let state = tempfile::tempdir().unwrap();
     let server = site.launch().state(state.path()).start();
     let first = fingerprint(server.https[0]);
-    assert!(server.stderr().contains("self-signed.crt"), "the user is told where it is: {}", server.stderr());
+    server.says("self-signed.crt"); // The user is told where it is.
     let certificate = state.path().join("linerate/self-signed.crt");
     // Who trusts it needs no --insecure.
     let mut curl = tool("curl", "curl");
