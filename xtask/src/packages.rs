@@ -22,6 +22,8 @@ pub(crate) const TESTS: &[&str] = &[
     "openafs-fileserver",
     "openafs-dbserver",
     "nghttp2-client",
+    "smbclient",
+    "python3-impacket",
 ];
 
 /// For `cargo xtask compare`: the peers and the load generators.

@@ -65,6 +65,7 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("smb-proto"), ["smb-wire"]);
     assert_eq!(uses("smb-auth"), ["smb-wire"]);
     assert_eq!(uses("smb-sid"), ["identity", "smb-wire"]);
+    assert_eq!(uses("smb-rpc"), ["identity", "smb-sid", "smb-wire"]);
     assert!(!uses("http").iter().any(|other| other.starts_with("rx")), "{:?}", uses("http"));
     assert_eq!(uses("oob"), [""; 0]);
     assert_eq!(uses("oob-lane"), ["lane", "oob"]);
