@@ -24,6 +24,8 @@ pub(crate) const TESTS: &[&str] = &[
     "nghttp2-client",
     "smbclient",
     "python3-impacket",
+    "samba",
+    "samba-vfs-modules",
 ];
 
 /// For `cargo xtask compare`: the peers and the load generators.

@@ -10,6 +10,7 @@ pub mod stock_cell;
 pub mod stock_directory;
 pub mod stock_files;
 pub mod stock_rx;
+pub mod stock_smbd;
 mod wait;
 
 pub use disk::Disk;

@@ -1,0 +1,369 @@
+//! A channel: a session on one connection (MS-SMB2 3.2.4.2.3). The first one signs in; others are bound to the session
+//! with its [`Ticket`], which any lane may have.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+
+use smb_auth::{Credentials, Initiator};
+use smb_proto::keys::{Agreed, SessionKey, sealing_keys, signing_key};
+use smb_proto::preauth::PreauthHash;
+use smb_proto::sealing::{NoNonce, Nonces, SealingKey};
+use smb_proto::signing::SigningKey;
+use smb_wire::body::plain::Empty;
+use smb_wire::body::session_setup::{
+    FLAG_BINDING, SessionSetupRequest, SessionSetupRequestFixed, session_flags,
+};
+use smb_wire::fixed::Fixed;
+use smb_wire::header::flags;
+use smb_wire::negotiate::security_mode;
+use smb_wire::{Command, Malformed, Response, Role, Status};
+use zeroize::Zeroizing;
+
+use crate::connection::{Connection, Way};
+use crate::error::Error;
+use crate::exchange::{Ask, Reply};
+use crate::options::{Sealing, Signing};
+
+/// Keys of one channel.
+pub(crate) struct Keys {
+    pub(crate) session_id: u64,
+    pub(crate) signing: Option<SigningKey>,
+    /// Answers must be signed.
+    pub(crate) must_sign: bool,
+    sealing: Option<(SealingKey, SealingKey)>,
+    nonces: RefCell<Nonces>,
+}
+
+impl Keys {
+    pub(crate) fn seal(&self, frame: &mut [u8]) -> Result<(), Error> {
+        let (to_server, _) = self.sealing.as_ref().ok_or(Error::NoEncryption)?;
+        Ok(to_server.seal(self.session_id, &mut self.nonces.borrow_mut(), frame)?)
+    }
+
+    pub(crate) fn open<'f>(&self, frame: &'f mut [u8]) -> Result<&'f mut [u8], Malformed> {
+        let (_, from_server) = self.sealing.as_ref().ok_or(Malformed::Protocol)?;
+        from_server.open(frame)
+    }
+}
+
+impl std::fmt::Debug for Keys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Keys({:#x}, {:?})", self.session_id, self.signing)
+    }
+}
+
+/// What all channels of a session share: whoever has it binds one more.
+#[derive(Clone)]
+pub struct Ticket(Arc<Shared>);
+
+struct Shared {
+    session_id: u64,
+    flags: u16,
+    key: Option<SessionKey>,
+    agreed: Agreed,
+    /// Of the first sign-in: the session's own keys are made with it.
+    preauth: PreauthHash,
+    credentials: Credentials,
+    channels: AtomicU32,
+    sequence: AtomicU16,
+}
+
+impl Ticket {
+    /// The session's number.
+    pub fn session_id(&self) -> u64 {
+        self.0.session_id
+    }
+
+    /// Channels that were made so far.
+    pub fn channels(&self) -> u32 {
+        self.0.channels.load(Ordering::Relaxed)
+    }
+
+    /// A channel was lost: requests that are sent from now on say so, and those that come late are told from them
+    /// (MS-SMB2 3.2.4.1.1 `ChannelSequence`).
+    pub fn advance_sequence(&self) -> u16 {
+        self.0.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
+    }
+
+    fn next_channel(&self) -> u32 {
+        self.0.channels.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ticket({:#x})", self.0.session_id)
+    }
+}
+
+/// A session on one connection.
+#[derive(Clone)]
+pub struct Channel(Rc<Inner>);
+
+struct Inner {
+    connection: Connection,
+    keys: Rc<Keys>,
+    ticket: Ticket,
+    sign: bool,
+    seal: bool,
+}
+
+/// How an exchange of SESSION_SETUP ended.
+struct SignedIn {
+    session_id: u64,
+    flags: u16,
+    key: Option<Zeroizing<[u8; 16]>>,
+    preauth: PreauthHash,
+    last: Reply,
+}
+
+impl Channel {
+    /// Signs in: a new session, of which this is the first channel.
+    ///
+    /// # Errors
+    /// The server's refusal; an answer that somebody changed; signatures or encryption are wanted and cannot be had.
+    pub async fn sign_in(connection: &Connection, credentials: Credentials) -> Result<Self, Error> {
+        Self::sign_in_after(connection, credentials, 0).await
+    }
+
+    /// As [`Channel::sign_in`], and the session of that number, which its client has lost, is ended (MS-SMB2 3.3.5.5.3).
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn sign_in_after(
+        connection: &Connection,
+        credentials: Credentials,
+        previous: u64,
+    ) -> Result<Self, Error> {
+        let fixed = SessionSetupRequestFixed {
+            previous_session_id: previous.into(),
+            ..SessionSetupRequestFixed::blank()
+        };
+        let done = exchange(connection, &credentials, fixed, Way::default()).await?;
+        let negotiated = connection.negotiated();
+        let agreed =
+            Agreed { dialect: negotiated.dialect, signing: negotiated.signing, cipher: negotiated.cipher };
+        let is_nobody = done.flags & (session_flags::IS_GUEST | session_flags::IS_NULL) != 0;
+        let key = done.key.as_ref().filter(|_| !is_nobody).map(|key| SessionKey::new(&**key));
+        let ticket = Ticket(Arc::new(Shared {
+            session_id: done.session_id,
+            flags: done.flags,
+            key,
+            agreed,
+            preauth: done.preauth,
+            credentials,
+            channels: AtomicU32::new(0),
+            sequence: AtomicU16::new(0),
+        }));
+        Self::begin(connection, ticket, &done)
+    }
+
+    /// Binds one more connection to a session (MS-SMB2 3.2.4.2.3.3).
+    ///
+    /// # Errors
+    /// As [`Channel::sign_in`].
+    pub async fn bind(connection: &Connection, ticket: &Ticket) -> Result<Self, Error> {
+        let shared = &ticket.0;
+        let key = shared.key.as_ref().ok_or(Error::NoKey)?;
+        let fixed = SessionSetupRequestFixed { flags: FLAG_BINDING, ..SessionSetupRequestFixed::blank() };
+        //= MS-SMB2 3.2.4.2.3.3
+        //# A binding is signed with the key of the session.
+        let keys = Rc::new(Keys {
+            session_id: shared.session_id,
+            signing: Some(signing_key(key, &shared.agreed, &shared.preauth)),
+            must_sign: true,
+            sealing: None,
+            nonces: RefCell::new(Nonces::new(0)?),
+        });
+        let way = Way { session_id: shared.session_id, keys: Some(keys), sign: true, ..Way::default() };
+        let done = exchange(connection, &shared.credentials, fixed, way).await?;
+        if done.session_id != shared.session_id {
+            return Err(Error::Unexpected("another session than was to be bound"));
+        }
+        Self::begin(connection, ticket.clone(), &done)
+    }
+
+    /// Makes the channel's keys, and checks the last answer with them.
+    fn begin(connection: &Connection, ticket: Ticket, done: &SignedIn) -> Result<Self, Error> {
+        let (shared, options) = (&ticket.0, &connection.shared().options);
+        let server_insists = connection.negotiated().security_mode & security_mode::SIGNING_REQUIRED != 0;
+        let wants_sealing = options.sealing == Sealing::Required;
+        let sign = server_insists || options.signing == Signing::Required;
+        let seal = wants_sealing || shared.flags & session_flags::ENCRYPT_DATA != 0;
+        if shared.key.is_none() && (options.signing == Signing::Required || wants_sealing) {
+            return Err(Error::NoKey);
+        }
+        //= MS-SMB2 3.2.5.3.3
+        //# A channel signs with the key of its own sign-in; what is sealed is sealed with those of the session.
+        let own = done.key.as_ref().filter(|_| shared.key.is_some()).map(|key| SessionKey::new(&**key));
+        let signing = own.map(|key| signing_key(&key, &shared.agreed, &done.preauth));
+        let sealing = shared
+            .key
+            .as_ref()
+            .and_then(|key| sealing_keys(key, &shared.agreed, &shared.preauth, Role::Client));
+        if seal && sealing.is_none() {
+            return Err(Error::NoEncryption);
+        }
+        if let Some(signing) = &signing {
+            //= MS-SMB2 3.2.5.3.1
+            //# The last response of a sign-in is signed, and verified with the new key.
+            let is_signed = done.last.header().has(flags::SIGNED);
+            if is_signed && !signing.verify(Role::Server, &[done.last.bytes()]) {
+                connection.counters().wrong_signatures.increment();
+                return Err(Error::WrongSignature);
+            }
+            if !is_signed && (sign || shared.agreed.dialect.is_smb3()) {
+                connection.counters().unsigned.increment();
+                return Err(Error::Unsigned);
+            }
+        }
+        let nonces = Nonces::new(ticket.next_channel()).map_err(|NoNonce| NoNonce)?;
+        let sign = sign && signing.is_some();
+        let keys = Rc::new(Keys {
+            session_id: shared.session_id,
+            signing,
+            must_sign: sign,
+            sealing,
+            nonces: RefCell::new(nonces),
+        });
+        connection.admit(&keys);
+        let connection = connection.clone();
+        Ok(Self(Rc::new(Inner { connection, keys, ticket, sign, seal })))
+    }
+
+    /// Its connection.
+    pub fn connection(&self) -> &Connection {
+        &self.0.connection
+    }
+
+    /// What another connection is bound to the session with.
+    pub fn ticket(&self) -> Ticket {
+        self.0.ticket.clone()
+    }
+
+    /// Whether the server let us in as a guest, or as nobody.
+    pub fn is_guest(&self) -> bool {
+        self.0.ticket.0.flags & (session_flags::IS_GUEST | session_flags::IS_NULL) != 0
+    }
+
+    /// Whether requests are signed, and whether all of them are encrypted.
+    pub fn protection(&self) -> (bool, bool) {
+        (self.0.sign, self.0.seal)
+    }
+
+    /// Ends the session, with all of its channels.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn log_off(&self) -> Result<(), Error> {
+        let ask = Ask::new(Command::Logoff, |body| body.push(&Empty::blank()));
+        self.ask(ask).await?.body()?;
+        self.0.connection.forget(self.0.keys.session_id);
+        Ok(())
+    }
+
+    /// Asks whether the server is there.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn echo(&self) -> Result<(), Error> {
+        let ask = Ask::new(Command::Echo, |body| body.push(&Empty::blank()));
+        self.ask(ask).await?.body().map(|_| ())
+    }
+
+    /// A request of the session that belongs to no tree.
+    ///
+    /// # Errors
+    /// The connection's; what is wrong with the answer. Its status is not looked at.
+    pub async fn ask(&self, ask: Ask<'_>) -> Result<Reply, Error> {
+        let [pending] = self.0.connection.send(&self.way(0, false), [ask], Vec::new()).await?;
+        pending.await
+    }
+
+    /// How requests of a tree go, encrypted if it wants that.
+    pub(crate) fn way(&self, tree_id: u32, seal: bool) -> Way {
+        let is_smb3 = self.0.ticket.0.agreed.dialect.is_smb3();
+        Way {
+            session_id: self.0.keys.session_id,
+            tree_id,
+            keys: Some(Rc::clone(&self.0.keys)),
+            sign: self.0.sign,
+            seal: self.0.seal || seal,
+            check: true,
+            sequence: if is_smb3 { self.0.ticket.0.sequence.load(Ordering::Relaxed) } else { 0 },
+            keep: false,
+        }
+    }
+
+    /// As [`Channel::way`], signed whatever was agreed on: what has to be beyond doubt.
+    pub(crate) fn signed_way(&self, tree_id: u32) -> Way {
+        let way = self.way(tree_id, false);
+        Way { sign: self.0.keys.signing.is_some() && !way.seal, ..way }
+    }
+
+    /// Whether encryption is to be had.
+    pub(crate) fn can_seal(&self) -> bool {
+        self.0.keys.sealing.is_some()
+    }
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("keys", &self.0.keys).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.connection.forget(self.keys.session_id);
+    }
+}
+
+/// The tokens of a sign-in, to the last.
+async fn exchange(
+    connection: &Connection,
+    credentials: &Credentials,
+    mut fixed: SessionSetupRequestFixed,
+    way: Way,
+) -> Result<SignedIn, Error> {
+    let options = &connection.shared().options;
+    fixed.security_mode = connection.negotiated().offered.security_mode as u8;
+    fixed.capabilities = 0.into();
+    let (mut challenge, mut random_key) = ([0; 8], Zeroizing::new([0; 16]));
+    (options.random)(&mut challenge);
+    (options.random)(&mut *random_key);
+    let mut initiator = Initiator::new(credentials.clone(), challenge, random_key);
+    let mut way = Way { keep: true, ..way };
+    let mut preauth = connection.preauth();
+    let mut token = initiator.first();
+    for _ in 0..TOKENS_MAX {
+        let ask = Ask::new(Command::SessionSetup, |body| SessionSetupRequest::write(body, fixed, &token));
+        let [mut pending] = connection.send(&way, [ask], Vec::new()).await?;
+        preauth.update(&pending.sent.take().unwrap_or_default());
+        let reply = (&mut pending).await?;
+        let Response::SessionSetup(response) = reply.body()? else {
+            return Err(Error::Unexpected("something else than a sign-in"));
+        };
+        way.session_id = reply.header().session_id.get();
+        if reply.status() == Status::MORE_PROCESSING_REQUIRED {
+            preauth.update(reply.bytes());
+            token = initiator.answer(response.security, now())?;
+            continue;
+        }
+        let flags = response.fixed.session_flags.get();
+        let key = initiator.finish(response.security)?;
+        return Ok(SignedIn { session_id: way.session_id, flags, key, preauth, last: reply });
+    }
+    Err(Error::Unexpected("a sign-in without end"))
+}
+
+/// 100 ns since 1601.
+fn now() -> u64 {
+    let since = lane::time::wall_clock().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    smb_wire::time::from_unix(since.as_secs() as i64, since.subsec_nanos())
+}
+
+/// NTLM needs two.
+const TOKENS_MAX: usize = 4;

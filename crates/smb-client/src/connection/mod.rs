@@ -1,0 +1,374 @@
+//! One connection: what was agreed on, what is on its way, and the two tasks that send and receive.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::net::{Shutdown, SocketAddr};
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+use lane::Task;
+use lane::backend::SocketOption;
+use lane::buffer::Buf;
+use lane::net::TcpStream;
+use smb_proto::preauth::PreauthHash;
+use smb_wire::body::plain::Empty;
+use smb_wire::compound::{self, Compound};
+use smb_wire::fixed::Fixed;
+use smb_wire::framing::{self, PREFIX_LEN};
+use smb_wire::header::{SIGNATURE, flags};
+use smb_wire::transform::TRANSFORM_LEN;
+use smb_wire::{Command, Header, Role};
+
+use crate::breaks::Inbox;
+use crate::channel::Keys;
+use crate::counters::Counters;
+use crate::credits::{Credits, OutOfCredits};
+use crate::error::Error;
+use crate::exchange::{Ask, Pending, Slot};
+use crate::frame::FramePool;
+use crate::options::Options;
+
+mod negotiate;
+mod receive;
+mod send;
+
+pub use negotiate::Negotiated;
+use send::Queue;
+
+/// A connection to a server. It ends when the last of its handles, sessions, trees and opens is dropped.
+#[derive(Clone)]
+pub struct Connection(Rc<Handle>);
+
+struct Handle {
+    shared: Rc<Shared>,
+    _tasks: [Task<()>; 2],
+}
+
+pub(crate) struct Shared {
+    pub(crate) stream: TcpStream,
+    pub(crate) options: Options,
+    pub(crate) counters: Counters,
+    pub(crate) frames: Rc<FramePool>,
+    pub(crate) inbox: Inbox,
+    negotiated: RefCell<Option<Rc<Negotiated>>>,
+    /// The hash of the negotiation, from which each sign-in goes on.
+    preauth: Cell<PreauthHash>,
+    credits: RefCell<Credits>,
+    pending: RefCell<HashMap<u64, Rc<Slot>>>,
+    queue: RefCell<Queue>,
+    /// Who may seal on this connection, by session.
+    sealers: RefCell<HashMap<u64, Rc<Keys>>>,
+    ended: RefCell<Option<Error>>,
+    ended_wakers: RefCell<Vec<Waker>>,
+}
+
+/// How a request goes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Way {
+    pub(crate) session_id: u64,
+    pub(crate) tree_id: u32,
+    pub(crate) keys: Option<Rc<Keys>>,
+    pub(crate) sign: bool,
+    pub(crate) seal: bool,
+    /// The answer is checked with the keys; else by who asks.
+    pub(crate) check: bool,
+    pub(crate) sequence: u16,
+    /// The message as it was sent is wanted.
+    pub(crate) keep: bool,
+}
+
+impl Connection {
+    /// Connects and negotiates.
+    ///
+    /// # Errors
+    /// The socket's; what the server chose is none of what was offered.
+    pub async fn open(server: SocketAddr, options: Options) -> Result<Self, Error> {
+        let stream = TcpStream::connect(server).await?;
+        stream.set_option(SocketOption::NoDelay(true))?;
+        let shared = Rc::new(Shared {
+            stream,
+            counters: Counters::default(),
+            frames: Rc::default(),
+            inbox: Inbox::default(),
+            negotiated: RefCell::default(),
+            preauth: Cell::default(),
+            credits: RefCell::new(Credits::new(options.credits)),
+            pending: RefCell::default(),
+            queue: RefCell::default(),
+            sealers: RefCell::default(),
+            ended: RefCell::default(),
+            ended_wakers: RefCell::default(),
+            options,
+        });
+        let (receives, sends) = (Rc::clone(&shared), Rc::clone(&shared));
+        let tasks = [
+            lane::spawn(async move { receives.end(receive::run(&receives).await) }),
+            lane::spawn(async move { sends.end(send::run(&sends).await) }),
+        ];
+        let connection = Self(Rc::new(Handle { shared, _tasks: tasks }));
+        negotiate::negotiate(&connection).await?;
+        Ok(connection)
+    }
+
+    /// What was agreed on.
+    pub fn negotiated(&self) -> Rc<Negotiated> {
+        let negotiated = self.shared().negotiated.borrow();
+        Rc::clone(negotiated.as_ref().expect("a connection is handed out when it is negotiated"))
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> &Counters {
+        &self.shared().counters
+    }
+
+    /// Credits that no request has.
+    pub fn credits(&self) -> u32 {
+        self.shared().credits.borrow().available()
+    }
+
+    /// Why it is over, if it is.
+    pub fn ended(&self) -> Option<Error> {
+        self.shared().ended.borrow().clone()
+    }
+
+    /// Waits until it is over, and says why.
+    pub async fn wait_ended(&self) -> Error {
+        poll_fn(|cx| match self.ended() {
+            Some(error) => Poll::Ready(error),
+            None => {
+                self.shared().ended_wakers.borrow_mut().push(cx.waker().clone());
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// Ends it at once, as a lost network does: what is under way fails with [`Error::Closed`].
+    pub fn break_off(&self) {
+        self.shared().end(Error::Closed);
+    }
+
+    pub(crate) fn shared(&self) -> &Rc<Shared> {
+        &self.0.shared
+    }
+
+    pub(crate) fn preauth(&self) -> PreauthHash {
+        self.shared().preauth.get()
+    }
+
+    /// Messages of this session may come sealed from now on.
+    pub(crate) fn admit(&self, keys: &Rc<Keys>) {
+        self.shared().sealers.borrow_mut().insert(keys.session_id, Rc::clone(keys));
+    }
+
+    pub(crate) fn forget(&self, session_id: u64) {
+        self.shared().sealers.borrow_mut().remove(&session_id);
+    }
+
+    /// Sends requests as one frame, once there are credits for them. `payload` follows the last of them, whose body says so:
+    /// with one request alone.
+    pub(crate) async fn send<const N: usize>(
+        &self,
+        way: &Way,
+        asks: [Ask<'_>; N],
+        payload: Vec<Buf>,
+    ) -> Result<[Pending; N], Error> {
+        debug_assert!(payload.is_empty() || N == 1, "a payload belongs to one request");
+        let multi = self.shared().negotiated.borrow().as_ref().is_some_and(|agreed| agreed.multi_credit);
+        let mut charges = [1; N];
+        if multi {
+            for (charge, ask) in charges.iter_mut().zip(&asks) {
+                *charge = ask.charge()?;
+            }
+        }
+        let total = charges.iter().fold(0u16, |sum, charge| sum.saturating_add(*charge));
+        let first = self.ids(total).await?;
+        // From here on nothing waits: ids that were taken are used.
+        let mut frame = vec![0; PREFIX_LEN + if way.seal { TRANSFORM_LEN } else { 0 }];
+        let start = frame.len();
+        let mut compound = Compound::new(&mut frame);
+        let mut next = first;
+        let mut charged = charges.iter();
+        let pending = asks.map(|ask| {
+            let charge = *charged.next().expect("as many charges as requests");
+            let message_id = next;
+            next += u64::from(charge);
+            let header = self.header(way, &ask, message_id, if multi { charge } else { 0 });
+            let keys = if way.check { way.keys.clone() } else { None };
+            let lent = !payload.is_empty() && !way.seal;
+            let slot = Slot::new(ask.command, charge, keys, way.seal, lent);
+            (ask.write)(&mut compound.begin(&header));
+            self.shared().pending.borrow_mut().insert(message_id, Rc::clone(&slot));
+            self.shared().counters.requests.increment();
+            let (connection, session_id, sign) = (self.clone(), way.session_id, way.sign);
+            Pending { connection, slot, message_id, session_id, sign, sent: None }
+        });
+        let lent = (!payload.is_empty()).then(|| Rc::clone(&pending[N - 1].slot));
+        // Ids that are not used would shut the server's window.
+        let kept = self
+            .finish(way, frame, start, payload, lent)
+            .inspect_err(|error| self.shared().end(error.clone()))?;
+        let mut pending = pending;
+        if let Some(first) = pending.first_mut() {
+            first.sent = kept;
+        }
+        Ok(pending)
+    }
+
+    fn header(&self, way: &Way, ask: &Ask<'_>, message_id: u64, charge: u16) -> Header {
+        let mut header = Header::request(ask.command, message_id).with(ask.flags);
+        header.credit_charge.set(charge);
+        header.credits.set(self.shared().credits.borrow().ask(charge));
+        header.status.set(way.sequence.into());
+        header.session_id.set(way.session_id);
+        header.tree_id.set(way.tree_id);
+        if ask.is_related() {
+            header.session_id.set(u64::MAX);
+            header.tree_id.set(u32::MAX);
+        }
+        if way.sign && !way.seal { header.with(flags::SIGNED) } else { header }
+    }
+
+    /// Signs or seals a frame, and queues it. Gives the first message as it is sent, where that is wanted.
+    fn finish(
+        &self,
+        way: &Way,
+        mut frame: Vec<u8>,
+        start: usize,
+        payload: Vec<Buf>,
+        lent: Option<Rc<Slot>>,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let keys = way.keys.as_deref();
+        let mut payload = payload;
+        if way.seal {
+            // What is sealed lies in one piece, and the payload is the caller's.
+            payload.iter().for_each(|part| frame.extend_from_slice(part));
+            keys.ok_or(Error::NoEncryption)?.seal(&mut frame[PREFIX_LEN..])?;
+            if let Some(slot) = &lent {
+                slot.give_back(std::mem::take(&mut payload));
+            }
+        } else if way.sign
+            && let Some(signing) = keys.and_then(|keys| keys.signing.as_ref())
+        {
+            let ranges: Vec<_> = compound::ranges(&frame[start..]).collect();
+            for range in ranges {
+                let range = range.expect("a frame of our own");
+                let message = &mut frame[start..][range];
+                let signature = {
+                    let parts: Vec<&[u8]> =
+                        std::iter::once(&*message).chain(payload.iter().map(|part| &**part)).collect();
+                    signing.sign(Role::Client, &parts).expect("a message of our own")
+                };
+                message[SIGNATURE].copy_from_slice(&signature);
+            }
+        }
+        let len = frame.len() - PREFIX_LEN + payload.iter().map(|part| part.len()).sum::<usize>();
+        let prefix = framing::prefix(len).ok_or(Error::TooLarge)?;
+        frame[..PREFIX_LEN].copy_from_slice(&prefix);
+        let kept = way.keep.then(|| frame[start..].to_vec());
+        let payload_of = if payload.is_empty() { None } else { lent };
+        self.shared().queue.borrow_mut().push(frame, payload, payload_of);
+        Ok(kept)
+    }
+
+    /// Asks the server to give a request up.
+    pub(crate) fn cancel(&self, pending: &Pending, async_id: Option<u64>) -> Result<(), Error> {
+        if let Some(error) = self.ended() {
+            return Err(error);
+        }
+        let mut header = Header::request(Command::Cancel, pending.message_id);
+        header.session_id.set(pending.session_id);
+        if let Some(id) = async_id {
+            header = header.with_async_id(id);
+        }
+        let seal = pending.slot.sealed;
+        let sign = pending.sign && !seal;
+        if sign {
+            header = header.with(flags::SIGNED);
+        }
+        let mut frame = vec![0; PREFIX_LEN + if seal { TRANSFORM_LEN } else { 0 }];
+        let start = frame.len();
+        Compound::new(&mut frame).begin(&header).push(&Empty::blank());
+        let keys = pending.slot.keys.clone();
+        let way = Way { keys, sign, seal, ..Way::default() };
+        self.finish(&way, frame, start, Vec::new(), None).map(|_| ())
+    }
+
+    /// Takes `charge` message ids that follow one another, waiting in line for them.
+    async fn ids(&self, charge: u16) -> Result<u64, Error> {
+        let taken = |taken: Result<Option<u64>, OutOfCredits>| taken.map_err(|OutOfCredits| Error::TooLarge);
+        if let Some(error) = self.ended() {
+            return Err(error);
+        }
+        if let Some(id) = taken(self.shared().credits.borrow_mut().take(charge))? {
+            return Ok(id);
+        }
+        self.shared().counters.credit_waits.increment();
+        let line = InLine { shared: self.shared(), ticket: self.shared().credits.borrow_mut().queue() };
+        poll_fn(|cx| {
+            if let Some(error) = self.ended() {
+                return Poll::Ready(Err(error));
+            }
+            let mut credits = self.shared().credits.borrow_mut();
+            match taken(credits.take_in_turn(line.ticket, charge, cx.waker())) {
+                Ok(Some(id)) => Poll::Ready(Ok(id)),
+                Ok(None) => Poll::Pending,
+                Err(error) => Poll::Ready(Err(error)),
+            }
+        })
+        .await
+    }
+}
+
+/// A place in the line for credits, given up when it is dropped.
+struct InLine<'s> {
+    shared: &'s Shared,
+    ticket: u64,
+}
+
+impl Drop for InLine<'_> {
+    fn drop(&mut self) {
+        self.shared.credits.borrow_mut().leave(self.ticket);
+    }
+}
+
+impl Shared {
+    /// The connection is over: everybody who waits hears why. Only the first reason counts.
+    fn end(&self, error: Error) {
+        if self.ended.borrow().is_some() {
+            return;
+        }
+        *self.ended.borrow_mut() = Some(error.clone());
+        let slots: Vec<_> = self.pending.borrow_mut().drain().map(|(_, slot)| slot).collect();
+        for slot in slots {
+            slot.give_back(Vec::new());
+            slot.answer(Err(error.clone()));
+        }
+        self.credits.borrow_mut().wake_all();
+        self.inbox.wake();
+        self.ended_wakers.take().into_iter().for_each(Waker::wake);
+        // With the lane the socket goes too.
+        if lane::on_lane() {
+            // The peer may have closed already.
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.end(Error::Closed);
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shared = self.shared();
+        f.debug_struct("Connection")
+            .field("server", &shared.stream.peer_addr())
+            .field("pending", &shared.pending.borrow().len())
+            .field("ended", &shared.ended.borrow())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,186 @@
+//! One task receives: frames are taken apart, opened and checked, and each answer goes to who waits for it.
+
+use std::rc::Rc;
+
+use lane::buffer::RecvBuf;
+use smb_wire::body::oplock_break::Break;
+use smb_wire::framing::{self, MESSAGE_MAX, PREFIX_LEN};
+use smb_wire::header::{UNSOLICITED, flags};
+use smb_wire::transform::{TRANSFORM_LEN, TransformHeader};
+use smb_wire::{Command, FrameKind, Message, Role, Status, compound};
+
+use super::Shared;
+use crate::breaks::Broken;
+use crate::channel::Keys;
+use crate::error::Error;
+use crate::exchange::{Reply, Slot};
+use crate::frame::Frame;
+
+/// Receives until the connection is over.
+pub(super) async fn run(shared: &Rc<Shared>) -> Error {
+    let mut rest = RecvBuf::empty();
+    loop {
+        let frame = match frame(shared, &mut rest).await {
+            Ok(frame) => frame,
+            Err(error) => return error,
+        };
+        if let Err(error) = take(shared, frame) {
+            return error;
+        }
+    }
+}
+
+/// The next frame, without its prefix. What is long is received where it stays.
+async fn frame(shared: &Shared, rest: &mut RecvBuf) -> Result<Vec<u8>, Error> {
+    loop {
+        let (mut prefix, mut have) = ([0; PREFIX_LEN], 0);
+        while have < PREFIX_LEN {
+            if rest.is_empty() {
+                *rest = shared.stream.recv().await?;
+                if rest.is_empty() {
+                    return Err(Error::Closed);
+                }
+            }
+            let n = rest.len().min(PREFIX_LEN - have);
+            prefix[have..have + n].copy_from_slice(&rest[..n]);
+            rest.advance(n);
+            have += n;
+        }
+        let framing::Frame::Message(len) = framing::parse(prefix, MESSAGE_MAX)? else { continue };
+        let mut bytes = shared.frames.take(len);
+        let n = len.min(rest.len());
+        bytes.extend_from_slice(&rest[..n]);
+        rest.advance(n);
+        if n < len {
+            *rest = RecvBuf::empty();
+            let (result, whole) = shared.stream.recv_exact(bytes, len - n).await;
+            result?;
+            bytes = whole;
+        }
+        return Ok(bytes);
+    }
+}
+
+fn take(shared: &Rc<Shared>, mut bytes: Vec<u8>) -> Result<(), Error> {
+    let opened = match FrameKind::of(&bytes)? {
+        FrameKind::Plain => None,
+        FrameKind::Sealed => Some(open(shared, &mut bytes)?),
+        FrameKind::Compressed | FrameKind::Smb1 => return Err(Error::Unexpected("another protocol")),
+    };
+    let start = if opened.is_some() { TRANSFORM_LEN } else { 0 };
+    let frame = Rc::new(Frame::new(bytes, Rc::clone(&shared.frames)));
+    for range in compound::ranges(&frame.bytes()[start..]) {
+        let range = range?;
+        let reply = Reply::new(Rc::clone(&frame), start + range.start..start + range.end);
+        message(shared, reply, opened.as_ref())?;
+    }
+    Ok(())
+}
+
+/// Opens a sealed frame where it lies.
+fn open(shared: &Shared, bytes: &mut [u8]) -> Result<Rc<Keys>, Error> {
+    let session_id = TransformHeader::parse(bytes)?.0.session_id.get();
+    let keys = shared.sealers.borrow().get(&session_id).cloned();
+    //= MS-SMB2 3.2.5.1.1.1
+    //# A message of a session that there is not, or that cannot be decrypted, is thrown away and the connection ends.
+    let keys = keys.ok_or(Error::Unexpected("an encrypted message of another session"))?;
+    let opened = keys.open(bytes).inspect_err(|_| shared.counters.wrong_signatures.increment())?;
+    match FrameKind::of(opened)? {
+        FrameKind::Plain => Ok(keys),
+        _ => Err(Error::Unexpected("a message that is encrypted twice")),
+    }
+}
+
+fn message(shared: &Rc<Shared>, reply: Reply, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
+    let message = reply.message();
+    let header = message.header();
+    if !header.has(flags::SERVER_TO_REDIR) {
+        return Err(Error::Unexpected("a request"));
+    }
+    if header.message_id.get() == UNSOLICITED {
+        return unasked(shared, &message);
+    }
+    let pending = shared.pending.borrow().get(&header.message_id.get()).cloned();
+    let Some(slot) = pending.filter(|slot| header.command() == Ok(slot.command)) else {
+        shared.counters.unasked.increment();
+        return Err(Error::Unexpected("an answer to nothing that was asked"));
+    };
+    let checked = check(&slot, &reply, opened);
+    match &checked {
+        Ok(()) => {}
+        Err(Error::WrongSignature) => shared.counters.wrong_signatures.increment(),
+        Err(Error::Unsigned) => shared.counters.unsigned.increment(),
+        Err(_) => shared.counters.unsealed.increment(),
+    }
+    let mut credits = shared.credits.borrow_mut();
+    credits.give(header.credits.get());
+    if header.status() == Status::PENDING
+        && let Some(async_id) = header.async_id()
+        && checked.is_ok()
+    {
+        shared.counters.interim.increment();
+        // What the request had paid is paid back with its interim answer: the last brings nothing.
+        if slot.goes_on(async_id) {
+            credits.answered(slot.charge);
+        }
+        return Ok(());
+    }
+    if !slot.is_async() {
+        credits.answered(slot.charge);
+    }
+    drop(credits);
+    shared.pending.borrow_mut().remove(&header.message_id.get());
+    shared.counters.answers.increment();
+    slot.answer(checked.map(|()| reply.clone()));
+    Ok(())
+}
+
+/// Whether the answer is whole and from who has the session's keys.
+fn check(slot: &Slot, reply: &Reply, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
+    let Some(keys) = &slot.keys else { return Ok(()) };
+    if let Some(opened) = opened {
+        return if Rc::ptr_eq(opened, keys) { Ok(()) } else { Err(Error::WrongSignature) };
+    }
+    if slot.sealed {
+        return Err(Error::Unsealed);
+    }
+    let header = reply.header();
+    //= MS-SMB2 3.2.5.1.3
+    //# A signed message is verified; an unsigned one is thrown away where signing is required, but for interim responses.
+    match &keys.signing {
+        Some(signing) if header.has(flags::SIGNED) => {
+            let right = signing.verify(Role::Server, &[reply.bytes()]);
+            if right { Ok(()) } else { Err(Error::WrongSignature) }
+        }
+        Some(_) if keys.must_sign && header.status() != Status::PENDING => Err(Error::Unsigned),
+        _ => Ok(()),
+    }
+}
+
+/// What the server sends without being asked. Notifications of breaks are not signed (MS-SMB2 3.3.4.6).
+fn unasked(shared: &Shared, message: &Message<'_>) -> Result<(), Error> {
+    match message.header().command()? {
+        Command::OplockBreak => {
+            let broken = match Break::parse(message)? {
+                Break::Oplock(broken) => Broken::Oplock { file: broken.file_id, level: broken.oplock_level },
+                Break::Lease(broken) => Broken::lease(broken),
+                Break::LeaseAck(_) => return Err(Error::Unexpected("an acknowledgment of a lease's break")),
+            };
+            shared.counters.breaks.increment();
+            if !shared.inbox.put(broken) {
+                shared.counters.breaks_lost.increment();
+            }
+            Ok(())
+        }
+        Command::ServerToClientNotification => {
+            if !shared.inbox.put(Broken::SessionClosed { session_id: message.header().session_id.get() }) {
+                shared.counters.breaks_lost.increment();
+            }
+            Ok(())
+        }
+        _ => {
+            shared.counters.unasked.increment();
+            Err(Error::Unexpected("something unasked"))
+        }
+    }
+}

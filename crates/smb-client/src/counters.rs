@@ -1,0 +1,17 @@
+//! What a connection counts.
+
+lane::counter_block! {
+    /// What came over a connection, and what was wrong with it.
+    pub struct Counters {
+        count requests: "Requests sent.",
+        count answers: "Answers received, interim ones apart.",
+        count interim: "Interim answers received.",
+        count breaks: "Breaks of oplocks and leases received.",
+        count breaks_lost: "Breaks that nobody took before too many waited.",
+        count wrong_signatures as refused [reason = "wrong_signature"]: "Answers refused.",
+        count unsigned as refused [reason = "unsigned"]: "Answers refused.",
+        count unsealed as refused [reason = "unsealed"]: "Answers refused.",
+        count unasked as refused [reason = "unasked"]: "Answers refused.",
+        count credit_waits: "Requests that waited for credits.",
+    }
+}

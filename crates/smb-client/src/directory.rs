@@ -1,0 +1,134 @@
+//! Listings, and requests that open for one purpose alone.
+
+use smb_wire::body::query_directory::{QueryDirectoryRequest, QueryDirectoryRequestFixed, flags};
+use smb_wire::fixed::Fixed;
+use smb_wire::info::directory::{Class, parse};
+use smb_wire::{Command, FileId, Response, Status};
+
+use crate::error::Error;
+use crate::exchange::Ask;
+use crate::file::{Data, How, Open, close_of, query_of, read_of};
+use crate::tree::Tree;
+
+/// One name of a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The name; what is no UTF-16 of it is replaced.
+    pub name: String,
+    /// Length, bytes.
+    pub length: u64,
+    /// Bits of [`smb_wire::create::access::attributes`].
+    pub attributes: u32,
+    /// Of the last write: 100 ns since 1601.
+    pub written: u64,
+    /// The file's number.
+    pub file_id: u64,
+}
+
+impl Open {
+    /// The names of a directory that fit a pattern, `.` and `..` among them.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn list(&self, pattern: &str) -> Result<Vec<Listed>, Error> {
+        let mut listed = Vec::new();
+        let len = self.tree().channel().connection().negotiated().max_transact.min(LISTING_BYTES);
+        let mut restart = flags::RESTART_SCANS;
+        loop {
+            let reply = self.tree().ask(listing_of(self.id(), restart, pattern, len)).await?;
+            restart = 0;
+            // No name at all is an error of its own at the first request.
+            if matches!(reply.status(), Status::NO_MORE_FILES | Status::NO_SUCH_FILE) {
+                return Ok(listed);
+            }
+            let Response::QueryDirectory(output) = reply.body()? else {
+                return Err(Error::Unexpected("something else than a listing"));
+            };
+            let before = listed.len();
+            for entry in parse(output.data, CLASS) {
+                let entry = entry?;
+                let head = entry.head.ok_or(Error::Unexpected("names alone"))?;
+                listed.push(Listed {
+                    name: entry.name.lossy(),
+                    length: head.end_of_file.get(),
+                    attributes: head.file_attributes.get(),
+                    written: head.last_write_time.get(),
+                    file_id: entry.file_id.unwrap_or(0),
+                });
+            }
+            if listed.len() == before {
+                return Err(Error::Unexpected("a listing without names or end"));
+            }
+        }
+    }
+}
+
+impl Tree {
+    /// Information of a name in one frame: opened, asked for and closed (MS-SMB2 3.2.4.1.4).
+    ///
+    /// # Errors
+    /// The first refusal of the three.
+    pub async fn query(&self, name: &str, info_type: u8, class: u8, len: u32) -> Result<Vec<u8>, Error> {
+        let how = How { options: 0, ..How::read() };
+        let asks = [
+            how.ask(name),
+            query_of(FileId::RELATED, info_type, class, 0, len).related(),
+            close_of(FileId::RELATED, 0).related(),
+        ];
+        let [create, query, close] = self.start(asks).await?;
+        create.await?.body()?;
+        let query = query.await?;
+        close.await?.body()?;
+        match query.body()? {
+            Response::QueryInfo(output) => Ok(output.data.to_vec()),
+            _ => Err(Error::Unexpected("something else than information")),
+        }
+    }
+
+    /// The beginning of a file in one frame: opened, read and closed.
+    ///
+    /// # Errors
+    /// The first refusal of the three.
+    pub async fn read(&self, name: &str, len: u32) -> Result<Data, Error> {
+        let how = How::read();
+        let asks = [
+            how.ask(name),
+            read_of(FileId::RELATED, 0, len).related(),
+            close_of(FileId::RELATED, 0).related(),
+        ];
+        let [create, read, close] = self.start(asks).await?;
+        create.await?.body()?;
+        let data = Data::of(read.await?, len);
+        close.await?.body()?;
+        data
+    }
+
+    /// Removes a name in one frame: opened for it, and closed.
+    ///
+    /// # Errors
+    /// The first refusal of the two.
+    pub async fn remove(&self, name: &str) -> Result<(), Error> {
+        let how = How { options: How::delete().options, ..How::delete() };
+        let [create, close] = self.start([how.ask(name), close_of(FileId::RELATED, 0).related()]).await?;
+        create.await?.body()?;
+        close.await?.body().map(|_| ())
+    }
+}
+
+fn listing_of(file: FileId, flags: u8, pattern: &str, len: u32) -> Ask<'_> {
+    let fixed = QueryDirectoryRequestFixed {
+        file_information_class: CLASS.to_wire(),
+        flags,
+        file_id: file,
+        output_buffer_length: len.into(),
+        ..QueryDirectoryRequestFixed::blank()
+    };
+    let write =
+        move |body: &mut smb_wire::message::Body<'_>| QueryDirectoryRequest::write(body, fixed, pattern);
+    Ask::new(Command::QueryDirectory, write).carrying(0, len)
+}
+
+/// Long names with their numbers, which every server has.
+const CLASS: Class = Class::IdBothDirectory;
+/// Of one answer.
+const LISTING_BYTES: u32 = 256 << 10;

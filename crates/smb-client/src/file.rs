@@ -1,0 +1,405 @@
+//! Opens: files and directories, read and written.
+
+use std::ops::{Deref, Range};
+
+use lane::buffer::Buf;
+use smb_wire::body::change_notify::ChangeNotifyRequest;
+use smb_wire::body::close::{CloseRequest, CloseResponse};
+use smb_wire::body::flush::FlushRequest;
+use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlRequestFixed};
+use smb_wire::body::lock::{LockElement, LockRequest, LockRequestFixed};
+use smb_wire::body::query_info::{QueryInfoRequest, QueryInfoRequestFixed};
+use smb_wire::body::read::ReadRequest;
+use smb_wire::body::set_info::{SetInfoRequest, SetInfoRequestFixed};
+use smb_wire::body::write::WriteRequestFixed;
+use smb_wire::create::access::{rights, share};
+use smb_wire::create::context::{ContextWriter, Contexts, tag};
+use smb_wire::create::lease::Lease;
+use smb_wire::create::{
+    CreateRequest, CreateRequestFixed, CreateResponse, CreateResponseFixed, Disposition, oplock_level,
+    options,
+};
+use smb_wire::fixed::Fixed;
+use smb_wire::header::HEADER_LEN;
+use smb_wire::{Command, FileId, Response, Status};
+
+use crate::error::Error;
+use crate::exchange::{Ask, Pending, Reply};
+use crate::tree::Tree;
+
+/// How a file is opened.
+#[derive(Clone, Debug)]
+pub struct How {
+    /// Rights: bits of [`rights`].
+    pub access: u32,
+    /// What others may do meanwhile: bits of [`share`].
+    pub share: u32,
+    /// What becomes of what is there.
+    pub disposition: Disposition,
+    /// Bits of [`options`].
+    pub options: u32,
+    /// Attributes of what is made.
+    pub attributes: u32,
+    /// The oplock that is asked for; [`oplock_level::LEASE`] with a context that says which lease.
+    pub oplock: u8,
+    /// What else is asked for, as [`ContextWriter`] makes it.
+    pub contexts: Vec<u8>,
+}
+
+impl How {
+    /// An existing file, to be read.
+    pub fn read() -> Self {
+        Self {
+            access: rights::FILE_READ,
+            share: share::ALL,
+            disposition: Disposition::Open,
+            options: options::NON_DIRECTORY_FILE,
+            attributes: 0,
+            oplock: oplock_level::NONE,
+            contexts: Vec::new(),
+        }
+    }
+
+    /// A file to be read and written: made where there is none, emptied where there is one.
+    pub fn overwrite() -> Self {
+        let disposition = Disposition::OverwriteIf;
+        Self { access: rights::FILE_READ | rights::FILE_WRITE | rights::DELETE, disposition, ..Self::read() }
+    }
+
+    /// An existing directory, to be listed.
+    pub fn list() -> Self {
+        Self { options: options::DIRECTORY_FILE, ..Self::read() }
+    }
+
+    /// A new directory.
+    pub fn make_directory() -> Self {
+        Self { disposition: Disposition::Create, options: options::DIRECTORY_FILE, ..Self::read() }
+    }
+
+    /// An existing file or empty directory, removed when it is closed.
+    pub fn delete() -> Self {
+        Self {
+            access: rights::DELETE | rights::READ_ATTRIBUTES,
+            options: options::DELETE_ON_CLOSE,
+            ..Self::read()
+        }
+    }
+
+    /// With a lease asked for.
+    pub fn lease(mut self, lease: &Lease<'_>) -> Self {
+        let mut contexts = ContextWriter::new();
+        match lease {
+            Lease::V1(lease) => contexts.push_plain(tag::LEASE, *lease),
+            Lease::V2(lease) => contexts.push_plain(tag::LEASE, *lease),
+        }
+        (self.oplock, self.contexts) = (oplock_level::LEASE, contexts.bytes().to_vec());
+        self
+    }
+
+    /// The request for a name from the share's root, with backslashes.
+    pub fn ask<'a>(&'a self, name: &'a str) -> Ask<'a> {
+        let fixed = CreateRequestFixed {
+            requested_oplock_level: self.oplock,
+            impersonation_level: IMPERSONATION.into(),
+            desired_access: self.access.into(),
+            file_attributes: self.attributes.into(),
+            share_access: self.share.into(),
+            create_disposition: (self.disposition as u32).into(),
+            create_options: self.options.into(),
+            ..CreateRequestFixed::blank()
+        };
+        Ask::new(Command::Create, move |body| CreateRequest::write(body, fixed, name, &self.contexts))
+    }
+}
+
+/// A file or directory that is open. It stays so until it is closed, or its session ends: dropping it closes nothing.
+#[derive(Clone, Debug)]
+pub struct Open {
+    tree: Tree,
+    file: FileId,
+    created: CreateResponseFixed,
+    contexts: Vec<u8>,
+}
+
+/// Bytes of a file, where they were received.
+#[derive(Clone, Debug)]
+pub struct Data {
+    reply: Option<Reply>,
+    range: Range<usize>,
+}
+
+impl Open {
+    /// Opens or makes `name`: from the share's root, with backslashes; the root itself is empty.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn create(tree: &Tree, name: &str, how: &How) -> Result<Self, Error> {
+        let reply = tree.ask(how.ask(name)).await?;
+        Self::of(tree, &reply)
+    }
+
+    /// What an answer to CREATE opened.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub fn of(tree: &Tree, reply: &Reply) -> Result<Self, Error> {
+        let Response::Create(answer) = reply.body()? else {
+            return Err(Error::Unexpected("something else than an open"));
+        };
+        let CreateResponse { fixed, contexts } = answer;
+        let mut kept = ContextWriter::new();
+        // Those that are looked at later.
+        for name in
+            [tag::LEASE, tag::MAXIMAL_ACCESS, tag::ON_DISK_ID, tag::DURABLE_REQUEST_V2, tag::DURABLE_REQUEST]
+        {
+            if let Some(data) = contexts.find(name) {
+                kept.push(name, data);
+            }
+        }
+        let contexts = if contexts.is_empty() { Vec::new() } else { kept.bytes().to_vec() };
+        Ok(Self { tree: tree.clone(), file: fixed.file_id, created: *fixed, contexts })
+    }
+
+    /// The same open over another channel of its session.
+    pub fn over(&self, tree: &Tree) -> Self {
+        Self { tree: tree.clone(), ..self.clone() }
+    }
+
+    /// Its tree.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Its number.
+    pub fn id(&self) -> FileId {
+        self.file
+    }
+
+    /// What the server told when it was opened.
+    pub fn created(&self) -> &CreateResponseFixed {
+        &self.created
+    }
+
+    /// The data of a context that was granted with it.
+    pub fn context(&self, name: &[u8]) -> Option<&[u8]> {
+        Contexts::parse(&self.contexts).ok()?.find(name)
+    }
+
+    /// The state of the lease that was granted, and how often it changed.
+    pub fn lease(&self) -> Option<(u32, u16)> {
+        let lease = Lease::parse(self.context(tag::LEASE)?).ok()?;
+        let epoch = if let Lease::V2(lease) = lease { lease.epoch.get() } else { 0 };
+        Some((lease.state(), epoch))
+    }
+
+    /// Reads up to `len` bytes, no more than the connection's `max_read`. Behind the end there are none.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn read(&self, offset: u64, len: u32) -> Result<Data, Error> {
+        let reply = self.tree.ask(self.read_ask(offset, len)).await?;
+        Data::of(reply, len)
+    }
+
+    /// The request of [`Open::read`].
+    pub fn read_ask(&self, offset: u64, len: u32) -> Ask<'static> {
+        read_of(self.file, offset, len)
+    }
+
+    /// Writes the buffers' bytes, in all no more than the connection's `max_write`, and gives the buffers back. Says how
+    /// many were written.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn write(&self, offset: u64, payload: Vec<Buf>) -> (Result<u32, Error>, Vec<Buf>) {
+        let len = payload.iter().map(|part| part.len()).sum::<usize>();
+        let Ok(len) = u32::try_from(len) else { return (Err(Error::TooLarge), payload) };
+        let fixed = WriteRequestFixed {
+            data_offset: ((HEADER_LEN + size_of::<WriteRequestFixed>()) as u16).into(),
+            length: len.into(),
+            offset: offset.into(),
+            file_id: self.file,
+            ..WriteRequestFixed::blank()
+        };
+        let ask = Ask::new(Command::Write, move |body| body.push(&fixed)).carrying(len, 0);
+        let mut pending = match self.tree.start_with(ask, payload).await {
+            Ok(pending) => pending,
+            Err(error) => return (Err(error), Vec::new()),
+        };
+        let answer = (&mut pending).await.and_then(|reply| match reply.body()? {
+            Response::Write(answer) if answer.count.get() <= len => Ok(answer.count.get()),
+            _ => Err(Error::Unexpected("more written than was sent")),
+        });
+        (answer, pending.take_payload())
+    }
+
+    /// Has everything written to disk.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn flush(&self) -> Result<(), Error> {
+        let request = FlushRequest { file_id: self.file, ..FlushRequest::blank() };
+        let reply = self.tree.ask(Ask::new(Command::Flush, move |body| body.push(&request))).await?;
+        reply.body().map(|_| ())
+    }
+
+    /// Closes it; with bits of [`smb_wire::body::close`] the server tells of the file once more.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn close(&self, flags: u16) -> Result<CloseResponse, Error> {
+        let reply = self.tree.ask(close_of(self.file, flags)).await?;
+        match reply.body()? {
+            Response::Close(answer) => Ok(*answer),
+            _ => Err(Error::Unexpected("something else than a close")),
+        }
+    }
+
+    /// Information of this type and class (MS-FSCC 2.4, 2.5), up to `len` bytes; more of it is cut off.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn query(&self, info_type: u8, class: u8, additional: u32, len: u32) -> Result<Data, Error> {
+        let reply = self.tree.ask(query_of(self.file, info_type, class, additional, len)).await?;
+        let Response::QueryInfo(output) = reply.body()? else {
+            return Err(Error::Unexpected("something else than information"));
+        };
+        let range = reply.range_of(output.data);
+        Ok(Data { reply: Some(reply), range })
+    }
+
+    /// Changes information of this type and class.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn set(&self, info_type: u8, class: u8, additional: u32, data: &[u8]) -> Result<(), Error> {
+        let fixed = SetInfoRequestFixed {
+            info_type,
+            file_info_class: class,
+            additional_information: additional.into(),
+            file_id: self.file,
+            ..SetInfoRequestFixed::blank()
+        };
+        let ask = Ask::new(Command::SetInfo, |body| SetInfoRequest::write(body, fixed, data));
+        let sent = u32::try_from(data.len()).map_err(|_| Error::TooLarge)?;
+        self.tree.ask(ask.carrying(sent, 0)).await?.body().map(|_| ())
+    }
+
+    /// Locks or unlocks ranges: bits of [`smb_wire::body::lock::flags`]. One that is to wait is answered when it is granted.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub async fn lock(&self, sequence: u32, ranges: &[LockElement]) -> Result<Pending, Error> {
+        let fixed = LockRequestFixed {
+            lock_sequence: sequence.into(),
+            file_id: self.file,
+            ..LockRequestFixed::blank()
+        };
+        let ask = Ask::new(Command::Lock, |body| LockRequest::write(body, fixed, ranges));
+        let [pending] = self.tree.start([ask]).await?;
+        Ok(pending)
+    }
+
+    /// Waits for changes in a directory: bits of [`smb_wire::body::change_notify`]. Answered when there are some.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub async fn notify(&self, flags: u16, filter: u32, len: u32) -> Result<Pending, Error> {
+        let request = ChangeNotifyRequest {
+            flags: flags.into(),
+            output_buffer_length: len.into(),
+            file_id: self.file,
+            completion_filter: filter.into(),
+            ..ChangeNotifyRequest::blank()
+        };
+        let ask = Ask::new(Command::ChangeNotify, move |body| body.push(&request)).carrying(0, len);
+        let [pending] = self.tree.start([ask]).await?;
+        Ok(pending)
+    }
+
+    /// A control code of file systems, and its answer.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn control(&self, code: u32, input: &[u8], output_max: u32) -> Result<Data, Error> {
+        let fixed = IoctlRequestFixed {
+            ctl_code: code.into(),
+            file_id: self.file,
+            max_output_response: output_max.into(),
+            flags: FLAG_IS_FSCTL.into(),
+            ..IoctlRequestFixed::blank()
+        };
+        let sent = u32::try_from(input.len()).map_err(|_| Error::TooLarge)?;
+        let ask = Ask::new(Command::Ioctl, |body| IoctlRequest::write(body, fixed, input));
+        let reply = self.tree.ask(ask.carrying(sent, output_max)).await?;
+        let Response::Ioctl(answer) = reply.body()? else {
+            return Err(Error::Unexpected("something else than a control code's answer"));
+        };
+        let range = reply.range_of(answer.output);
+        Ok(Data { reply: Some(reply), range })
+    }
+}
+
+impl Data {
+    /// The bytes of an answer to READ of up to `len`.
+    ///
+    /// # Errors
+    /// The request's, but for the end of the file, which is no bytes.
+    pub fn of(reply: Reply, len: u32) -> Result<Self, Error> {
+        if reply.status() == Status::END_OF_FILE {
+            return Ok(Self { reply: None, range: 0..0 });
+        }
+        let range = match reply.body()? {
+            Response::Read(answer) if answer.data.len() <= len as usize => reply.range_of(answer.data),
+            _ => return Err(Error::Unexpected("more bytes than were asked for")),
+        };
+        Ok(Self { reply: Some(reply), range })
+    }
+}
+
+impl Deref for Data {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.reply.as_ref().map_or(&[], |reply| &reply.bytes()[self.range.clone()])
+    }
+}
+
+/// A READ, in a compound of [`FileId::RELATED`].
+pub(crate) fn read_of(file: FileId, offset: u64, len: u32) -> Ask<'static> {
+    let request = ReadRequest {
+        padding: PADDING,
+        length: len.into(),
+        offset: offset.into(),
+        file_id: file,
+        ..ReadRequest::blank()
+    };
+    let write = move |body: &mut smb_wire::message::Body<'_>| {
+        body.push(&request);
+        // The structure's size counts one byte of a buffer that there is not.
+        body.bytes(&[0]);
+    };
+    Ask::new(Command::Read, write).carrying(0, len)
+}
+
+pub(crate) fn close_of(file: FileId, flags: u16) -> Ask<'static> {
+    let request = CloseRequest { flags: flags.into(), file_id: file, ..CloseRequest::blank() };
+    Ask::new(Command::Close, move |body| body.push(&request))
+}
+
+pub(crate) fn query_of(file: FileId, info_type: u8, class: u8, additional: u32, len: u32) -> Ask<'static> {
+    let fixed = QueryInfoRequestFixed {
+        info_type,
+        file_info_class: class,
+        output_buffer_length: len.into(),
+        additional_information: additional.into(),
+        file_id: file,
+        ..QueryInfoRequestFixed::blank()
+    };
+    Ask::new(Command::QueryInfo, move |body| QueryInfoRequest::write(body, fixed, &[])).carrying(0, len)
+}
+
+/// Where the data of an answer is wanted: behind the header of its structure.
+const PADDING: u8 = smb_wire::body::read::DATA_OFFSET;
+/// `ImpersonationLevel` (MS-SMB2 2.2.13).
+const IMPERSONATION: u32 = 2;

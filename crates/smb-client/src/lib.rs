@@ -1,0 +1,34 @@
+//! A client of SMB 2.0.2 to 3.1.1 on a lane (MS-SMB2 3.2), over sockets or in the simulator.
+//!
+//! [`Connection::open`] negotiates, [`Channel::sign_in`] makes a session and [`Channel::bind`] gives it one more connection,
+//! on this lane or another; [`Tree::connect`] opens a share and [`Open::create`] a file. Any number of requests may be under way
+//! on a connection: a request waits for credits, its answer comes in whatever order the server likes. What comes back is checked:
+//! a signature that is wrong or missing where one must be is an error of its request, and counted ([`Counters`]).
+//!
+//! The client waits for as long as the connection stands; who wants less puts a time limit around a request. A request that is
+//! given up keeps its credits until the server answers it: [`Pending::cancel`] asks for that.
+
+mod breaks;
+mod channel;
+mod connection;
+mod counters;
+mod credits;
+mod directory;
+mod error;
+mod exchange;
+mod file;
+mod frame;
+mod options;
+mod tree;
+
+pub use breaks::Broken;
+pub use channel::{Channel, Ticket};
+pub use connection::{Connection, Negotiated};
+pub use counters::Counters;
+pub use credits::{Credits, OutOfCredits};
+pub use directory::Listed;
+pub use error::Error;
+pub use exchange::{Ask, Pending, Reply};
+pub use file::{Data, How, Open};
+pub use options::{Options, Random, Sealing, Signing};
+pub use tree::Tree;

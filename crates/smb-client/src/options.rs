@@ -1,0 +1,80 @@
+//! What a client offers, and insists on.
+
+use smb_proto::sealing::Cipher;
+use smb_proto::signing::SigningAlgorithm;
+use smb_wire::{Dialect, Guid};
+
+/// Whether messages are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signing {
+    /// Where the server insists.
+    IfRequired,
+    /// Always.
+    Required,
+}
+
+/// Whether messages are encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sealing {
+    /// It is not offered.
+    Never,
+    /// Where the session or the share wants it.
+    IfRequired,
+    /// Always, from the end of the sign-in on.
+    Required,
+}
+
+/// Fills a slice with random bytes: a client has no source of its own, so that a simulated one can be repeated.
+pub type Random = std::rc::Rc<dyn Fn(&mut [u8])>;
+
+/// How a connection is negotiated.
+#[derive(Clone)]
+pub struct Options {
+    /// Who the client is, on all of its connections.
+    pub client_guid: Guid,
+    /// What is offered, oldest first; at least one.
+    pub dialects: Vec<Dialect>,
+    /// Whether messages are signed.
+    pub signing: Signing,
+    /// How, in the order of preference (3.1.1).
+    pub signing_algorithms: Vec<SigningAlgorithm>,
+    /// Whether messages are encrypted.
+    pub sealing: Sealing,
+    /// How, in the order of preference (3.1.1).
+    pub ciphers: Vec<Cipher>,
+    /// Credits that the client asks for in all.
+    pub credits: u16,
+    /// Whether to say that several connections of one session are understood.
+    pub multichannel: bool,
+    /// Randomness: salts and challenges.
+    pub random: Random,
+}
+
+impl Options {
+    /// Everything that this client speaks; signed where the server insists, encrypted where session or share do.
+    pub fn new(client_guid: Guid, random: Random) -> Self {
+        Self {
+            client_guid,
+            dialects: Dialect::ALL.to_vec(),
+            signing: Signing::IfRequired,
+            signing_algorithms: SigningAlgorithm::PREFERRED.to_vec(),
+            sealing: Sealing::IfRequired,
+            ciphers: Cipher::PREFERRED.to_vec(),
+            credits: 512,
+            multichannel: true,
+            random,
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("client_guid", &self.client_guid)
+            .field("dialects", &self.dialects)
+            .field("signing", &self.signing)
+            .field("sealing", &self.sealing)
+            .field("credits", &self.credits)
+            .finish_non_exhaustive()
+    }
+}

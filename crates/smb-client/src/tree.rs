@@ -1,0 +1,177 @@
+//! Tree connects: a share as one channel sees it (MS-SMB2 3.2.4.2.4).
+
+use std::rc::Rc;
+
+use lane::buffer::Buf;
+use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlRequestFixed};
+use smb_wire::body::plain::Empty;
+use smb_wire::body::tree_connect::{
+    TreeConnectRequest, TreeConnectRequestFixed, TreeConnectResponse, share_flags,
+};
+use smb_wire::fixed::Fixed;
+use smb_wire::fsctl::code;
+use smb_wire::fsctl::interfaces::{self, Interface};
+use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateRequestFixed, ValidateResponse};
+use smb_wire::{Command, Dialect, FileId, Response};
+use zerocopy::FromBytes;
+use zerocopy::little_endian::U16;
+
+use crate::channel::Channel;
+use crate::error::Error;
+use crate::exchange::{Ask, Pending, Reply};
+
+/// A share, over one channel. [`Tree::over`] gives the same over another.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    channel: Channel,
+    facts: Rc<Facts>,
+}
+
+#[derive(Debug)]
+struct Facts {
+    tree_id: u32,
+    seal: bool,
+    answer: TreeConnectResponse,
+}
+
+impl Tree {
+    /// Connects to `\\server\share`. Below 3.1.1 the negotiation is confirmed once it can be signed (MS-SMB2 3.2.5.5).
+    ///
+    /// # Errors
+    /// The server's refusal; the share wants encryption that cannot be had; the negotiation was changed.
+    pub async fn connect(channel: &Channel, path: &str) -> Result<Self, Error> {
+        let ask = Ask::new(Command::TreeConnect, |body| {
+            TreeConnectRequest::write(body, TreeConnectRequestFixed::blank(), path);
+        });
+        //= MS-SMB2 3.2.4.1.1
+        //# With 3.1.1 a TREE_CONNECT that is not encrypted is signed.
+        let way = channel.signed_way(0);
+        let [pending] = channel.connection().send(&way, [ask], Vec::new()).await?;
+        let reply = pending.await?;
+        let Response::TreeConnect(answer) = reply.body()? else {
+            return Err(Error::Unexpected("something else than a tree connect"));
+        };
+        let seal = answer.share_flags.get() & share_flags::ENCRYPT_DATA != 0;
+        if seal && !channel.can_seal() {
+            return Err(Error::NoEncryption);
+        }
+        let facts = Facts { tree_id: reply.header().tree_id.get(), seal, answer: *answer };
+        let tree = Self { channel: channel.clone(), facts: Rc::new(facts) };
+        tree.confirm().await?;
+        Ok(tree)
+    }
+
+    /// The same share over another channel of the session.
+    pub fn over(&self, channel: &Channel) -> Self {
+        Self { channel: channel.clone(), facts: Rc::clone(&self.facts) }
+    }
+
+    /// Its channel.
+    pub fn channel(&self) -> &Channel {
+        &self.channel
+    }
+
+    /// Its number, which is the session's.
+    pub fn id(&self) -> u32 {
+        self.facts.tree_id
+    }
+
+    /// What the server told of the share.
+    pub fn answer(&self) -> &TreeConnectResponse {
+        &self.facts.answer
+    }
+
+    /// Leaves the share; what is open is closed.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn disconnect(&self) -> Result<(), Error> {
+        let ask = Ask::new(Command::TreeDisconnect, |body| body.push(&Empty::blank()));
+        self.ask(ask).await?.body().map(|_| ())
+    }
+
+    /// A request, and its answer.
+    ///
+    /// # Errors
+    /// The connection's; what is wrong with the answer. Its status is not looked at.
+    pub async fn ask(&self, ask: Ask<'_>) -> Result<Reply, Error> {
+        let [pending] = self.start([ask]).await?;
+        pending.await
+    }
+
+    /// Sends requests as one frame (MS-SMB2 3.2.4.1.4), and does not wait for the answers.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub async fn start<const N: usize>(&self, asks: [Ask<'_>; N]) -> Result<[Pending; N], Error> {
+        self.channel.connection().send(&self.channel.way(self.id(), self.facts.seal), asks, Vec::new()).await
+    }
+
+    /// Sends a request whose body is followed by `payload`.
+    pub(crate) async fn start_with(&self, ask: Ask<'_>, payload: Vec<Buf>) -> Result<Pending, Error> {
+        let way = self.channel.way(self.id(), self.facts.seal);
+        let [pending] = self.channel.connection().send(&way, [ask], payload).await?;
+        Ok(pending)
+    }
+
+    /// Where the server can be reached (MS-SMB2 3.2.4.20.10): what more channels are made to.
+    ///
+    /// # Errors
+    /// The request's.
+    pub async fn interfaces(&self) -> Result<Vec<Interface>, Error> {
+        let reply = self.ask(fsctl(code::QUERY_NETWORK_INTERFACE_INFO, Vec::new(), 64 << 10)).await?;
+        let Response::Ioctl(answer) = reply.body()? else {
+            return Err(Error::Unexpected("something else than interfaces"));
+        };
+        Ok(interfaces::parse(answer.output).collect::<Result<_, _>>()?)
+    }
+
+    /// Has the server repeat, signed, what was negotiated in the clear.
+    async fn confirm(&self) -> Result<(), Error> {
+        let connection = self.channel.connection();
+        let (negotiated, options) = (connection.negotiated(), &connection.shared().options);
+        let way = self.channel.signed_way(self.id());
+        //= MS-SMB2 3.2.5.5
+        //# Below 3.1.1 a client that can sign validates the negotiation.
+        if negotiated.dialect == Dialect::Smb311
+            || !options.dialects.iter().any(|dialect| dialect.is_smb3())
+            || !(way.sign || way.seal)
+        {
+            return Ok(());
+        }
+        let dialects: Vec<U16> = options.dialects.iter().map(|dialect| U16::new(*dialect as u16)).collect();
+        let fixed = ValidateRequestFixed {
+            capabilities: negotiated.offered.capabilities.into(),
+            guid: options.client_guid,
+            security_mode: negotiated.offered.security_mode.into(),
+            dialect_count: (dialects.len() as u16).into(),
+        };
+        let input = ValidateRequest { fixed: &fixed, dialects: &dialects }.to_bytes();
+        let ask = fsctl(code::VALIDATE_NEGOTIATE_INFO, input, size_of::<ValidateResponse>() as u32);
+        let [pending] = connection.send(&way, [ask], Vec::new()).await?;
+        let reply = pending.await?;
+        let Ok(Response::Ioctl(answer)) = reply.body() else {
+            // An old server knows no such code; that it does not is signed.
+            return if negotiated.dialect.is_smb3() { Err(Error::Downgraded) } else { Ok(()) };
+        };
+        let (said, _) = ValidateResponse::ref_from_prefix(answer.output).map_err(|_| Error::Downgraded)?;
+        let is_same = said.capabilities.get() == negotiated.capabilities
+            && said.guid == negotiated.server_guid
+            && said.security_mode.get() == negotiated.security_mode
+            && said.dialect.get() == negotiated.dialect as u16;
+        if is_same { Ok(()) } else { Err(Error::Downgraded) }
+    }
+}
+
+/// A control code that belongs to no file, or to none yet.
+fn fsctl(code: u32, input: Vec<u8>, output_max: u32) -> Ask<'static> {
+    let fixed = IoctlRequestFixed {
+        ctl_code: code.into(),
+        file_id: FileId::RELATED,
+        max_output_response: output_max.into(),
+        flags: FLAG_IS_FSCTL.into(),
+        ..IoctlRequestFixed::blank()
+    };
+    let sent = input.len() as u32;
+    Ask::new(Command::Ioctl, move |body| IoctlRequest::write(body, fixed, &input)).carrying(sent, output_max)
+}
