@@ -160,7 +160,7 @@ impl Channel {
         Self::begin(connection, ticket, &done)
     }
 
-    /// Binds one more connection to a session (MS-SMB2 3.2.4.2.3.3).
+    /// Binds one more connection to a session (MS-SMB2 3.2.4.2.3).
     ///
     /// # Errors
     /// As [`Channel::sign_in`].
@@ -168,8 +168,7 @@ impl Channel {
         let shared = &ticket.0;
         let key = shared.key.as_ref().ok_or(Error::NoKey)?;
         let fixed = SessionSetupRequestFixed { flags: FLAG_BINDING, ..SessionSetupRequestFixed::blank() };
-        //= MS-SMB2 3.2.4.2.3.3
-        //# A binding is signed with the key of the session.
+        // A binding is signed with the key of the session (MS-SMB2 3.2.4.2.3).
         let keys = Rc::new(Keys {
             session_id: shared.session_id,
             signing: Some(signing_key(key, &shared.agreed, &shared.preauth)),
@@ -195,8 +194,7 @@ impl Channel {
         if shared.key.is_none() && (options.signing == Signing::Required || wants_sealing) {
             return Err(Error::NoKey);
         }
-        //= MS-SMB2 3.2.5.3.3
-        //# A channel signs with the key of its own sign-in; what is sealed is sealed with those of the session.
+        // A channel signs with the key of its own sign-in; what is sealed is sealed with those of the session (MS-SMB2 3.2.5.3.3).
         let own = done.key.as_ref().filter(|_| shared.key.is_some()).map(|key| SessionKey::new(&**key));
         let signing = own.map(|key| signing_key(&key, &shared.agreed, &done.preauth));
         let sealing = shared
@@ -207,8 +205,7 @@ impl Channel {
             return Err(Error::NoEncryption);
         }
         if let Some(signing) = &signing {
-            //= MS-SMB2 3.2.5.3.1
-            //# The last response of a sign-in is signed, and verified with the new key.
+            // The last response of a sign-in is signed, and verified with the new key (MS-SMB2 3.2.5.3.1).
             let is_signed = done.last.header().has(flags::SIGNED);
             if is_signed && !signing.verify(Role::Server, &[done.last.bytes()]) {
                 connection.counters().wrong_signatures.increment();

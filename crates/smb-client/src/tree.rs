@@ -43,8 +43,7 @@ impl Tree {
         let ask = Ask::new(Command::TreeConnect, |body| {
             TreeConnectRequest::write(body, TreeConnectRequestFixed::blank(), path);
         });
-        //= MS-SMB2 3.2.4.1.1
-        //# With 3.1.1 a TREE_CONNECT that is not encrypted is signed.
+        // With 3.1.1 a TREE_CONNECT that is not encrypted is signed (MS-SMB2 3.2.4.1.1).
         let way = channel.signed_way(0);
         let [pending] = channel.connection().send(&way, [ask], Vec::new()).await?;
         let reply = pending.await?;
@@ -131,8 +130,7 @@ impl Tree {
         let connection = self.channel.connection();
         let (negotiated, options) = (connection.negotiated(), &connection.shared().options);
         let way = self.channel.signed_way(self.id());
-        //= MS-SMB2 3.2.5.5
-        //# Below 3.1.1 a client that can sign validates the negotiation.
+        // Below 3.1.1 a client that can sign validates the negotiation (MS-SMB2 3.2.5.5).
         if negotiated.dialect == Dialect::Smb311
             || !options.dialects.iter().any(|dialect| dialect.is_smb3())
             || !(way.sign || way.seal)

@@ -140,8 +140,7 @@ fn agreed(
                 _ => {}
             }
         }
-        //= MS-SMB2 3.2.5.2
-        //# A response of 3.1.1 has exactly one hash, and one that was offered.
+        // A response of 3.1.1 has exactly one hash, and one that was offered (MS-SMB2 3.2.5.2).
         if !is_hashed {
             return Err(Error::Unexpected("no hash of the negotiation"));
         }

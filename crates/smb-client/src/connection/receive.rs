@@ -81,8 +81,7 @@ fn take(shared: &Rc<Shared>, mut bytes: Vec<u8>) -> Result<(), Error> {
 fn open(shared: &Shared, bytes: &mut [u8]) -> Result<Rc<Keys>, Error> {
     let session_id = TransformHeader::parse(bytes)?.0.session_id.get();
     let keys = shared.sealers.borrow().get(&session_id).cloned();
-    //= MS-SMB2 3.2.5.1.1.1
-    //# A message of a session that there is not, or that cannot be decrypted, is thrown away and the connection ends.
+    // A message of a session that there is not, or that cannot be decrypted, is thrown away and the connection ends (MS-SMB2 3.2.5.1.1.1).
     let keys = keys.ok_or(Error::Unexpected("an encrypted message of another session"))?;
     let opened = keys.open(bytes).inspect_err(|_| shared.counters.wrong_signatures.increment())?;
     match FrameKind::of(opened)? {
@@ -145,8 +144,7 @@ fn check(slot: &Slot, reply: &Reply, opened: Option<&Rc<Keys>>) -> Result<(), Er
         return Err(Error::Unsealed);
     }
     let header = reply.header();
-    //= MS-SMB2 3.2.5.1.3
-    //# A signed message is verified; an unsigned one is thrown away where signing is required, but for interim responses.
+    // A signed message is verified; an unsigned one is thrown away where signing is required, but for interim responses (MS-SMB2 3.2.5.1.3).
     match &keys.signing {
         Some(signing) if header.has(flags::SIGNED) => {
             let right = signing.verify(Role::Server, &[reply.bytes()]);
