@@ -65,11 +65,8 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("smb-proto"), ["smb-wire"]);
     assert_eq!(uses("smb-auth"), ["smb-wire"]);
     assert_eq!(uses("smb-sid"), ["identity", "smb-wire"]);
-<<<<<<< HEAD
     assert_eq!(uses("smb-rpc"), ["identity", "smb-sid", "smb-wire"]);
-=======
     assert_eq!(uses("smb-client"), ["lane", "smb-auth", "smb-proto", "smb-wire"]);
->>>>>>> 2355709 (smb-client, testkit: a client of SMB on a lane, which Debian's smbd understands: every dialect, signature and cipher, channels of one session, breaks, waiting requests)
     assert!(!uses("http").iter().any(|other| other.starts_with("rx")), "{:?}", uses("http"));
     assert_eq!(uses("oob"), [""; 0]);
     assert_eq!(uses("oob-lane"), ["lane", "oob"]);
