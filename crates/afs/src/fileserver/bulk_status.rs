@@ -1,5 +1,5 @@
 //! BulkStatus (155) and InlineBulkStatus (65536): up to fifty files at once. Only the first two may be what the client waits for; the
-//! others are waited for only for a moment while they change.
+//! others are waited for only for a moment while they change, or while directories are read to tell how large they are.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use afs_wire::{CallBack, CallBacks, Fid, Fids, Status, Statuses};
 use xdr::List;
 
 use super::asked::Asked;
-use super::look::{Size, Told, need_for_status};
+use super::look::{Told, need_for_status};
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -17,7 +17,7 @@ impl Serving {
         let (mut statuses, mut call_backs) = (Vec::new(), Vec::new());
         for fid in &fids.0 {
             let asked = self.asked(call, *fid).await?;
-            let told = self.told(&asked, *fid, Size::AtHand).await?;
+            let told = self.told(&asked, *fid).await?;
             statuses.push(told.status);
             call_backs.push(told.call_back);
         }
@@ -52,12 +52,12 @@ impl Serving {
     /// `until`: what is just changing then is left to be asked for by itself.
     async fn status_inline(&self, call: &Call, fid: Fid, until: Option<Instant>) -> Result<Told, Refused> {
         let asked = self.asked(call, fid).await?;
-        let Some(until) = until else { return self.told(&asked, fid, Size::AtHand).await };
+        let Some(until) = until else { return self.told(&asked, fid).await };
         if let Some(told) = self.try_told(&asked, fid) {
             return Ok(told);
         }
         let left = until.saturating_duration_since(lane::time::now()).max(TURN);
-        match lane::time::timeout(left, self.told(&asked, fid, Size::AtHand)).await {
+        match lane::time::timeout(left, self.told(&asked, fid)).await {
             Ok(told) => told,
             Err(_) => {
                 self.server.inner.counters.bulk_without_promise.increment();
@@ -70,7 +70,7 @@ impl Serving {
     fn try_told(&self, asked: &Asked, fid: Fid) -> Option<Told> {
         let promise = self.server.inner.hosts.promise();
         let look = self.try_look(asked, fid, need_for_status(fid), promise.until)?;
-        let told = look.told(self, asked, &promise, self.size_at_hand(&look))?;
+        let told = look.told(self, asked, &promise, self.size_at_hand(&look)?)?;
         self.keep_on_its_way(asked, &look);
         Some(told)
     }
@@ -78,6 +78,7 @@ impl Serving {
 
 /// OpenAFS's clients ask first for what they look up; Linux's for its directory first, and then for it.
 const ASKED_FOR: usize = 2;
-/// How long all but the first files of a call are waited for together while they change; and each of them, to be looked up, at least.
+/// How long all but the first files of a call are waited for together while they change or are read; and each of them, to be looked up,
+/// at least.
 const PATIENCE: Duration = Duration::from_millis(200);
 const TURN: Duration = Duration::from_millis(20);

@@ -21,7 +21,11 @@ impl Serving {
         Ok(())
     }
 
-    pub(super) fn capabilities(&self) -> Reply<GetCapabilities> {
+    /// What the server can do, told to anybody. A client is met first, as by stock servers: Linux's begins with this call, and counts
+    /// every promise void, for as long as it keeps the file, that comes by a call during which it is told that it relies on nothing.
+    pub(super) async fn capabilities(&self, call: &Call) -> Reply<GetCapabilities> {
+        // Who cannot be called is told as well: it will hear so when it asks for a file.
+        let _ = self.host(call).await;
         let word = CAPABILITY_ERROR_TRANSLATION | CAPABILITY_64_BIT_FILES | CAPABILITY_WRITE_LOCKS;
         Reply::<GetCapabilities> { capabilities: List(vec![word]) }
     }

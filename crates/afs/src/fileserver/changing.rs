@@ -1,10 +1,11 @@
 //! What changes of names share.
 
 use afs_wire::code::EFBIG;
+use afs_wire::directory::PAGE_SIZE;
 use afs_wire::{Fid, Status, StoreStatus};
 use identity::Rights;
 use lane::fs::AttributeChange;
-use vfs::{Directory, Name, Number};
+use vfs::{Directory, Name, Number, Resolved};
 
 use super::asked::Asked;
 use super::look::Told;
@@ -46,8 +47,13 @@ impl Serving {
         let found = found.await?;
         let object = found.resolved.object().ok_or(vfs::Error::Stale)?;
         let inner = &self.server.inner;
-        let size = inner.images.size_hint(object, &inner.counters);
-        let seen = (found.resolved.attributes(), object.version(), size);
+        // The size is that of this version of it: clients keep both together.
+        let known = match &found.resolved {
+            Resolved::Directory(directory, _) => inner.images.size_of(directory, &inner.counters).await,
+            Resolved::File(..) => None,
+        };
+        let (size, version) = known.unwrap_or_else(|| (PAGE_SIZE as u64, object.version()));
+        let seen = (found.resolved.attributes(), version, size);
         let facts = Facts::of(self, asked, Some(object), seen, |who| found.rights(who));
         Ok(facts.status())
     }

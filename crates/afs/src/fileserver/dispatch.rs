@@ -180,8 +180,8 @@ impl Server<Call> for Serving {
         Ok(GiveUpAllCallBacksReply)
     }
 
-    async fn get_capabilities(&self, _: &Call, _: GetCapabilities) -> Outcome<GetCapabilities> {
-        Ok(self.capabilities())
+    async fn get_capabilities(&self, call: &Call, _: GetCapabilities) -> Outcome<GetCapabilities> {
+        Ok(self.capabilities(call).await)
     }
 
     /// Clients say by it by which of their addresses they want to be called: they are called where they call from.

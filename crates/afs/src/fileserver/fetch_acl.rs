@@ -6,7 +6,6 @@ use vfs::Directory;
 
 use super::access::text_of;
 use super::asked::{Asked, Reply, SYNC};
-use super::look::Size;
 use super::{Call, Refused, Serving};
 use afs_wire::Fid;
 use afs_wire::code::EACCES;
@@ -23,7 +22,7 @@ impl Serving {
         };
         // Clients read it as a string of C.
         let access_list = (text + "\0").into_bytes().into();
-        let told = self.told(&asked, request.fid, Size::AtHand).await?;
+        let told = self.told(&asked, request.fid).await?;
         Ok(Reply::<FetchACL> { access_list, status: told.status, sync: SYNC })
     }
 }

@@ -3,7 +3,6 @@
 use afs_wire::rxafs::FetchStatus;
 
 use super::asked::{Reply, SYNC};
-use super::look::Size;
 use super::{Call, Refused, Serving};
 
 impl Serving {
@@ -13,7 +12,7 @@ impl Serving {
         request: FetchStatus,
     ) -> Result<Reply<FetchStatus>, Refused> {
         let asked = self.asked(call, request.fid).await?;
-        let told = self.told(&asked, request.fid, Size::Exact).await?;
+        let told = self.told(&asked, request.fid).await?;
         Ok(Reply::<FetchStatus> { status: told.status, call_back: told.call_back, sync: SYNC })
     }
 }

@@ -96,10 +96,23 @@ impl Images {
         Some(look(&state))
     }
 
-    /// Bytes that a fetch of the directory gives now, as far as that is known without reading it: a page at least.
-    pub(super) fn size_hint(&self, object: &Object, counters: &FileCounters) -> u64 {
+    /// Bytes that a fetch of the directory gives, and the version of it that has so many, where that is known without reading it.
+    pub(super) fn size_at_hand(&self, object: &Object, counters: &FileCounters) -> Option<(u64, Version)> {
         let key = (object.volume().id(), object.number());
-        self.look(key, counters, |state| state.directory.size()).unwrap_or(PAGE_SIZE) as u64
+        self.look(key, counters, |state| (state.directory.size() as u64, state.history.version()))
+    }
+
+    /// The same, of a directory that is read where that is not known. `None` of one that cannot be fetched.
+    pub(super) async fn size_of(
+        &self,
+        directory: &vfs::Directory,
+        counters: &FileCounters,
+    ) -> Option<(u64, Version)> {
+        if let Some(known) = directory.object().and_then(|object| self.size_at_hand(object, counters)) {
+            return Some(known);
+        }
+        let made = self.of(directory, counters).await.ok()?;
+        Some((made.directory.size() as u64, made.version))
     }
 
     /// Whether clients could read the directory with one name more, as far as that is known without reading it.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afs_wire::code::{EAGAIN, VBUSY};
+use afs_wire::directory::PAGE_SIZE;
 use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, Status};
 use identity::{Principal, Rights};
 use vfs::{Confirmed, Object, OnItsWay, Promised, PromisedLink, Resolved};
@@ -53,14 +54,11 @@ impl Serving {
     }
 
     /// What may be told of a file, with a promise; looked at anew while it changes.
-    pub(super) async fn told(&self, asked: &Asked, fid: Fid, size: Size) -> Result<Told, Refused> {
+    pub(super) async fn told(&self, asked: &Asked, fid: Fid) -> Result<Told, Refused> {
         for _ in 0..ATTEMPTS_MAX {
             let promise = self.server.inner.hosts.promise();
             let look = self.look(asked, fid, need_for_status(fid), promise.until).await?;
-            let size = match size {
-                Size::Exact => self.size_of(&look).await?,
-                Size::AtHand => self.size_at_hand(&look),
-            };
+            let size = self.size_of(&look).await;
             if let Some(told) = look.told(self, asked, &promise, size) {
                 self.keep_on_its_way(asked, &look);
                 return Ok(told);
@@ -73,7 +71,7 @@ impl Serving {
     /// As [`Serving::told`] once a change is made: to say that it is to be tried again would be a lie, and a client that does finds its name
     /// taken. So who is answered waits for a while, however often others change it too.
     pub(super) async fn told_of_change(&self, asked: &Asked, fid: Fid) -> Result<Told, Refused> {
-        self.patiently(|| self.told(asked, fid, Size::AtHand)).await
+        self.patiently(|| self.told(asked, fid)).await
     }
 
     /// Asks again while the answer is to ask again.
@@ -101,46 +99,36 @@ impl Serving {
         }
     }
 
-    /// Bytes that a fetch gives.
-    async fn size_of(&self, look: &Look) -> Result<u64, Refused> {
-        match look {
-            Look::Node(promised) => match promised.resolved() {
-                Resolved::Directory(directory, _) => {
-                    let inner = &self.server.inner;
-                    match inner.images.of(directory, &inner.counters).await {
-                        Ok(snapshot) => Ok(snapshot.directory.size() as u64),
-                        // Who may not read it, or cannot, may see that it is there.
-                        Err(_) => Ok(self.size_at_hand(look)),
-                    }
-                }
-                Resolved::File(_, attributes) => Ok(attributes.size),
-            },
-            Look::Link(link) => Ok(link.link().target.len() as u64),
-        }
-    }
-
-    /// The same, of a directory as far as that is known without reading it.
-    pub(super) fn size_at_hand(&self, look: &Look) -> u64 {
+    /// Bytes that a fetch gives: a page of a directory that cannot be fetched. Linux's client takes a size for that of all later replies
+    /// with the same version, and lists no more than that.
+    async fn size_of(&self, look: &Look) -> u64 {
         let inner = &self.server.inner;
         match look {
             Look::Node(promised) => match promised.resolved() {
                 Resolved::Directory(directory, _) => {
-                    directory.object().map_or(0, |object| inner.images.size_hint(object, &inner.counters))
+                    let known = inner.images.size_of(directory, &inner.counters).await;
+                    known.map_or(PAGE_SIZE as u64, |(size, _)| size)
                 }
                 Resolved::File(_, attributes) => attributes.size,
             },
             Look::Link(link) => link.link().target.len() as u64,
         }
     }
-}
 
-/// How well a status has to know how large a directory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Size {
-    /// It is read, if its pages are not at hand.
-    Exact,
-    /// A page, if its pages are not at hand: clients find the rest when they fetch it.
-    AtHand,
+    /// The same; `None` of a directory that would have to be read.
+    pub(super) fn size_at_hand(&self, look: &Look) -> Option<u64> {
+        let inner = &self.server.inner;
+        match look {
+            Look::Node(promised) => match promised.resolved() {
+                Resolved::Directory(directory, _) => {
+                    let known = inner.images.size_at_hand(directory.object()?, &inner.counters);
+                    known.map(|(size, _)| size)
+                }
+                Resolved::File(_, attributes) => Some(attributes.size),
+            },
+            Look::Link(link) => Some(link.link().target.len() as u64),
+        }
+    }
 }
 
 impl Look {

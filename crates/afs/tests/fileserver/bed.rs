@@ -1,6 +1,6 @@
 //! A file server of one lane in a simulated world, and clients of it that note what they are told.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ pub(crate) struct Bed {
     audited: LogReader,
     address: SocketAddr,
     seed: RefCell<SmallRng>,
-    port: std::cell::Cell<u16>,
+    port: Cell<u16>,
 }
 
 /// A client with a callback service of its own.
@@ -46,6 +46,10 @@ pub(crate) struct Client {
 struct Notes {
     broken: RefCell<Vec<Fid>>,
     uuid: u8,
+    /// How often it heard that it relies on nothing.
+    voided: Cell<u32>,
+    /// It never answers when it is called.
+    is_deaf: Cell<bool>,
     tally: rxafscb::Tally,
 }
 
@@ -119,7 +123,12 @@ impl Bed {
         let called = Rc::clone(&notes);
         driver.serve(1, move |mut call: ServerCall| {
             let notes = Rc::clone(&called);
-            async move { Ok::<(), AbortCode>(rxafscb::serve(&*notes, &mut call, &notes.tally).await?) }
+            async move {
+                if notes.is_deaf.get() {
+                    std::future::pending::<()>().await;
+                }
+                Ok::<(), AbortCode>(rxafscb::serve(&*notes, &mut call, &notes.tally).await?)
+            }
         });
         let connection = driver.connect(self.address, afs::fileserver::SERVICE, &Anonymous).unwrap();
         Client { connection, notes, _driver: driver }
@@ -215,6 +224,16 @@ impl Client {
     pub(crate) fn broken(&self) -> Vec<Fid> {
         self.notes.broken.take()
     }
+
+    /// How often it was told that it relies on nothing.
+    pub(crate) fn voided(&self) -> u32 {
+        self.notes.voided.get()
+    }
+
+    /// From now on it does not answer when it is called.
+    pub(crate) fn be_deaf(&self) {
+        self.notes.is_deaf.set(true);
+    }
 }
 
 type Outcome<T> = Result<T, Failure<CallError>>;
@@ -230,6 +249,7 @@ impl rxafscb::Server<ServerCall> for Notes {
         _: &ServerCall,
         _: rxafscb::InitCallBackState3,
     ) -> Outcome<rxafscb::InitCallBackState3Reply> {
+        self.voided.set(self.voided.get() + 1);
         Ok(rxafscb::InitCallBackState3Reply)
     }
 

@@ -6,6 +6,7 @@ use afs_wire::directory::{Directory, Target};
 use afs_wire::{Fid, Status, StoreStatus, rxafs};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use xdr::List;
 
 use super::bed::{Client, code, run};
 
@@ -21,6 +22,72 @@ async fn fetch(client: &Client, fid: Fid) -> (Directory, u64) {
 
 fn target(fid: Fid) -> Target {
     Target { vnode: fid.vnode, uniquifier: fid.uniquifier }
+}
+
+/// Linux's client keeps the size that it was told with a version, whatever it fetches of that version later.
+#[test]
+fn a_directory_is_as_large_as_a_fetch_of_it_whichever_reply_tells_so() {
+    for reply in 0..11 {
+        run(async move |bed| {
+            bed.fs.create_dir_all("/srv/large/below").unwrap();
+            for n in 0..1000 {
+                bed.fs.write(&format!("/srv/large/{n}"), "").unwrap();
+            }
+            // Nobody has fetched it from this server yet.
+            let (client, root) = (bed.client(), bed.root());
+            let (names, _) = fetch(&client, root).await;
+            let fid = |target: Target| Fid { vnode: target.vnode, uniquifier: target.uniquifier, ..root };
+            let large = fid(names.lookup(b"large").unwrap());
+            let change = StoreStatus::default();
+            let status = match reply {
+                0 => client.status(large).await.unwrap(),
+                1 => {
+                    let told = client.call(&rxafs::BulkStatus { fids: List(vec![large]) }).await.unwrap();
+                    told.get().statuses.0[0]
+                }
+                2 => {
+                    let fids = List(vec![root, root, large]);
+                    client.call(&rxafs::InlineBulkStatus { fids }).await.unwrap().get().statuses.0[2]
+                }
+                3 => client.create(large, "new").await.unwrap().directory_status,
+                4 => client.make_dir(large, "new").await.unwrap().directory_status,
+                5 => {
+                    let request = rxafs::RemoveFile { directory: large, name: "7".into() };
+                    client.call(&request).await.unwrap().get().status
+                }
+                6 => {
+                    let request = rxafs::RemoveDir { directory: large, name: "below".into() };
+                    client.call(&request).await.unwrap().get().status
+                }
+                7 => {
+                    let request = rxafs::Rename {
+                        from: large,
+                        old_name: "7".into(),
+                        to: root,
+                        new_name: "seven".into(),
+                    };
+                    client.call(&request).await.unwrap().get().from_status
+                }
+                8 => {
+                    let request = rxafs::Symlink {
+                        directory: large,
+                        name: "new".into(),
+                        target: "7".into(),
+                        change,
+                    };
+                    client.call(&request).await.unwrap().get().directory_status
+                }
+                9 => client.call(&rxafs::FetchACL { fid: large }).await.unwrap().get().status,
+                _ => {
+                    let made = client.create(large, "made").await.unwrap();
+                    let request = rxafs::Link { directory: large, name: "new".into(), existing: made.fid };
+                    client.call(&request).await.unwrap().get().directory_status
+                }
+            };
+            let (fetched, known) = fetch(&client, large).await;
+            assert_eq!((version(&status), status.length_low as usize), (known, fetched.size()), "reply {reply}");
+        });
+    }
 }
 
 #[test]

@@ -124,6 +124,25 @@ fn the_server_tells_of_itself_and_of_volumes() {
     });
 }
 
+/// Linux's client takes a promise for void that comes by a call during which it hears so, for as long as it keeps the file; it begins by
+/// asking what the server can do.
+#[test]
+fn who_asks_what_the_server_can_do_is_met_before_it_is_answered() {
+    run(async |bed| {
+        let client = bed.client();
+        client.call(&rxafs::GetCapabilities).await.unwrap();
+        assert_eq!(client.voided(), 1);
+        client.status(bed.root()).await.unwrap();
+        assert_eq!(client.voided(), 1, "no promise is under way while a client hears that it relies on nothing");
+
+        let deaf = bed.client();
+        deaf.be_deaf();
+        let told = deaf.call(&rxafs::GetCapabilities).await.unwrap();
+        assert_eq!(told.get().capabilities.0, [7], "everybody may ask");
+        assert_eq!(code(deaf.status(bed.root()).await), -1);
+    });
+}
+
 #[test]
 fn statistics_have_the_sizes_that_stock_tools_know_and_count_calls() {
     run(async |bed| {
