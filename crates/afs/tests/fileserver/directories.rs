@@ -69,12 +69,8 @@ fn a_directory_is_as_large_as_a_fetch_of_it_whichever_reply_tells_so() {
                     client.call(&request).await.unwrap().get().from_status
                 }
                 8 => {
-                    let request = rxafs::Symlink {
-                        directory: large,
-                        name: "new".into(),
-                        target: "7".into(),
-                        change,
-                    };
+                    let request =
+                        rxafs::Symlink { directory: large, name: "new".into(), target: "7".into(), change };
                     client.call(&request).await.unwrap().get().directory_status
                 }
                 9 => client.call(&rxafs::FetchACL { fid: large }).await.unwrap().get().status,
@@ -85,7 +81,11 @@ fn a_directory_is_as_large_as_a_fetch_of_it_whichever_reply_tells_so() {
                 }
             };
             let (fetched, known) = fetch(&client, large).await;
-            assert_eq!((version(&status), status.length_low as usize), (known, fetched.size()), "reply {reply}");
+            assert_eq!(
+                (version(&status), status.length_low as usize),
+                (known, fetched.size()),
+                "reply {reply}"
+            );
         });
     }
 }

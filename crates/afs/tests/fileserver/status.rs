@@ -133,7 +133,11 @@ fn who_asks_what_the_server_can_do_is_met_before_it_is_answered() {
         client.call(&rxafs::GetCapabilities).await.unwrap();
         assert_eq!(client.voided(), 1);
         client.status(bed.root()).await.unwrap();
-        assert_eq!(client.voided(), 1, "no promise is under way while a client hears that it relies on nothing");
+        assert_eq!(
+            client.voided(),
+            1,
+            "no promise is under way while a client hears that it relies on nothing"
+        );
 
         let deaf = bed.client();
         deaf.be_deaf();

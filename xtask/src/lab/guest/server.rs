@@ -78,6 +78,15 @@ impl Server {
             .with_context(|| self.log())
     }
 
+    /// Tells it to stop, and waits until it has.
+    pub(crate) fn stop(mut self) -> anyhow::Result<()> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        let status = wait_for("the server to stop", || self.child.try_wait().ok().flatten())?;
+        ensure!(status.success(), "the server ended with {status}:\n{}", self.log());
+        Ok(())
+    }
+
     fn has_ended(&mut self) -> Option<bool> {
         matches!(self.child.try_wait(), Ok(Some(_))).then_some(true)
     }

@@ -29,6 +29,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &long_link::LongLink,
     &pacing::Pacing,
     &kafs::Kafs,
+    &kafs::KafsFsx,
 ];
 
 /// One scenario.

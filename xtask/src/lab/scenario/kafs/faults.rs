@@ -1,0 +1,166 @@
+//! A cable that is pulled, and a server that is killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+
+use super::mount::{at, bytes, drop_caches, names, read, write_durably};
+use super::{KILL, MOUNT, SERVER_IP, TREE};
+use crate::lab::guest::server::Server;
+use crate::lab::guest::{Guest, net, wait_for};
+
+/// The cable is out for some seconds while a file is written.
+pub(super) fn pulled_cable(guest: &mut Guest) -> anyhow::Result<()> {
+    // As behind a router, nobody tells the client that the server cannot be reached.
+    let server = net::ip(&format!("neigh show {SERVER_IP} dev lan"))?;
+    let mut words = server.split_whitespace().skip_while(|word| *word != "lladdr");
+    let address = words.nth(1).with_context(|| format!("no neighbour: {server}"))?;
+    net::ip(&format!("neigh replace {SERVER_IP} lladdr {address} dev lan nud permanent"))?;
+    write_without_cable(guest, "cable")?;
+    net::ip(&format!("neigh change {SERVER_IP} lladdr {address} dev lan nud reachable"))?;
+    expect_bytes("cable")
+}
+
+/// The same where the client hears that nobody answers there. Linux 6.1 sends the store again then, but only those of its bytes that it
+/// had not sent before, and fails it with what the server says of that. Whoever wrote hears of it, and can write again.
+pub(super) fn unreachable(guest: &mut Guest) -> anyhow::Result<()> {
+    if let Err(error) = write_without_cable(guest, "unreachable") {
+        guest.note(format!("a write to a server that cannot be reached fails: {error}"))?;
+        let again = || write_durably(at("unreachable"), &bytes(LARGE)).ok();
+        wait_for("the server to be found again", again)?;
+    }
+    expect_bytes("unreachable")
+}
+
+fn write_without_cable(guest: &mut Guest, name: &'static str) -> anyhow::Result<()> {
+    let writing = std::thread::spawn(move || write_durably(at(name), &bytes(LARGE)));
+    wait_for("the first bytes", || fs::metadata(at(name)).ok())?;
+    guest.set_carrier("lan", false)?;
+    std::thread::sleep(OUT);
+    guest.set_carrier("lan", true)?;
+    writing.join().expect("it panics at nothing")
+}
+
+fn expect_bytes(name: &str) -> anyhow::Result<()> {
+    drop_caches()?;
+    ensure!(fs::read(at(name))? == bytes(LARGE), "what was written while the cable was out is another");
+    Ok(())
+}
+
+/// Two directories between which names go, one of them with an access list.
+pub(super) fn prepare(guest: &Guest) -> anyhow::Result<()> {
+    for side in SIDES {
+        fs::create_dir_all(Path::new(TREE).join(side))?;
+    }
+    for number in 0..MOVED {
+        fs::write(Path::new(TREE).join(SIDES[0]).join(format!("k-{number}")), format!("file {number}"))?;
+    }
+    let listed = Path::new(TREE).join(SIDES[0]);
+    let output = guest.linerate().args(["acl", "set"]).arg(listed).arg("system:anyuser=rlidwk").output()?;
+    ensure!(output.status.success(), "acl set: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Once a client renames files, the server is killed and started again; it is left alone where none does.
+pub(super) fn kill(guest: &mut Guest, server: Server) -> anyhow::Result<Server> {
+    guest.await_signal(KILL)?;
+    if !Path::new(TREE).join(RENAMING).exists() {
+        return Ok(server);
+    }
+    // Killed, not told to stop.
+    drop(server);
+    let server = super::start(guest)?;
+    guest.signal(BACK)?;
+    Ok(server)
+}
+
+/// The server is killed while files are renamed: each is then in one of both places, with its number and content, and
+/// the access list is as it was.
+pub(super) fn killed_server(guest: &mut Guest) -> anyhow::Result<()> {
+    let before = numbers()?;
+    ensure!(before.len() == MOVED, "{} files are there before", before.len());
+    let list = attribute(SIDES[0], ACCESS)?;
+    ensure!(!list.is_empty(), "the directory has no access list");
+    write_durably(at(RENAMING), b"")?;
+    let refused = rename_until_refused(guest)?;
+    guest.note(format!("the server's end is told as: {refused}"))?;
+    guest.await_signal(BACK)?;
+    // A client that has found a server dead looks for it every 30 s.
+    wait_for("the server to be found again", || fs::read_dir(at(SIDES[0])).ok())?;
+    drop_caches()?;
+    let after = numbers()?;
+    ensure!(before == after, "files and numbers were {before:?} and are {after:?}");
+    for side in SIDES {
+        for name in names(&at(side), "k-")? {
+            let number = name.trim_start_matches("k-");
+            ensure!(
+                read(&format!("{side}/{name}"))? == format!("file {number}"),
+                "{side}/{name} is another file"
+            );
+        }
+    }
+    ensure!(attribute(SIDES[0], ACCESS)? == list, "the access list is another");
+    fs::rename(at(&format!("{}/k-0", place_of("k-0")?)), at("k-0")).context("a rename afterwards")
+}
+
+/// Each name and the number of its file, wherever it is. A name in both places is an error.
+fn numbers() -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
+    let mut numbers = BTreeMap::new();
+    for side in SIDES {
+        for name in names(&at(side), "k-")? {
+            let number = attribute(&format!("{side}/{name}"), NUMBER)?;
+            if numbers.insert(name.clone(), number).is_some() {
+                bail!("{name} is in both places");
+            }
+        }
+    }
+    Ok(numbers)
+}
+
+fn place_of(name: &str) -> anyhow::Result<&'static str> {
+    let found = SIDES.into_iter().find(|side| Path::new(MOUNT).join(side).join(name).exists());
+    found.with_context(|| format!("{name} is nowhere"))
+}
+
+/// Renames to and fro until the server does not answer.
+fn rename_until_refused(guest: &mut Guest) -> anyhow::Result<std::io::Error> {
+    for round in 0..ROUNDS_MAX {
+        let (from, to) = (SIDES[round % 2], SIDES[(round + 1) % 2]);
+        for number in 0..MOVED {
+            if let Err(error) = fs::rename(at(&format!("{from}/k-{number}")), at(&format!("{to}/k-{number}")))
+            {
+                return Ok(error);
+            }
+            if (round, number) == (0, MOVED / 2) {
+                guest.signal(KILL)?;
+            }
+        }
+    }
+    bail!("the server was not killed")
+}
+
+fn attribute(name: &str, attribute: &str) -> anyhow::Result<Vec<u8>> {
+    let mut value = vec![0; ATTRIBUTE_MAX];
+    let len = rustix::fs::getxattr(at(name), attribute, value.as_mut_slice())
+        .with_context(|| format!("{attribute} of {name}"))?;
+    value.truncate(len);
+    Ok(value)
+}
+
+const LARGE: usize = 8 << 20;
+/// Longer than it takes to find that a neighbour does not answer.
+const OUT: Duration = Duration::from_secs(12);
+const SIDES: [&str; 2] = ["here", "there"];
+const MOVED: usize = 30;
+/// Lies in the tree once files are renamed.
+const RENAMING: &str = "renaming";
+/// The server runs again.
+const BACK: &str = "the server is back";
+const ROUNDS_MAX: usize = 10_000;
+/// As Linux's client shows them.
+const ACCESS: &str = "afs.acl";
+const NUMBER: &str = "afs.fid";
+const ATTRIBUTE_MAX: usize = 1024;

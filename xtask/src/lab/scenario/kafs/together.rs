@@ -1,0 +1,91 @@
+//! What both clients do at once, and what one sees of the other.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+
+use anyhow::{Context, ensure};
+
+use super::MOUNT;
+use super::mount::{at, expect, names, put, settle, write_durably};
+use crate::lab::guest::{Guest, wait_for};
+
+/// What is written by another AFS client, and by HTTP, is seen at once by who has it cached.
+pub(super) fn others(guest: &mut Guest) -> anyhow::Result<()> {
+    write_durably(at("shared"), b"one\n")?;
+    guest.signal("written by the first")?;
+    guest.await_signal("seen by the second")?;
+    write_durably(at("shared"), b"two\n")?;
+    guest.signal("written again")?;
+    guest.await_signal("written by the second")?;
+    settle()?;
+    expect("shared", "three\n")?;
+    put("shared", "four\n")?;
+    expect("shared", "four\n")?;
+    put("new", "five\n")?;
+    expect("new", "five\n")
+}
+
+/// The second client's part.
+pub(super) fn others_seen(guest: &mut Guest) -> anyhow::Result<()> {
+    guest.await_signal("written by the first")?;
+    expect("shared", "one\n")?;
+    settle()?;
+    guest.signal("seen by the second")?;
+    guest.await_signal("written again")?;
+    expect("shared", "two\n")?;
+    fs::write(at("shared"), "three\n")?;
+    guest.signal("written by the second")
+}
+
+/// Both clients create, rename and remove in the volume's root at the same time.
+pub(super) fn race(guest: &mut Guest, who: &str) -> anyhow::Result<()> {
+    guest.signal(&format!("{who} is ready"))?;
+    guest.await_signal("one is ready")?;
+    guest.await_signal("two is ready")?;
+    for number in 0..RACING {
+        let (before, after) = (at(&format!("tmp-{who}-{number}")), at(&format!("race-{who}-{number}")));
+        fs::write(&before, who)?;
+        fs::rename(&before, &after)?;
+    }
+    let won = make_same(who)?;
+    guest.signal(&format!("{who} has raced"))?;
+    guest.await_signal("one has raced")?;
+    guest.await_signal("two has raced")?;
+    let seen = wait_for("the names of both", || {
+        let names = names(MOUNT, "race-").ok()?;
+        (names.len() == 2 * RACING).then_some(names)
+    })?;
+    for other in ["one", "two"] {
+        for number in 0..RACING {
+            let name = format!("race-{other}-{number}");
+            ensure!(seen.contains(&name), "{name} is not there");
+            expect(&name, other)?;
+        }
+    }
+    let other = if who == "one" { "two" } else { "one" };
+    (0..RACING).try_for_each(|number| expect(&same(number), if won.contains(&number) { who } else { other }))
+}
+
+/// Each name is made by one of both clients; those that this one has made.
+fn make_same(who: &str) -> anyhow::Result<BTreeSet<usize>> {
+    let mut won = BTreeSet::new();
+    for number in 0..RACING {
+        match File::create_new(at(&same(number))) {
+            Ok(mut file) => {
+                file.write_all(who.as_bytes())?;
+                won.insert(number);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error).with_context(|| same(number)),
+        }
+    }
+    Ok(won)
+}
+
+fn same(number: usize) -> String {
+    format!("same-{number}")
+}
+
+/// Names that each client makes in the race.
+const RACING: usize = 100;
