@@ -2,11 +2,14 @@
 //! report rates and latencies. The command line is `linerate bench`.
 
 pub mod afs;
+mod cpu;
 pub mod http;
 pub mod latency;
 mod progress;
 pub mod rx;
 mod share;
 mod start;
+pub mod tcp;
 
+use cpu::cpu_seconds;
 pub use progress::{Progress, Totals};

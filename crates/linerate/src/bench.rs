@@ -11,7 +11,9 @@ use lane::topology::Topology;
 mod afs;
 mod callbacks;
 mod http;
+mod oob;
 pub(crate) mod rx;
+mod tcp;
 mod watch;
 
 /// Flags of `linerate bench`.
@@ -29,12 +31,18 @@ enum What {
     Afs(afs::Args),
     /// Have many AFS clients rely on the files of a directory, rename it, and see when all have heard
     Callbacks(callbacks::Args),
+    /// Move the bytes of files over TCP beside their calls, as large files go
+    Oob(oob::Args),
     /// Call an rxperf service over Rx, as fast as it answers
     Rx(rx::Args),
     /// Serve rxperf's calls, for `linerate bench rx` and the stock tool
     RxServer(rx::ServerArgs),
     /// Receive bare UDP from `linerate bench rx-server --blast`: the limit of this machine
     Udp(rx::UdpArgs),
+    /// Move bytes to or from `linerate bench tcp-server`: the limit of files over one TCP connection on this machine
+    Tcp(tcp::Args),
+    /// Send a file, or write what comes into one, by a thread for each TCP connection and nothing else
+    TcpServer(tcp::ServerArgs),
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -45,6 +53,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Rx(args) => rx::run(args),
         What::RxServer(args) => rx::serve(args),
         What::Udp(args) => rx::udp(args),
+        What::Oob(args) => oob::run(args),
+        What::Tcp(args) => tcp::run(args),
+        What::TcpServer(args) => tcp::serve(args),
     }
 }
 

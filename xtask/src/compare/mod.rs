@@ -10,6 +10,8 @@ mod connections;
 mod floor;
 mod h2load;
 mod http;
+mod oob;
+mod programs;
 mod rx;
 mod stock;
 mod turns;
@@ -29,6 +31,8 @@ enum What {
     Afs(afs::Args),
     /// HTTP and HTTPS against nginx, by wrk and h2load
     Http(http::Args),
+    /// Files over out-of-band TCP beside bare sendfile and receive, and beside nginx
+    Oob(oob::Args),
     /// Rx over loopback against bare UDP; with --stock the stock server of OpenAFS and its clients
     Rx(rx::Args),
     /// Names made and taken away beside bare system calls, and uploads against nginx, by wrk
@@ -39,6 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     match &args.what {
         What::Afs(args) => afs::run(args),
         What::Http(args) => http::run(args),
+        What::Oob(args) => oob::run(args),
         What::Rx(args) => rx::run(args),
         What::Write(args) => write::run(args),
     }
@@ -66,6 +71,10 @@ fn medians(runs: impl Iterator<Item = Run> + Clone) -> Run {
     }
 }
 
+fn gib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 30)
+}
+
 fn rounded(value: f64) -> f64 {
-    (value * 1000.0).round() / 1000.0
+    (value * 10_000.0).round() / 10_000.0
 }

@@ -10,7 +10,7 @@ use lane::net::TcpStream;
 use lane::time::sleep;
 use oob::{Claim, Frame, HEADER_BYTES, Header, Part, Sending, Step, Token};
 
-use super::bed::{Bed, Granted, Raw, code, counted, dial, is_closed, pattern, run, say, wish};
+use super::bed::{Bed, Granted, Raw, code, counted, dial, is_closed, part_of, pattern, run, say, wish};
 
 const LEN: usize = 100_000;
 
@@ -25,20 +25,6 @@ async fn granted(bed: &Bed, raw: &Raw) -> Granted {
     let granted = raw.fetch(fid, (0, LEN as u64), wish(9, 1, &[])).await.unwrap();
     assert_eq!((granted.length, granted.streams.len()), (LEN as u64, 1));
     granted
-}
-
-/// All of a part as it comes, without its headers.
-async fn part_of(stream: &TcpStream, transfer: u64, part: Part) -> Vec<u8> {
-    let mut receiving = oob::Receiving::new(transfer, part);
-    let (stop, memory, patience) = Default::default();
-    let mut got = Vec::new();
-    let take = async |_, bytes: lane::buffer::Buf| {
-        got.extend_from_slice(&bytes);
-        Ok::<(), ()>(())
-    };
-    let received = oob_lane::receive_part(stream, &mut receiving, &stop, &memory, &patience, take).await;
-    assert!(matches!(received, Ok(oob_lane::Received::Whole)), "{received:?}");
-    got
 }
 
 /// Does the transfer that was granted over a new connection; the connection.

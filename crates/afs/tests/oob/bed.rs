@@ -292,6 +292,20 @@ pub(crate) async fn say(stream: &TcpStream, mut bytes: &[u8]) {
     }
 }
 
+/// All of a part as it comes, without its headers.
+pub(crate) async fn part_of(stream: &TcpStream, transfer: u64, part: oob::Part) -> Vec<u8> {
+    let mut receiving = oob::Receiving::new(transfer, part);
+    let (stop, memory, patience) = Default::default();
+    let mut got = Vec::new();
+    let take = async |_, bytes: lane::buffer::Buf| {
+        got.extend_from_slice(&bytes);
+        Ok::<(), ()>(())
+    };
+    let received = oob_lane::receive_part(stream, &mut receiving, &stop, &memory, &patience, take).await;
+    assert!(matches!(received, Ok(oob_lane::Received::Whole)), "{received:?}");
+    got
+}
+
 /// Whether the server closes the stream, with nothing said before.
 pub(crate) async fn is_closed(stream: &TcpStream) -> bool {
     stream.recv().await.is_ok_and(|bytes| bytes.is_empty()) || stream.recv().await.is_err()

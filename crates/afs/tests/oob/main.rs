@@ -4,3 +4,5 @@ mod agreement;
 mod bad_input;
 mod bed;
 mod faults;
+mod half_open;
+mod long_link;

@@ -9,7 +9,7 @@ use afs_client::{Error, FileServer, of_new};
 use afs_wire::{Fid, StoreStatus};
 
 use super::load::{Load, Work};
-use super::pattern::{Against, Check, Pattern};
+use super::pattern::{Against, Check, Pattern, Stored};
 
 /// Makes the calls of one client that follow one another.
 pub(super) struct Actor {
@@ -115,7 +115,8 @@ impl Actor {
     }
 
     fn pattern(&self) -> Pattern {
-        Pattern { seed: self.number }
+        // The one file that goes over TCP is everybody's.
+        Pattern { seed: if self.load.file.is_some() { 0 } else { self.number } }
     }
 
     async fn status(&self, fid: Fid) -> Result<Moved, Error> {
@@ -156,7 +157,8 @@ impl Actor {
         let (offset, length) = (self.offset.get(), self.load.chunk);
         let file_length = self.stored.get().max(offset + length);
         let piece = Piece { fid: own, change: StoreStatus::default(), offset, length, file_length };
-        store::range(&self.server, self.connection, piece, &self.pattern()).await?;
+        let source = Stored { pattern: self.pattern(), file: self.load.file.as_ref() };
+        store::range(&self.server, self.connection, piece, &source).await?;
         self.stored.set(file_length);
         let next = offset + length;
         self.offset.set(if next < self.load.file_size { next } else { 0 });

@@ -10,7 +10,8 @@ use afs_wire::Fid;
 use lane::runtime::{RuntimeOptions, run_here};
 use serde::Serialize;
 
-use super::load::{LoadError, Options, client, give_up};
+use super::clients::{Clients, give_up};
+use super::load::LoadError;
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -35,22 +36,22 @@ pub struct CallbacksReport {
     pub not_told: usize,
 }
 
-/// Has every client ask for the status of all files of the directory that `options` name, renames it, and waits until all
+/// Has every client ask for the status of all files of the directory that `about` names, renames it, and waits until all
 /// have heard. The name is given back.
 ///
 /// # Errors
 /// [`LoadError`]: nothing is measured unless every client was answered.
-pub fn callbacks(options: &Options) -> Result<CallbacksReport, LoadError> {
-    let options = options.clone();
-    run_here(RuntimeOptions::default(), async move { measure(&options).await })?
+pub fn callbacks(about: &Clients) -> Result<CallbacksReport, LoadError> {
+    let about = about.clone();
+    run_here(RuntimeOptions::default(), async move { measure(&about).await })?
 }
 
-async fn measure(options: &Options) -> Result<CallbacksReport, LoadError> {
-    let looker = client(options, options.clients)?;
-    let cell = AfsCell::new(&looker, options.cell.clone())?;
-    let (name, way) = options.path.split_last().ok_or(LoadError::Kind("a directory below the root"))?;
-    let parent = cell.find(&options.volume, way, true).await?.fid;
-    let found = cell.find(&options.volume, &options.path, false).await?;
+async fn measure(about: &Clients) -> Result<CallbacksReport, LoadError> {
+    let looker = about.start(about.count)?;
+    let cell = AfsCell::new(&looker, about.cell.clone())?;
+    let (name, way) = about.path.split_last().ok_or(LoadError::Kind("a directory below the root"))?;
+    let parent = cell.find(&about.volume, way, true).await?.fid;
+    let found = cell.find(&about.volume, &about.path, false).await?;
     if !found.metadata.is_directory() {
         return Err(LoadError::Kind("a directory"));
     }
@@ -59,11 +60,11 @@ async fn measure(options: &Options) -> Result<CallbacksReport, LoadError> {
     if files.is_empty() {
         return Err(LoadError::Kind("a directory with files in it"));
     }
-    let before = options.pid.and_then(resident_bytes);
+    let before = about.pid.and_then(resident_bytes);
     let began = Instant::now();
-    let clients = rely(options, found.server.address(), &files).await?;
+    let clients = rely(about, found.server.address(), &files).await?;
     let asking_seconds = began.elapsed().as_secs_f64();
-    let grown = || Some(resident_bytes(options.pid?)?.saturating_sub(before?));
+    let grown = || Some(resident_bytes(about.pid?)?.saturating_sub(before?));
     let server_bytes_grown = grown();
     let callbacks = clients.len() * files.len();
 
@@ -91,13 +92,13 @@ async fn measure(options: &Options) -> Result<CallbacksReport, LoadError> {
 
 /// Clients that have asked for the status of every file.
 async fn rely(
-    options: &Options,
+    about: &Clients,
     server: SocketAddr,
     files: &Rc<[Fid]>,
 ) -> Result<Vec<(Client, FileServer)>, LoadError> {
-    let mut clients = Vec::with_capacity(options.clients);
-    for number in 0..options.clients {
-        let client = client(options, number)?;
+    let mut clients = Vec::with_capacity(about.count);
+    for number in 0..about.count {
+        let client = about.start(number)?;
         let server = client.file_server(server)?;
         clients.push((client, server));
     }

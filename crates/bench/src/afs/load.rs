@@ -2,23 +2,23 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use afs_client::fetch::{self, Plan};
-use afs_client::{Cell as AfsCell, CellOptions, Client, ClientOptions, Error, FileServer, Found, OobOptions};
+use afs_client::{Cell as AfsCell, Client, Error, FileServer, Found};
 use afs_wire::Fid;
+use lane::fs::File;
 use lane::layout::Layout;
 use lane::runtime::RuntimeOptions;
-use rx_lane::DriverConfig;
 use serde::Serialize;
-use xdr::afs::AfsUuid;
 
 use super::actor::Actor;
-use super::pattern::{Against, Check};
-use crate::Progress;
+use super::clients::{Clients, give_up};
+use super::pattern::{Against, Check, PatternFile};
+use crate::{Progress, cpu_seconds};
 use crate::latency::{Latencies, Percentiles};
 use crate::share::{Share, on_lanes};
 use crate::start::{Arrival, StartLine};
@@ -42,22 +42,10 @@ pub enum Work {
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// When bytes go over TCP beside the call.
-    pub oob: OobOptions,
-    /// Where the cell is.
-    pub cell: CellOptions,
-    /// The volume.
-    pub volume: String,
-    /// In it a file to fetch or ask for, or a directory to store or make names in.
-    pub path: Vec<Vec<u8>>,
+    /// Who does it, and about what: a file to fetch or ask for, or a directory to store or make names in.
+    pub clients: Clients,
     /// What every client does.
     pub work: Work,
-    /// Clients in all, shared out over the lanes.
-    pub clients: usize,
-    /// Connections of each client.
-    pub connections: usize,
-    /// How long a client waits for a busy volume within a call.
-    pub patience: Duration,
     /// Calls at once of each client.
     pub calls: usize,
     /// Bytes of a call.
@@ -68,12 +56,6 @@ pub struct Options {
     pub duration: Duration,
     /// Compare all bytes with what they were at first, or with what was stored.
     pub verify: bool,
-    /// Limits, timers and socket of each client.
-    pub driver: DriverConfig,
-    /// Identity of the first client; the others count up from it.
-    pub uuid: AfsUuid,
-    /// Process whose CPU time is told, which is the server's.
-    pub pid: Option<u32>,
 }
 
 /// What came of it.
@@ -109,6 +91,12 @@ pub struct Report {
     pub resends: u64,
     /// See [`resends`](Self::resends).
     pub resends_spurious: u64,
+    /// Pieces of files that went over TCP beside their call, or came so.
+    pub over_tcp: u64,
+    /// Connections that were opened for them.
+    pub tcp_connections: u64,
+    /// Pieces that were tried over TCP and went over Rx in the end.
+    pub fell_back: u64,
     /// CPU time of the server's process meanwhile, if it was told which.
     pub server_cpu_seconds: Option<f64>,
     /// CPU time of this process meanwhile.
@@ -129,6 +117,9 @@ pub enum LoadError {
     /// The file or directory.
     #[error(transparent)]
     Target(#[from] Error),
+    /// The file that is stored could not be made.
+    #[error("cannot make a file to store: {0}")]
+    Local(#[from] std::io::Error),
     /// It is of the wrong kind.
     #[error("{0} is wanted for this load")]
     Kind(&'static str),
@@ -147,6 +138,8 @@ pub struct Load {
     pub(super) sums: Option<Arc<Vec<Vec<u8>>>>,
     /// Tells the names of one load from those of another.
     pub(super) run: String,
+    /// What is stored, where it goes over TCP.
+    pub(super) file: Option<File>,
 }
 
 /// What the load is about, found before it begins.
@@ -156,6 +149,7 @@ struct Target {
     fid: Fid,
     length: u64,
     sums: Option<Arc<Vec<Vec<u8>>>>,
+    file: Option<Arc<PatternFile>>,
 }
 
 /// Runs the load on the lanes of `layout`; `progress` counts along.
@@ -168,7 +162,7 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
     let target = lane::runtime::run_here(RuntimeOptions::default(), async move { target(&look).await })??;
     let line = StartLine::new(layout.lane_count());
     let (shared, counted, common) = (options.clone(), Arc::clone(progress), Arc::clone(&line));
-    let tallies = on_lanes(layout, options.clients, move |share| {
+    let tallies = on_lanes(layout, options.clients.count, move |share| {
         let (options, target, progress) = (shared.clone(), target.clone(), Arc::clone(&counted));
         let line = Arc::clone(&common);
         async move { LaneLoad { options, target, progress, share }.run(&line).await }
@@ -183,9 +177,9 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
 
 /// Finds what the load is about, and sums it up where it is compared later.
 async fn target(options: &Options) -> Result<Target, LoadError> {
-    let client = client(options, options.clients)?;
-    let cell = AfsCell::new(&client, options.cell.clone())?;
-    let found = cell.find(&options.volume, &options.path, true).await?;
+    let client = options.clients.start(options.clients.count)?;
+    let cell = AfsCell::new(&client, options.clients.cell.clone())?;
+    let found = cell.find(&options.clients.volume, &options.clients.path, true).await?;
     let directory = found.metadata.is_directory();
     match options.work {
         Work::Fetch if directory => return Err(LoadError::Kind("a file")),
@@ -202,7 +196,12 @@ async fn target(options: &Options) -> Result<Target, LoadError> {
     };
     let (server, length) = (found.server.address(), found.metadata.length);
     cell.close().await;
-    Ok(Target { server, fid: found.fid, length, sums })
+    let stores = matches!(options.work, Work::Store | Work::Mixed);
+    let file = match stores && options.clients.oob.threshold.is_some() {
+        true => Some(Arc::new(PatternFile::make(options.file_size.max(options.chunk))?)),
+        false => None,
+    };
+    Ok(Target { server, fid: found.fid, length, sums, file })
 }
 
 async fn sums(found: &Found, chunk: u64) -> Result<Vec<Vec<u8>>, Error> {
@@ -219,22 +218,6 @@ async fn sums(found: &Found, chunk: u64) -> Result<Vec<Vec<u8>>, Error> {
     Ok(sums)
 }
 
-/// The client of this number.
-pub(super) fn client(options: &Options, number: usize) -> Result<Client, rx_lane::StartError> {
-    let mut uuid = u128::from_be_bytes(options.uuid.0);
-    uuid = uuid.wrapping_add(number as u128);
-    let any: SocketAddr = match options.cell.file_server {
-        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
-        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
-    };
-    let mut client = ClientOptions::new(AfsUuid(uuid.to_be_bytes()));
-    client.driver = options.driver.clone();
-    client.connections = options.connections;
-    client.patience = options.patience;
-    client.oob = options.oob;
-    Client::bind(any, client)
-}
-
 struct LaneLoad {
     options: Options,
     target: Target,
@@ -247,7 +230,7 @@ impl LaneLoad {
         let tally = Rc::new(RefCell::new(Tally::default()));
         let (clients, actors) = self.begin(line.arrival(), &tally).await?;
         let began = line.wait().await;
-        let cpu = || (self.options.pid.and_then(cpu_seconds), cpu_seconds(std::process::id()));
+        let cpu = || (self.options.clients.pid.and_then(cpu_seconds), cpu_seconds(std::process::id()));
         let before = (self.share.lane == 0).then(cpu);
         let resends = sent_again(&clients);
         let end = began + self.options.duration;
@@ -271,6 +254,12 @@ impl LaneLoad {
         }
         let after = sent_again(&clients);
         (done.resends, done.resends_spurious) = (after.0 - resends.0, after.1 - resends.1);
+        for (_, server) in &clients {
+            let used = server.out_of_band();
+            done.over_tcp += used.transfers;
+            done.tcp_connections += used.connections;
+            done.fell_back += used.fell_back;
+        }
         done.received_in_all = actors.iter().map(|actor| actor.received.get()).sum();
         self.end(&actors, &mut done).await;
         done.files_broken = clients.iter().map(|(client, _)| client.manager().heard().files).sum();
@@ -293,12 +282,16 @@ impl LaneLoad {
             file_size: options.file_size,
             verify: options.verify,
             sums: target.sums.clone(),
-            run: options.uuid.to_string()[..8].to_owned(),
+            run: options.clients.uuid.to_string()[..8].to_owned(),
+            file: match &target.file {
+                Some(file) => Some(file.open().await?),
+                None => None,
+            },
         });
         let mut clients = Vec::with_capacity(self.share.clients.len());
         let mut starting = Vec::new();
         for number in self.share.clients.clone() {
-            let client = client(options, number)?;
+            let client = options.clients.start(number)?;
             let server = client.file_server(target.server)?;
             for call in 0..options.calls {
                 let (server, load) = (server.clone(), Rc::clone(&load));
@@ -362,18 +355,6 @@ async fn calls(actor: &Actor, end: Instant, tally: &RefCell<Tally>, progress: &P
     }
 }
 
-/// Has the server forget what it promised them, as clients do that end: else it would call them for an hour.
-pub(super) async fn give_up(clients: &[(Client, FileServer)]) {
-    let leaving = |(_, server): &(Client, FileServer)| {
-        let server = server.clone();
-        // A server that is gone has forgotten.
-        lane::spawn(async move { drop(lane::time::timeout(FAREWELL, server.give_up_all()).await) })
-    };
-    for one in clients.iter().map(leaving).collect::<Vec<_>>() {
-        one.await;
-    }
-}
-
 /// DATA packets sent again, and needlessly so.
 fn sent_again(clients: &[(Client, FileServer)]) -> (u64, u64) {
     let of = |(client, _): &(Client, FileServer)| {
@@ -381,16 +362,6 @@ fn sent_again(clients: &[(Client, FileServer)]) -> (u64, u64) {
         (endpoint.stats().resends, endpoint.stats().resends_spurious)
     };
     clients.iter().map(of).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
-}
-
-/// CPU time of a process with all its threads so far.
-fn cpu_seconds(pid: u32) -> Option<f64> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may have anything in it: utime and stime are the 12th and 13th words (proc(5)).
-    let (_, behind) = text.rsplit_once(')')?;
-    let mut words = behind.split_whitespace().skip(11);
-    let ticks: u64 = words.next()?.parse::<u64>().ok()? + words.next()?.parse::<u64>().ok()?;
-    Some(ticks as f64 / TICKS_PER_SECOND)
 }
 
 #[derive(Debug, Default)]
@@ -404,6 +375,9 @@ struct Tally {
     files_broken: u64,
     resends: u64,
     resends_spurious: u64,
+    over_tcp: u64,
+    tcp_connections: u64,
+    fell_back: u64,
     server_cpu: Option<f64>,
     client_cpu: Option<f64>,
     elapsed: Duration,
@@ -430,6 +404,9 @@ impl Tally {
         self.files_broken += other.files_broken;
         self.resends += other.resends;
         self.resends_spurious += other.resends_spurious;
+        self.over_tcp += other.over_tcp;
+        self.tcp_connections += other.tcp_connections;
+        self.fell_back += other.fell_back;
         self.server_cpu = self.server_cpu.or(other.server_cpu);
         self.client_cpu = self.client_cpu.or(other.client_cpu);
         self.elapsed = self.elapsed.max(other.elapsed);
@@ -439,7 +416,7 @@ impl Tally {
         let seconds = self.elapsed.as_secs_f64().max(1e-6);
         Report {
             work: options.work,
-            clients: options.clients,
+            clients: options.clients.count,
             chunk: options.chunk,
             startup_seconds: startup.as_secs_f64(),
             seconds,
@@ -453,6 +430,9 @@ impl Tally {
             files_broken: self.files_broken,
             resends: self.resends,
             resends_spurious: self.resends_spurious,
+            over_tcp: self.over_tcp,
+            tcp_connections: self.tcp_connections,
+            fell_back: self.fell_back,
             server_cpu_seconds: self.server_cpu,
             client_cpu_seconds: self.client_cpu,
             latency: self.latencies.percentiles(),
@@ -461,9 +441,5 @@ impl Tally {
 }
 
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// How long a client waits for the answer to its good-bye.
-const FAREWELL: Duration = Duration::from_secs(2);
 /// How long a client has at the end for its own file.
 const ENDING_MAX: Duration = Duration::from_secs(30);
-/// Of `/proc/PID/stat` on every Linux (USER_HZ).
-const TICKS_PER_SECOND: f64 = 100.0;

@@ -3,8 +3,10 @@
 
 mod actor;
 mod callbacks;
+mod clients;
 mod load;
 mod pattern;
 
 pub use callbacks::{CallbacksReport, callbacks};
+pub use clients::Clients;
 pub use load::{Load, LoadError, Options, Report, Work, run};

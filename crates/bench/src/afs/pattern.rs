@@ -1,12 +1,18 @@
 //! What a load stores: bytes that say where they are, without being made anew.
 
 use std::cell::Cell;
+use std::ffi::{CString, OsStr};
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use afs_client::Error;
 use afs_client::fetch::Sink;
 use afs_client::store::Source;
 use aws_lc_rs::digest::{Context, SHA256};
 use lane::buffer::Buf;
+use lane::fs::{Dir, File, OpenHow};
 use rx_lane::{Held, Rooms};
 
 /// Bytes of a file of the load; another's are others.
@@ -46,14 +52,62 @@ impl Pattern {
     }
 }
 
-impl Source for Pattern {
+/// The bytes of [`Pattern`] 0 in a local file, from which they go over TCP as they lie. It goes with this value.
+#[derive(Debug)]
+pub(super) struct PatternFile {
+    path: PathBuf,
+}
+
+impl PatternFile {
+    /// In the directory for temporary files.
+    pub(super) fn make(len: u64) -> io::Result<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("linerate-bench-{}-{number}", std::process::id());
+        let made = Self { path: std::env::temp_dir().join(name) };
+        let mut file = std::fs::File::create_new(&made.path)?;
+        let mut piece = vec![0; PIECE];
+        for offset in (0..len).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min((len - offset) as usize)];
+            Pattern { seed: 0 }.fill(offset, piece);
+            file.write_all(piece)?;
+        }
+        Ok(made)
+    }
+
+    /// For the current lane.
+    pub(super) async fn open(&self) -> io::Result<File> {
+        let (dir, name) = (self.path.parent(), self.path.file_name().map(OsStr::as_bytes));
+        let name = CString::new(name.unwrap_or_default())?;
+        Dir::open_root(dir.unwrap_or(Path::new("/")))?.open(&name, OpenHow::NO_SYMLINKS).await
+    }
+}
+
+impl Drop for PatternFile {
+    fn drop(&mut self) {
+        // It is not there if it could not be made.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// What is stored: made as it goes, or out of a file of the same bytes.
+pub(super) struct Stored<'f> {
+    pub(super) pattern: Pattern,
+    pub(super) file: Option<&'f File>,
+}
+
+impl Source for Stored<'_> {
     async fn fill(&self, offset: u64, rooms: &mut Rooms) -> Result<usize, Error> {
         let mut filled = 0;
         for room in rooms.slices_mut() {
-            Self::fill(*self, offset + filled as u64, room);
+            self.pattern.fill(offset + filled as u64, room);
             filled += room.len();
         }
         Ok(filled)
+    }
+
+    fn file(&self) -> Result<Option<&File>, Error> {
+        Ok(self.file)
     }
 }
 
@@ -114,6 +168,9 @@ impl Check<'_> {
         }
     }
 }
+
+/// Bytes of a file that are made at a time.
+const PIECE: usize = 1 << 20;
 
 /// A prime number of bytes, so that pieces of usual lengths begin elsewhere each.
 static TABLE: [u8; 65_521] = table();

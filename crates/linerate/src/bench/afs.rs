@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use afs_client::{Address, OobOptions};
 use anyhow::Context;
-use bench::afs::{Options, Report, Work};
+use bench::afs::{Clients, Options, Report, Work};
 use clap::ValueEnum;
 use rx_lane::DriverConfig;
 
@@ -93,31 +93,43 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     driver.endpoint.receive_window = driver.endpoint.receive_window.min(window);
     driver.endpoint.send_window = driver.endpoint.send_window.min(window);
     let options = Options {
-        cell: args.place.options(&args.address)?,
-        volume: args.address.volume.clone(),
-        path: args.address.path.clone(),
+        clients: Clients {
+            cell: args.place.options(&args.address)?,
+            volume: args.address.volume.clone(),
+            path: args.address.path.clone(),
+            count: args.clients as usize,
+            connections: args.connections as usize,
+            patience: args.place.patience(),
+            // What is measured is Rx.
+            oob: OobOptions { threshold: None, ..OobOptions::default() },
+            driver,
+            uuid: new_uuid(),
+            pid: args.pid,
+        },
         work: args.mode.into(),
-        clients: args.clients as usize,
-        connections: args.connections as usize,
-        patience: args.place.patience(),
         calls: args.calls as usize,
         chunk: u64::from(args.chunk).max(1),
         file_size: args.file_size.into(),
         duration: Duration::from_secs(args.seconds.into()),
         verify: args.verify,
-        // What is measured is Rx.
-        oob: OobOptions { threshold: None, ..OobOptions::default() },
-        driver,
-        uuid: new_uuid(),
-        pid: args.pid,
     };
-    let layout = super::layout(args.threads)?;
-    let report = watched(options.duration, |progress| bench::afs::run(&options, &layout, progress));
-    let report = report.with_context(|| format!("cannot measure {}", args.address))?;
-    if args.json {
+    measure(&args.address, &options, args.threads, args.json)
+}
+
+/// Runs a load and tells what came of it.
+pub(super) fn measure(
+    address: &Address,
+    options: &Options,
+    threads: Option<u32>,
+    json: bool,
+) -> anyhow::Result<ExitCode> {
+    let layout = super::layout(threads)?;
+    let report = watched(options.duration, |progress| bench::afs::run(options, &layout, progress));
+    let report = report.with_context(|| format!("cannot measure {address}"))?;
+    if json {
         say!("{}", serde_json::to_string(&report)?);
     } else {
-        print(&args.address, &report);
+        print(address, &report);
     }
     Ok(if report.errors.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -130,6 +142,11 @@ fn print(address: &Address, report: &Report) {
     table.add_row(["throughput".to_owned(), bit_rate(report.bits_per_second)]);
     table.add_row(["sent".to_owned(), output::bytes(report.bytes_sent)]);
     table.add_row(["received".to_owned(), output::bytes(report.bytes_received)]);
+    if report.over_tcp > 0 || report.fell_back > 0 {
+        table.add_row(["over TCP".to_owned(), report.over_tcp.to_string()]);
+        table.add_row(["TCP connections".to_owned(), report.tcp_connections.to_string()]);
+        table.add_row(["over Rx instead".to_owned(), report.fell_back.to_string()]);
+    }
     table.add_row(["resends".to_owned(), report.resends.to_string()]);
     table.add_row(["files told changed".to_owned(), report.files_broken.to_string()]);
     if report.verified > 0 {

@@ -1,11 +1,10 @@
 //! `linerate bench callbacks ADDRESS`: how fast the clients of an AFS file server hear of a change, and what they cost it.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use afs_client::{Address, OobOptions};
 use anyhow::Context;
-use bench::afs::{CallbacksReport, Options, Work};
+use bench::afs::{CallbacksReport, Clients};
 use rx_lane::DriverConfig;
 
 use crate::afs::{Where, new_uuid};
@@ -35,26 +34,20 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     driver.endpoint.packets = PACKETS;
     driver.endpoint.receive_window = driver.endpoint.receive_window.min(PACKETS as u32 / 2);
     driver.endpoint.send_window = driver.endpoint.send_window.min(PACKETS as u32 / 2);
-    let options = Options {
-        oob: OobOptions { threshold: None, ..OobOptions::default() },
+    let clients = Clients {
         cell: args.place.options(&args.address)?,
         volume: args.address.volume.clone(),
         path: args.address.path.clone(),
-        work: Work::Stat,
-        clients: args.clients as usize,
+        count: args.clients as usize,
         connections: 1,
         patience: args.place.patience(),
-        calls: 1,
-        chunk: 0,
-        file_size: 0,
-        duration: Duration::ZERO,
-        verify: false,
+        oob: OobOptions { threshold: None, ..OobOptions::default() },
         driver,
         uuid: new_uuid(),
         pid: args.pid,
     };
     let report =
-        bench::afs::callbacks(&options).with_context(|| format!("cannot measure {}", args.address))?;
+        bench::afs::callbacks(&clients).with_context(|| format!("cannot measure {}", args.address))?;
     if args.json {
         say!("{}", serde_json::to_string(&report)?);
     } else {

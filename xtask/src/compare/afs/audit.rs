@@ -5,11 +5,12 @@ use testkit::netns::Namespace;
 
 use super::ours::{ADDRESS, Ours};
 use super::row::FILE;
-use super::run::{Programs, Run, bench_at};
+use super::run::{Run, bench_at};
 use super::site::{self, Server};
-use crate::compare::median;
+use crate::compare::programs::Programs;
 use crate::compare::stock::link::{inside, on_own_thread};
-use crate::compare::stock::run::{Counts, rounded};
+use crate::compare::stock::run::Counts;
+use crate::compare::{median, rounded};
 
 /// The row's JSON line.
 #[derive(Debug, Serialize)]

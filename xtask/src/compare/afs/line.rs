@@ -2,8 +2,7 @@
 
 use super::row::{Bars, Row};
 use super::run::{Blast, Run};
-use crate::compare::median;
-use crate::compare::stock::run::rounded;
+use crate::compare::{median, rounded};
 
 /// One row's JSON line.
 #[derive(Debug, serde::Serialize)]

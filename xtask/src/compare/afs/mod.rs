@@ -16,8 +16,8 @@ use anyhow::{Context, ensure};
 
 use self::line::Line;
 use self::row::Row;
-use self::run::Programs;
 use self::site::Site;
+use super::programs::Programs;
 use crate::{packages, process};
 
 /// Flags of `cargo xtask compare afs`.
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None => process::release_binary()?,
     };
     let stock = build_clients()?;
-    let programs = Programs { linerate: &linerate, stock: &stock, ahead: args.ahead };
+    let programs = Programs { linerate: &linerate, stock: &stock, ahead: args.ahead, flags: &[] };
     let rows: Vec<Row> = row::all().filter(|row| args.wants(&row.name())).collect();
     let mut lines = Vec::new();
     for ground in row::GROUNDS {

@@ -7,10 +7,10 @@ use std::process::Stdio;
 use anyhow::Context;
 use testkit::netns::{Namespace, ip};
 
-use super::run::Programs;
 use super::site::{FILE_SERVER_PORT, Server, VOLUME, plug};
+use crate::compare::programs::{Programs, SERVER_CPU};
 use crate::compare::stock::link::{inside, on_own_thread};
-use crate::compare::stock::run::{Counts, SERVER_CPU};
+use crate::compare::stock::run::Counts;
 use crate::process::Killed;
 
 /// A running server.

@@ -1,47 +1,17 @@
 //! One run: clients of one server for some seconds, and what both used.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
 use super::row::{FILE, Row};
 use super::site::{Server, Site, VOLUME};
-use crate::compare::median;
-use crate::compare::stock::run::{CLIENT_CPU, Counts, pinned, rounded};
+use crate::compare::programs::{BenchReport, CLIENT_CPU, Programs, json};
+use crate::compare::{gib, median, rounded};
+use crate::compare::stock::run::Counts;
 use crate::cpu;
 use crate::process::Killed;
-
-/// What is run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Programs<'p> {
-    pub(super) linerate: &'p Path,
-    /// Stock clients.
-    pub(super) stock: &'p Path,
-    /// Scheduled before everything else on the machine.
-    pub(super) ahead: bool,
-}
-
-impl Programs<'_> {
-    /// Of one of them, on this CPU if one is said.
-    pub(super) fn command(&self, program: &Path, cpu: Option<usize>) -> Command {
-        match cpu {
-            Some(cpu) => pinned(cpu, program, self.ahead),
-            None if self.ahead => {
-                let mut command = Command::new("chrt");
-                command.args(["--rr", "1"]).arg(program).stdin(Stdio::null());
-                command
-            }
-            None => {
-                let mut command = Command::new(program);
-                command.stdin(Stdio::null());
-                command
-            }
-        }
-    }
-}
 
 /// What one run gave.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
@@ -66,18 +36,6 @@ struct StockReport {
     calls: u64,
     seconds: f64,
     cpu_s: f64,
-}
-
-/// As much of the report of `linerate bench afs` as counts here.
-#[derive(Debug, Deserialize)]
-struct BenchReport {
-    calls: u64,
-    seconds: f64,
-    bytes_sent: u64,
-    bytes_received: u64,
-    errors: std::collections::BTreeMap<String, u64>,
-    server_cpu_seconds: Option<f64>,
-    client_cpu_seconds: Option<f64>,
 }
 
 /// What came of a load, whoever made it.
@@ -151,15 +109,13 @@ fn bench(
     command.args(["bench", "afs", &format!("afs://{}/{VOLUME}/{path}", server.address), "--json"]);
     command.args(["--seconds", &seconds.to_string(), "--pid", &server.process.to_string()]);
     command.args(if is_apart { &["--threads", "1"][..] } else { &[] });
-    let report: BenchReport = json(command.args(flags))?;
-    ensure!(report.errors.is_empty(), "calls of {} failed: {:?}", server.name, report.errors);
-    ensure!(report.calls > 0, "no call of {} ended", server.name);
+    let report = BenchReport::of(command.args(flags), server.name)?;
     Ok(Came {
-        bytes: report.bytes_sent + report.bytes_received,
+        bytes: report.bytes(),
         calls: report.calls,
         seconds: report.seconds,
-        client_cpu_s: report.client_cpu_seconds.context("the load tells its own CPU time")?,
-        server_cpu_s: report.server_cpu_seconds.context("the load tells the server's CPU time")?,
+        client_cpu_s: report.client_cpu_seconds,
+        server_cpu_s: report.server_cpu_seconds,
     })
 }
 
@@ -270,16 +226,6 @@ impl std::fmt::Display for Blast {
     }
 }
 
-/// What a program says as JSON.
-pub(super) fn json<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
-    let output = command.stderr(Stdio::inherit()).output().context("cannot start the load")?;
-    ensure!(output.status.success(), "{command:?} failed: {}", output.status);
-    Ok(serde_json::from_slice(&output.stdout)?)
-}
-
-fn gib(bytes: u64) -> f64 {
-    bytes as f64 / f64::from(1 << 30)
-}
 
 /// Bytes of a call of stock clients.
 const CHUNK: &str = "1048576";

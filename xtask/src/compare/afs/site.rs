@@ -11,9 +11,8 @@ use testkit::stock_cell::StockCell;
 
 use super::ours::Ours;
 use super::row::{FILE, FILE_BYTES, Ground, MANY, NAMES, STORED};
-use super::run::Programs;
+use crate::compare::programs::{Programs, SERVER_CPU};
 use crate::compare::stock::link::{inside, on_own_thread};
-use crate::compare::stock::run::SERVER_CPU;
 use crate::{cpu, process};
 
 /// Both servers with the same tree, and their clients' namespace.

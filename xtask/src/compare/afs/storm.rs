@@ -5,8 +5,8 @@ use testkit::netns::Namespace;
 
 use super::ours::Ours;
 use super::row::MANY;
-use super::run::{Programs, json};
 use super::site::{self, VOLUME};
+use crate::compare::programs::{Programs, json};
 use crate::compare::stock::link::{inside, on_own_thread};
 
 /// The row's JSON line.

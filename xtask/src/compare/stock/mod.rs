@@ -12,7 +12,8 @@ use anyhow::{Context, ensure};
 
 use self::link::Link;
 use self::row::{Line, Row};
-use self::run::{Programs, Run, Subject};
+use self::run::{Run, Subject};
+use super::programs::Programs;
 use super::rx::Args;
 use crate::{packages, process};
 

@@ -1,8 +1,7 @@
 //! One run: a server of its own, one stock client for some seconds, and what both counted.
 
 use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
@@ -11,7 +10,8 @@ use serde::Deserialize;
 
 use super::link::{Link, SERVER};
 use super::row::{Mode, Row};
-use crate::compare::median;
+use crate::compare::programs::{CLIENT_CPU, Programs, SERVER_CPU, json};
+use crate::compare::{median, rounded};
 use crate::cpu;
 use crate::process::Killed;
 
@@ -20,17 +20,6 @@ use crate::process::Killed;
 pub(super) enum Subject {
     Linerate,
     Stock,
-}
-
-/// What is run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Programs<'p> {
-    pub(super) linerate: &'p Path,
-    pub(super) stock: &'p Path,
-    /// Scheduled before everything else on the machine.
-    pub(super) ahead: bool,
-    /// More flags for Linerate's server.
-    pub(super) flags: &'p [String],
 }
 
 /// What one run gave.
@@ -138,12 +127,10 @@ impl std::fmt::Display for Run {
 }
 
 fn client(row: &Row, port: u16, programs: &Programs<'_>, seconds: u32) -> anyhow::Result<Report> {
-    let mut command = pinned(CLIENT_CPU, programs.stock, programs.ahead);
+    let mut command = programs.command(programs.stock, Some(CLIENT_CPU));
     command.args(["client", "-s", &SERVER.to_string(), "-p", &port.to_string()]);
     command.args(["-t", &row.threads.to_string(), "-D", &seconds.to_string()]).args(row.client_flags());
-    let output = command.stderr(Stdio::inherit()).output().context("cannot start the client")?;
-    ensure!(output.status.success(), "the client failed: {}", output.status);
-    Ok(serde_json::from_slice(&output.stdout)?)
+    json(&mut command)
 }
 
 /// A server process, stopped when dropped.
@@ -157,13 +144,13 @@ impl Serving {
         let at = SocketAddr::from((SERVER, port)).to_string();
         let mut command = match subject {
             Subject::Linerate => {
-                let mut command = pinned(SERVER_CPU, programs.linerate, programs.ahead);
+                let mut command = programs.command(programs.linerate, Some(SERVER_CPU));
                 command.args(["bench", "rx-server", "--lanes", "1", "--listen", &at]);
                 command.args(row.linerate_flags()).args(programs.flags);
                 command
             }
             Subject::Stock => {
-                let mut command = pinned(SERVER_CPU, programs.stock, programs.ahead);
+                let mut command = programs.command(programs.stock, Some(SERVER_CPU));
                 command.args(["server", "-p", &port.to_string(), "-S", STOCK_THREADS]);
                 command.args(row.stock_flags());
                 command
@@ -240,20 +227,6 @@ pub(in crate::compare) struct Delta {
     duplicates: u64,
 }
 
-/// On a CPU of its own; `ahead` of whatever else the machine does, as processes of real time are.
-pub(in crate::compare) fn pinned(cpu: usize, program: &Path, ahead: bool) -> Command {
-    let (cpu, ahead): (_, &[&str]) = (cpu.to_string(), if ahead { &["chrt", "--rr", "1"] } else { &[] });
-    let mut command = Command::new("taskset");
-    command.args(["--cpu-list", &cpu]).args(ahead).arg(program).stdin(Stdio::null());
-    command
-}
-
-pub(in crate::compare) fn rounded(value: f64) -> f64 {
-    (value * 10_000.0).round() / 10_000.0
-}
-
-pub(in crate::compare) const SERVER_CPU: usize = 0;
-pub(in crate::compare) const CLIENT_CPU: usize = 1;
 /// Threads of the stock server at most: one for each call, and more.
 const STOCK_THREADS: &str = "100";
 /// Payload of a full packet of 1,440 bytes, which every Rx sends where jumbograms are to be had.
