@@ -334,7 +334,8 @@ pub async fn small(server: &FileServer, fid: Fid, max: u64) -> Result<Vec<u8>, E
 const HELD_MAX: usize = 1 << 20;
 /// Bytes of one call whose bytes come over TCP.
 const OOB_PIECE: u64 = 32 << 20;
-/// One that fills the link while the other waits for its server.
-const OOB_AT_ONCE: usize = 2;
+/// Some that fill the link while another waits for its server, and what one connection has under way on a long link is bounded: 4 MiB on
+/// Linux if nobody says otherwise.
+const OOB_AT_ONCE: usize = 4;
 /// Bytes of one call of a large file: long beside a round trip, short beside the file.
 pub const PIECE: u64 = 4 << 20;

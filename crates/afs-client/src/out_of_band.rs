@@ -101,7 +101,7 @@ struct Streams {
 
 impl Default for OobOptions {
     fn default() -> Self {
-        Self { threshold: Some(1 << 20), streams: 1, ask_again: Duration::from_secs(600) }
+        Self { threshold: Some(1 << 20), streams: 2, ask_again: Duration::from_secs(600) }
     }
 }
 

@@ -51,7 +51,8 @@ pub fn serve(listener: &TcpListener, what: &Bare) -> io::Result<()> {
                 Box::new(move || send_file(&stream, &file, |_| true))
             }
             Bare::Receive(path, len) => {
-                let (file, len) = (File::options().write(true).create(true).truncate(false).open(path)?, *len);
+                let (file, len) =
+                    (File::options().write(true).create(true).truncate(false).open(path)?, *len);
                 Box::new(move || receive_file(&stream, &file, len))
             }
         };
@@ -92,11 +93,7 @@ pub fn send(server: SocketAddr, path: &Path, duration: Duration, pid: Option<u32
 }
 
 /// Sends a file over and over, as long as `goes_on` says so of what was taken.
-fn send_file(
-    stream: &TcpStream,
-    file: &File,
-    mut goes_on: impl FnMut(usize) -> bool,
-) -> io::Result<()> {
+fn send_file(stream: &TcpStream, file: &File, mut goes_on: impl FnMut(usize) -> bool) -> io::Result<()> {
     let len = file.metadata()?.len();
     let mut offset = 0;
     loop {
@@ -134,7 +131,13 @@ struct Run {
 impl Run {
     fn begin(duration: Duration, pid: Option<u32>) -> Self {
         let began = Instant::now();
-        Self { began, end: began + duration, bytes: 0, pid, before: (pid.and_then(crate::cpu_seconds), own_cpu()) }
+        Self {
+            began,
+            end: began + duration,
+            bytes: 0,
+            pid,
+            before: (pid.and_then(crate::cpu_seconds), own_cpu()),
+        }
     }
 
     fn goes_on(&self) -> bool {

@@ -1,5 +1,6 @@
 //! interop: the same bytes over Rx, over TCP beside it and over HTTP; a stock cell, which has no such thing.
 
+use std::io::Write;
 use std::path::Path;
 
 use serde_json::Value;
@@ -22,6 +23,17 @@ fn sum(path: &Path) -> String {
     String::from_utf8_lossy(&told).split(' ').next().unwrap().to_owned()
 }
 
+/// Bytes that say where they are, made once for what is long.
+fn write(path: &Path, len: usize) {
+    let (mut file, piece) = (std::fs::File::create(path).unwrap(), patterned(len.min(PIECE)));
+    for at in (0..len).step_by(PIECE) {
+        file.write_all(&piece[..(len - at).min(PIECE)]).unwrap();
+    }
+}
+
+/// Not a power of two, so that pieces of files differ which begin at one.
+const PIECE: usize = 4_000_037;
+
 #[test]
 fn files_have_the_same_sums_over_rx_over_tcp_and_over_http() {
     let Some(_namespace) = Namespace::new_or_skip() else { return };
@@ -35,9 +47,11 @@ fn files_have_the_same_sums_over_rx_over_tcp_and_over_http() {
     .unwrap();
     let server = site.start();
     let there = |name: &str| format!("afs://127.0.0.1/files/{name}");
-    for (name, len) in [("one", 1), ("below", MIB - 1), ("at", MIB), ("long", 40 * MIB + 7), ("sparse", 0)] {
+    for (name, len) in
+        [("one", 1), ("below", MIB - 1), ("at", MIB), ("long", 40 * MIB + 7), ("sparse", 0), ("gib", 1 << 30)]
+    {
         let local = site.beside(name);
-        std::fs::write(&local, patterned(len)).unwrap();
+        write(&local, len);
         if name == "sparse" {
             std::fs::File::options().write(true).open(&local).unwrap().set_len(100 << 20).unwrap();
         }
@@ -74,6 +88,9 @@ fn files_have_the_same_sums_over_rx_over_tcp_and_over_http() {
                 .arg(server.url(&format!("/{name}"))),
         );
         assert_eq!(sum(&back), expected, "{name} as it was fetched over HTTP");
+        for file in [local, back, site.path(name)] {
+            std::fs::remove_file(file).unwrap();
+        }
     }
 }
 

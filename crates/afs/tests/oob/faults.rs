@@ -184,7 +184,7 @@ fn idle_connections_are_closed_after_a_while() {
     run(7, Config::clean(), options, async |bed: Rc<Bed>| {
         let server = super::agreement::server(
             &bed,
-            afs_client::OobOptions { threshold: Some(1), ..Default::default() },
+            afs_client::OobOptions { threshold: Some(1), streams: 1, ..Default::default() },
         );
         let fid = bed.file("file", &pattern(LEN, 1)).await;
         let metadata = server.status(fid).await.unwrap();

@@ -18,10 +18,10 @@ use serde::Serialize;
 use super::actor::Actor;
 use super::clients::{Clients, give_up};
 use super::pattern::{Against, Check, PatternFile};
-use crate::{Progress, cpu_seconds};
 use crate::latency::{Latencies, Percentiles};
 use crate::share::{Share, on_lanes};
 use crate::start::{Arrival, StartLine};
+use crate::{Progress, cpu_seconds};
 
 /// What every client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::row::{FILE, Row};
 use super::site::{Server, Site, VOLUME};
 use crate::compare::programs::{BenchReport, CLIENT_CPU, Programs, json};
-use crate::compare::{gib, median, rounded};
 use crate::compare::stock::run::Counts;
+use crate::compare::{gib, median, rounded};
 use crate::cpu;
 use crate::process::Killed;
 
@@ -225,7 +225,6 @@ impl std::fmt::Display for Blast {
         write!(f, "bare UDP {:.2} Gb/s, {:.3} CPU s/GiB", self.gbit_per_second, self.sender_cpu_s_per_gib)
     }
 }
-
 
 /// Bytes of a call of stock clients.
 const CHUNK: &str = "1048576";

@@ -31,12 +31,7 @@ impl Peer {
 }
 
 pub(super) const ROWS: [Row; 3] = [
-    Row {
-        name: "read 1 GiB, one client",
-        peer: Peer::BareSend,
-        throughput_least: 0.9,
-        cpu_most: Some(1.1),
-    },
+    Row { name: "read 1 GiB, one client", peer: Peer::BareSend, throughput_least: 0.9, cpu_most: Some(1.1) },
     Row { name: "read 1 MiB, 100 clients", peer: Peer::Nginx, throughput_least: 1.0, cpu_most: None },
     Row { name: "write 1 GiB, one client", peer: Peer::BareReceive, throughput_least: 0.8, cpu_most: None },
 ];
