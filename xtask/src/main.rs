@@ -16,6 +16,7 @@ mod packages;
 mod process;
 mod server;
 mod skipped;
+mod smbtorture;
 mod spec;
 mod tests;
 mod torture;
@@ -44,6 +45,8 @@ enum Task {
     Idle(idle::Args),
     /// Boot guests with other kernels and machines, and run scenarios inside
     Lab(lab::Args),
+    /// Run Samba's tests of SMB against the server, and hold them against what smbd passes
+    Smbtorture(smbtorture::Args),
     /// Report which sections of the specifications the code says it obeys
     Spec(spec::Args),
     /// Kill a process that changes a tree, or its file system, again and again, and look what is there
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Task::Hostile(args) => hostile::run(&args),
         Task::Idle(args) => idle::run(&args),
         Task::Lab(args) => lab::run(&args),
+        Task::Smbtorture(args) => smbtorture::run(&args),
         Task::Spec(args) => spec::run(&args),
         Task::Torture(args) => torture::run(&args),
         Task::LabGuest(args) => lab::guest::run(&args),
