@@ -51,6 +51,7 @@ lane::counter_block! {
         count owners_kept: "New files that could not be given to who made them and stay the server's.",
         count counts_begun: "Volumes whose files were begun to be counted.",
         count breaks_asked: "Times another lane was asked to forget what it knew.",
+        count breaks_spared: "Times another lane was not asked to forget, as it remembered nothing of what changed.",
         count breaks_answered: "Times the lane forgot what it knew because another asked.",
         count reopened_in_use as reopened [by = "place"]: "Files found again without a path.",
         count reopened_found as reopened [by = "search"]: "Files found again without a path.",

@@ -97,8 +97,8 @@ impl Volume {
             return Some(Err(Error::Hidden));
         }
         let key = self.key(path);
-        let (found, vantage) = self.cache().find_seen(key)?;
-        if let Err(denied) = self.may_pass(caller, &vantage, path)? {
+        let (found, above) = self.cache().find_seen(key)?;
+        if let Err(denied) = self.may_pass(caller, above.as_ref(), path)? {
             return Some(Err(denied));
         }
         let Found::Open(node) = found else {
@@ -107,7 +107,7 @@ impl Volume {
         };
         let resolved = self.refresh(path, &node)?;
         let directory = match node {
-            Node::File(_) => vantage.watched().map(Rc::clone)?,
+            Node::File(_) => above?,
             Node::Directory(_) => self.cache().known(key)?,
         };
         let allowed = self.allowed(caller, &directory, resolved.attributes(), need);
@@ -119,7 +119,7 @@ impl Volume {
         self.counters().lookup_misses.increment();
         let (cache, key) = (self.cache(), self.key(path));
         let vantage = cache.vantage_above(self.root(), key).await;
-        match self.may_pass(caller, &vantage, path) {
+        match self.may_pass(caller, vantage.watched(), path) {
             Some(passed) => passed?,
             // The way cannot be relied on: it ends before, leads through a link, or is just changing.
             None => {
@@ -150,12 +150,17 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether the caller may go where the vantage looks from; `None` where that rests on no promise.
-    fn may_pass(&self, caller: &Caller, vantage: &Vantage, path: RelPath<'_>) -> Option<Result<(), Error>> {
+    /// Whether the caller may go into the directory above; `None` where that rests on no promise.
+    fn may_pass(
+        &self,
+        caller: &Caller,
+        above: Option<&Rc<WatchedDir>>,
+        path: RelPath<'_>,
+    ) -> Option<Result<(), Error>> {
         if path.is_root() {
             return Some(Ok(()));
         }
-        let directory = vantage.watched().filter(|_| vantage.is_promised())?;
+        let directory = above.filter(|above| above.is_promised())?;
         let policy = self.root().policy()?;
         Some(require(directory.rights(&caller.principal, policy), Rights::TRAVERSE))
     }
@@ -215,7 +220,7 @@ impl Volume {
     /// Where a link points; `None` for what is none, or is not there.
     async fn read_link(&self, caller: &Caller, path: RelPath<'_>) -> Result<Option<Vec<u8>>, Error> {
         let vantage = self.cache().vantage_above(self.root(), self.key(path)).await;
-        if let Some(passed) = self.may_pass(caller, &vantage, path) {
+        if let Some(passed) = self.may_pass(caller, vantage.watched(), path) {
             passed?;
         }
         let name = CString::new(path.as_bytes()).expect("a RelPath holds no zero byte");
@@ -240,7 +245,7 @@ enum Seen {
 fn note_place(node: &Node, vantage: &Vantage, path: RelPath<'_>, ttl: Duration) {
     let Node::File(file) = node else { return };
     let place = file.object().zip(vantage.object()).zip(path.file_name());
-    if let Some(((object, above), name)) = place.filter(|_| vantage.holds_for_all(ttl)) {
+    if let Some(((object, above), name)) = place.filter(|_| vantage.keeps(ttl)) {
         object.set_place(Place { directory: Arc::clone(above), name: name.as_bytes().into() });
     }
 }

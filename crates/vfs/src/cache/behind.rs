@@ -8,7 +8,7 @@ use lane::Task;
 
 use super::Inner;
 use super::Joined;
-use super::key::Key;
+use super::key::{Key, KeyRef};
 use super::watches::WatchedDir;
 use crate::change::Looked;
 use crate::promise::{Displaced, Sought};
@@ -129,10 +129,16 @@ impl Inner {
     fn next_doubt(&self) -> Option<(Key, Option<Volume>)> {
         let mut doubts = self.doubts.borrow_mut();
         let key = doubts.names.pop_front()?;
-        let volumes = doubts.volumes.iter().filter_map(WeakVolume::upgrade);
-        let volume =
-            volumes.into_iter().find(|volume| volume.key(key.as_ref().path).volume == key.as_ref().volume);
+        drop(doubts);
+        let volume = self.volume_of(key.as_ref());
         Some((key, volume))
+    }
+
+    /// The volume that a key is of.
+    pub(super) fn volume_of(&self, key: KeyRef<'_>) -> Option<Volume> {
+        let doubts = self.doubts.borrow();
+        let mut volumes = doubts.volumes.iter().filter_map(WeakVolume::upgrade);
+        volumes.find(|volume| volume.key(key.path).volume == key.volume)
     }
 }
 

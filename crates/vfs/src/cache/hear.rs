@@ -35,6 +35,8 @@ impl Inner {
         match event {
             WatchEvent::Entry { watch, name } => {
                 for watched in self.watches.of_event(*watch) {
+                    // Other lanes tell only of what this one remembers.
+                    self.note_told(&watched);
                     watched.note_change();
                     self.forget_in(&watched, name);
                     self.doubt(&watched, name);

@@ -14,8 +14,8 @@ use super::Inner;
 use crate::counters::VfsCounters;
 use crate::grant::{ByLease, Told, home_of};
 use crate::name::RESERVED;
-use crate::object::Objects;
-use crate::promise::{Answers, Break, Broken, Promises, Teller, What};
+use crate::object::{Object, Objects};
+use crate::promise::{Answers, Break, Broken, Mark, Marks, Promises, Teller, What};
 
 /// One lane's part in the [`Objects`] of its process.
 pub(crate) struct Joined {
@@ -98,6 +98,17 @@ impl Joined {
         let mut breakers = self.breakers.borrow_mut();
         breakers.retain(|known| known.strong_count() > 0);
         breakers.push(Rc::downgrade(breaker));
+        drop(breakers);
+        self.marks().ask_all();
+    }
+
+    fn marks(&self) -> &Arc<Marks> {
+        self.objects.desks().marks(self.me)
+    }
+
+    /// Counts the lane in, which is going to look at this name and to remember what it finds.
+    pub(super) fn mark(&self, directory: &Arc<Object>, name: &[u8]) -> Mark {
+        self.marks().count_in(self.objects.desks().spot(directory, name))
     }
 
     /// One of this lane's own clients has something to give back.
@@ -127,15 +138,12 @@ impl Drop for Joined {
 impl Inner {
     /// Has everybody forget what is about to change, on this lane and all others, and their clients told. Who calls holds
     /// the permits of these objects.
-    pub(super) async fn break_everywhere(&self, all: &[Broken]) {
+    pub(super) async fn break_everywhere(self: &Rc<Self>, all: &[Broken]) {
         let joined = self.joined.get().expect("changes are made on volumes that share");
         let answers = Answers::default();
-        self.counters.breaks_asked.add(joined.objects.desks().ask(
-            &joined.ringer,
-            all,
-            &answers,
-            lane::time::now(),
-        ) as u64);
+        let asked = joined.objects.desks().ask(&joined.ringer, all, &answers, lane::time::now());
+        self.counters.breaks_asked.add(asked.questions);
+        self.counters.breaks_spared.add(asked.spared);
         for broken in all {
             self.forget_broken(broken);
             for telling in joined.telling(broken) {
@@ -169,7 +177,7 @@ impl Inner {
     }
 
     /// Answers one question of another lane.
-    fn answer(&self, question: Break) {
+    fn answer(self: &Rc<Self>, question: Break) {
         let joined = self.joined.get().expect("lanes that share are asked");
         self.counters.breaks_answered.increment();
         self.forget_broken(&question.broken);
@@ -179,12 +187,12 @@ impl Inner {
         telling.into_iter().for_each(|telling| spawn_telling(telling, Rc::clone(&question)));
     }
 
-    fn forget_broken(&self, broken: &Broken) {
+    fn forget_broken(self: &Rc<Self>, broken: &Broken) {
         match &broken.what {
             What::Names(names) => {
                 for watched in self.watches.of_object(&broken.object) {
                     watched.note_change();
-                    self.watches.note_told(&watched);
+                    self.note_told(&watched);
                     names.iter().for_each(|name| self.forget_in(&watched, name));
                 }
             }

@@ -99,6 +99,7 @@ struct Inner {
     next_opening: Cell<u32>,
     /// What notification told of and has to be looked at.
     doubts: RefCell<behind::Doubts>,
+    resting: RefCell<rest::Resting>,
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
     /// Answers other lanes.
@@ -138,6 +139,7 @@ impl Cache {
                 entries_alive: Rc::default(),
                 next_opening: Cell::new(0),
                 doubts: RefCell::default(),
+                resting: RefCell::default(),
                 listener: RefCell::new(None),
                 sweeper: RefCell::new(None),
                 answerer: RefCell::new(None),
@@ -221,9 +223,9 @@ impl Cache {
         self.inner.watches.promised(key, object)
     }
 
-    /// The answer remembered for `key`, if it may still be believed, and where it was seen from.
-    pub(crate) fn find_seen(&self, key: KeyRef<'_>) -> Option<(Found, Vantage)> {
-        self.remembered(key, |found, vantage| (found, vantage.clone()))
+    /// The answer remembered for `key`, if it may still be believed, and the directory that it was seen in, if it rests on that.
+    pub(crate) fn find_seen(&self, key: KeyRef<'_>) -> Option<(Found, Option<Rc<WatchedDir>>)> {
+        self.remembered(key, |found, vantage| (found, vantage.watched().cloned()))
     }
 
     /// The answer remembered for `key`, if it may still be believed.
@@ -304,7 +306,7 @@ impl Cache {
         let inner = &*self.inner;
         inner.absent.borrow_mut().remove(&key);
         // A change heard of during the look may be the one that the look missed.
-        if vantage.holds_for_all(inner.options.ttl) {
+        if vantage.keeps(inner.options.ttl) {
             inner.open.borrow_mut().insert(key.to_key(), (node, vantage));
         } else {
             inner.open.borrow_mut().remove(&key);
@@ -315,7 +317,7 @@ impl Cache {
     pub(crate) fn keep_absent(&self, key: KeyRef<'_>, vantage: Vantage) {
         let inner = &*self.inner;
         inner.open.borrow_mut().remove(&key);
-        if vantage.holds_for_all(inner.options.ttl) {
+        if vantage.keeps(inner.options.ttl) {
             inner.absent.borrow_mut().insert(key.to_key(), vantage);
         }
         self.kept();
@@ -332,8 +334,8 @@ impl Cache {
 
     /// A client was promised something in this directory, until then: others may change it as well.
     pub(crate) fn rely_on(&self, watched: &Rc<WatchedDir>, until: Instant) {
-        // Without a watch there is nothing to keep.
-        if watched.watch().is_none() {
+        // Without a watch there is nothing to keep, but for one that rests.
+        if watched.watch().is_none() && !watched.told().rests() {
             return;
         }
         if self.inner.relied.keep(watched, until) {
@@ -406,10 +408,11 @@ impl Cache {
 
     /// The point of view for looking at the name `key`: its directory's, or none for a volume's own.
     pub(crate) async fn vantage_above(&self, root: &Root, key: KeyRef<'_>) -> Vantage {
-        match key.path.parent() {
-            Some(parent) => self.vantage(root, KeyRef { path: parent, ..key }).await,
-            None => self.inner.watches.unwatched_vantage(),
+        let vantage = self.inner.watches.vantage_above(root, key).await;
+        if vantage.is_watched() {
+            self.listen();
         }
+        vantage
     }
 
     /// Something is remembered: brings the gauges up to date and sees that it will be forgotten in time.
@@ -490,7 +493,6 @@ impl Inner {
     /// Drops what has not been used lately: use makes an answer's vantage young again.
     fn sweep(&self) {
         let idle_max = self.options.idle_max;
-        self.watches.end_rests();
         self.relied.sweep();
         self.open.borrow_mut().retain(|_, (_, vantage)| vantage.age() < idle_max);
         self.absent.borrow_mut().retain(|_, vantage| vantage.age() < idle_max);

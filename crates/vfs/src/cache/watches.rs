@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use identity::{Nearest, Principal, Rights, VolumePolicy};
+use index::Version;
 use lane::backend::Watch;
 use lane::fs::{Dir, unwatch};
 use lane::time;
@@ -25,7 +26,7 @@ use crate::access::Access;
 use crate::attributes::Attributes;
 use crate::counters::VfsCounters;
 use crate::object::{At, By, Object, Place};
-use crate::promise::Promise;
+use crate::promise::{Mark, Promise};
 use crate::root::Root;
 
 /// The watches of one lane.
@@ -61,6 +62,8 @@ pub(crate) struct WatchedDir {
     changes: Cell<u64>,
     /// Keeps the way to the root watched.
     upper: Option<Rc<WatchedDir>>,
+    /// Who changes its name, where its upper one is promised, asks this lane.
+    _mark: Option<Mark>,
 }
 
 /// When and under whose watch something was learnt from the file system. Taken before the look, so that a
@@ -74,6 +77,8 @@ pub(crate) struct Vantage {
     is_doubtful: bool,
     /// What is changing so that there can be no promise before it is over.
     hindrance: Option<Arc<Object>>,
+    /// Who changes the name that is looked at, where its directory is promised, asks this lane; without it nothing is kept.
+    mark: Option<Mark>,
 }
 
 /// Why a directory cannot be promised: what is changing, or nothing that could be waited for.
@@ -102,14 +107,31 @@ impl Watches {
     /// returns the point of view for looking at what lies in it.
     pub(super) async fn vantage(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Vantage {
         match self.watch_down_to(root, key).await {
-            Ok(watched) => self.vantage_of(Some(watched)),
-            Err(hindrance) => Vantage { hindrance, ..self.vantage_of(None) },
+            Ok(watched) => self.vantage_of(Some(watched), None),
+            Err(hindrance) => Vantage { hindrance, ..self.vantage_of(None, None) },
         }
+    }
+
+    /// As [`Watches::vantage`], for looking at one name, the last of `key`, whose answer may be kept.
+    pub(super) async fn vantage_above(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Vantage {
+        let (Some(parent), Some(name)) = (key.path.parent(), key.path.file_name()) else {
+            return self.unwatched_vantage();
+        };
+        match self.watch_down_to(root, key.with_path(parent)).await {
+            Ok(watched) => self.vantage_at(watched, name.as_bytes()),
+            Err(hindrance) => Vantage { hindrance, ..self.unwatched_vantage() },
+        }
+    }
+
+    /// A point of view for looking at one name in a directory.
+    fn vantage_at(&self, watched: Rc<WatchedDir>, name: &[u8]) -> Vantage {
+        let mark = watched.mark(name);
+        self.vantage_of(Some(watched), mark)
     }
 
     /// A point of view without a watch: what is seen from it is good for the time to live only.
     pub(super) fn unwatched_vantage(&self) -> Vantage {
-        self.vantage_of(None)
+        self.vantage_of(None, None)
     }
 
     /// The directories an event is about.
@@ -122,7 +144,7 @@ impl Watches {
     pub(super) fn promised(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Vantage> {
         let known = self.known(&key.to_key())?;
         let is_it = known.object().is_some_and(|promised| Arc::ptr_eq(promised, object));
-        is_it.then(|| self.vantage_of(Some(known)))
+        is_it.then(|| self.vantage_of(Some(known), None))
     }
 
     /// The paths by which this lane knows a directory; where it was once, something else may be by now.
@@ -187,10 +209,11 @@ impl Watches {
         self.arriving.borrow().iter().filter_map(Weak::upgrade).for_each(|one| one.current.set(false));
     }
 
-    fn vantage_of(&self, watched: Option<Rc<WatchedDir>>) -> Vantage {
+    /// `mark` was made before.
+    fn vantage_of(&self, watched: Option<Rc<WatchedDir>>, mark: Option<Mark>) -> Vantage {
         let changes = watched.as_ref().map_or(0, |watched| watched.changes.get());
         let is_doubtful = watched.as_ref().is_some_and(|watched| watched.is_changing());
-        Vantage { at: time::now(), watched, changes, is_doubtful, hindrance: None }
+        Vantage { at: time::now(), watched, changes, is_doubtful, hindrance: None, mark }
     }
 
     async fn watch_down_to(
@@ -307,6 +330,8 @@ impl Watches {
 
     /// A directory of which nothing is known yet.
     fn unknown(self: &Rc<Self>, key: &Key, upper: Option<Rc<WatchedDir>>) -> Rc<WatchedDir> {
+        let name = key.as_ref().path.file_name();
+        let mark = upper.as_ref().zip(name).and_then(|(upper, name)| upper.mark(name.as_bytes()));
         Rc::new(WatchedDir {
             watches: Rc::downgrade(self),
             watch: Cell::new(None),
@@ -319,6 +344,7 @@ impl Watches {
             current: Cell::new(true),
             changes: Cell::new(0),
             upper,
+            _mark: mark,
         })
     }
 
@@ -381,11 +407,6 @@ impl Watches {
         self.gauge();
     }
 
-    /// Every directory on the books.
-    pub(super) fn all(&self) -> Vec<Rc<WatchedDir>> {
-        self.by_key.borrow().values().filter_map(Weak::upgrade).collect()
-    }
-
     /// Whether one directory alone is known by this watch.
     pub(super) fn is_alone_in(&self, watch: Watch) -> bool {
         self.by_watch.borrow().get(&watch).is_some_and(|sharers| sharers.len() == 1)
@@ -444,6 +465,11 @@ impl WatchedDir {
         self.relied_on_until.set(until);
     }
 
+    /// How often it was changed by this server, where lanes share that.
+    pub(super) fn version(&self) -> Option<Version> {
+        Some(self.object()?.version())
+    }
+
     /// How often it was changed lately.
     pub(super) fn told(&self) -> &Told {
         &self.told
@@ -454,6 +480,12 @@ impl WatchedDir {
         self.promise.get().map(|promise| promise.object())
     }
 
+    /// Counts the lane in for one name in it, where it is promised.
+    fn mark(&self, name: &[u8]) -> Option<Mark> {
+        let watches = self.watches.upgrade()?;
+        Some(watches.joined.get()?.mark(self.object()?, name))
+    }
+
     fn upper_object(&self) -> Option<&Arc<Object>> {
         self.upper.as_ref()?.object()
     }
@@ -461,6 +493,11 @@ impl WatchedDir {
     /// Whether neither it nor anything above has moved.
     fn is_whole(&self) -> bool {
         self.current.get() && self.upper.as_ref().is_none_or(|upper| upper.current.get())
+    }
+
+    /// Whether it rests on promises.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.promise.get().is_some()
     }
 
     /// Whether it is still where it was, and what it was.
@@ -520,7 +557,22 @@ impl Vantage {
         self.is_current() && self.age() < ttl
     }
 
-    /// Whether nothing at all has changed in the directory since.
+    /// Whether what was seen of the name that it looks at may be kept.
+    pub(crate) fn keeps(&self, ttl: Duration) -> bool {
+        (self.mark.is_some() || !self.is_promised()) && self.holds_for_all(ttl)
+    }
+
+    /// For keeping what this lane has put there itself, which was counted in before.
+    pub(crate) fn marked(self, mark: Option<Mark>) -> Self {
+        Self { mark, ..self }
+    }
+
+    /// Counts the lane in for one name in the directory.
+    pub(crate) fn mark(&self, name: &[u8]) -> Option<Mark> {
+        self.watched.as_ref()?.mark(name)
+    }
+
+    /// Whether nothing at all has changed in the directory since, as far as this lane was told.
     pub(crate) fn holds_for_all(&self, ttl: Duration) -> bool {
         !self.is_doubtful
             && self.holds_for_name(ttl)

@@ -38,6 +38,14 @@ impl Volume {
         self.raise_behind(object, || Ok(object.is_placed_at(from))).await
     }
 
+    /// Somebody else may have changed the names of a directory while nobody watched: who relies on them hears.
+    ///
+    /// # Errors
+    /// As [`Volume::changed_behind`].
+    pub(crate) async fn changed_unseen(&self, directory: &Arc<Object>) -> Result<(), Error> {
+        self.raise_behind(directory, || Ok(true)).await
+    }
+
     /// Gives an object its next version, everybody who relies on it having been told, if that is due under its permit.
     async fn raise_behind(
         &self,

@@ -82,8 +82,9 @@ impl Directory {
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let file = Rc::new(directory.made_file(name, file, &stat).await?);
             here.note_added(&way, name, file.object());
+            let mark = here.mark(name);
             way.end(here.volume());
-            here.keep(name, Node::File(Rc::clone(&file)));
+            here.keep(name, Node::File(Rc::clone(&file)), mark);
             let writer = Writer::new(here.volume().clone(), file);
             Ok(Created { writer, attributes: stat.into(), is_new: true })
         })
@@ -93,6 +94,7 @@ impl Directory {
 
 impl Here {
     async fn open_to_write(&self, caller: &Caller, name: Name<'_>) -> Result<Created, Error> {
+        let look = self.look_at(name);
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: true };
         let file = self.directory().dir().open(&c_name(name), how).await?;
         let stat = file.stat()?;
@@ -101,7 +103,7 @@ impl Here {
         }
         self.require_of(caller, &stat.into(), Rights::WRITE)?;
         let file = Rc::new(self.directory().opened_file(name, file, &stat).await?);
-        self.note_seen(name, file.object());
+        self.note_seen(name, file.object(), look.as_ref());
         let writer = Writer::new(self.volume().clone(), file);
         Ok(Created { writer, attributes: stat.into(), is_new: false })
     }

@@ -8,12 +8,13 @@ use identity::Rights;
 use super::settle::{Asking, Settling};
 use super::way::Way;
 use crate::access::require;
-use crate::cache::{Node, Vantage, WatchedDir};
+use crate::cache::{Joined, Node, Vantage, WatchedDir};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{Object, path_beneath};
+use crate::promise::Mark;
 use crate::volume::Volume;
 
 /// A directory as this lane relies on it: its place, and rights there.
@@ -159,9 +160,21 @@ impl Here {
         self.volume().cache().find_open(self.volume().key(path.as_path()))
     }
 
-    /// Keeps what has a name now, just when the permit of the directory is given back: who takes it next asks this lane
-    /// first.
-    pub(super) fn keep(&self, name: Name<'_>, node: Node) {
+    /// Counts the lane in for a name that it is about to give to something, to keep that: under the permits, so that who takes them next
+    /// asks this lane.
+    pub(super) fn mark(&self, name: Name<'_>) -> Option<Mark> {
+        self.vantage.mark(name.as_bytes())
+    }
+
+    /// Whether lanes beside this one rely on the directory: they change its names too, most likely.
+    pub(super) fn is_shared(&self) -> bool {
+        let me = self.volume().cache().joined().map(Joined::member);
+        let lanes = self.directory.object().and_then(|object| object.relied());
+        lanes.is_some_and(|lanes| lanes.iter().any(|lane| Some(lane) != me))
+    }
+
+    /// Keeps what has a name now, just when the permit of the directory is given back: `mark` was made before.
+    pub(super) fn keep(&self, name: Name<'_>, node: Node, mark: Option<Mark>) {
         let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
         let vantage = self.directory.object().and_then(|object| cache.promised(here, object));
         if let (Some(vantage), Ok(path)) = (vantage, self.path.as_path().join(name)) {
@@ -169,14 +182,21 @@ impl Here {
             if let Some(object) = node.object() {
                 cache.keep_new_number(key, object.number());
             }
-            cache.keep_open(key, node, vantage);
+            cache.keep_open(key, node, vantage.marked(mark));
         }
     }
 
-    /// Notes where something was found without its permit, if no name here has changed since: what is renamed from here on is told to
-    /// this lane first.
-    pub(super) fn note_seen(&self, name: Name<'_>, object: Option<&Arc<Object>>) {
-        if self.vantage.holds_for_all(self.volume().cache().options().ttl) {
+    /// A point of view for looking at one name without its permit.
+    pub(super) fn look_at(&self, name: Name<'_>) -> Option<Vantage> {
+        let mark = self.mark(name)?;
+        let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
+        Some(cache.promised(here, self.directory.object()?)?.marked(Some(mark)))
+    }
+
+    /// Notes where something was found without its permit, if the name has not changed since: what is renamed from here on is told to
+    /// this lane first, for as long as it [looks](Here::look_at) at it.
+    pub(super) fn note_seen(&self, name: Name<'_>, object: Option<&Arc<Object>>, look: Option<&Vantage>) {
+        if look.is_some_and(|look| look.keeps(self.volume().cache().options().ttl)) {
             self.directory.note_place(object, name);
         }
     }

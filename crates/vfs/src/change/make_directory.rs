@@ -51,8 +51,9 @@ impl Directory {
             let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
             let made = Rc::new(directory.made_directory(name, made).await?);
             here.note_added(&way, name, made.object());
+            let mark = here.mark(name);
             way.end(here.volume());
-            here.keep(name, Node::Directory(Rc::clone(&made)));
+            here.keep(name, Node::Directory(Rc::clone(&made)), mark);
             Ok(Self::new(here.volume().clone(), made))
         })
         .await

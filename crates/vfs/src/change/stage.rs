@@ -200,8 +200,10 @@ impl Staged {
             if let Some(object) = file.object() {
                 object.note_published();
             }
+            // What is replaced once is again, as likely as not by another lane, which would have to ask this one.
+            let mark = (is_new || !here.is_shared()).then(|| here.mark(name)).flatten();
             way.end(here.volume());
-            here.keep(name, Node::File(Rc::clone(&file)));
+            here.keep(name, Node::File(Rc::clone(&file)), mark);
             Ok(Published { file, attributes, is_new })
         })
         .await

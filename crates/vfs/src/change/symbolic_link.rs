@@ -55,6 +55,7 @@ impl Directory {
         }
         let here = self.here_to_read().await?;
         here.require(caller, Rights::LOOKUP)?;
+        let look = here.look_at(name);
         let (dir, entry) = (here.directory().dir(), c_name(name));
         let stat = dir.stat_at(&entry).await.map_err(Error::of_change)?;
         if stat.kind != FileKind::Symlink {
@@ -63,7 +64,7 @@ impl Directory {
         let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
         let at = Some(At { directory: here.object()?, name: name.as_bytes() });
         let object = shared.object_of(self.volume().root().dir(), By::Name(dir, &entry), &stat, at).await?;
-        here.note_seen(name, Some(&object));
+        here.note_seen(name, Some(&object), look.as_ref());
         let target = dir.read_link_at(&entry).await.map_err(Error::of_change)?;
         here.still()?;
         let watched = here.relied_on().ok_or(Unmade::Again(None))?;

@@ -2,10 +2,11 @@
 //! process-wide. docs/vfs.md shows who holds what.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use index::{Number, Version};
+use lane::mesh::Member;
 
 pub use self::gate::Closed;
 pub(crate) use self::gate::{Outside, Pass};
@@ -52,8 +53,10 @@ pub struct Object {
     number: AtomicU64,
     /// What of it the index has to be told: `TOUCHED` and `FRESH` of `record`.
     news: AtomicU8,
-    /// Lanes that rely on it, or let their clients.
+    /// Lanes that let their clients rely on it.
     promises: LaneBits,
+    /// Lanes that rely on it themselves; of a directory alone, once one does.
+    relied: OnceLock<Box<LaneBits>>,
     /// Who changes it, and who waits to.
     line: Line,
     /// Where it was last found, and what of it changes now.
@@ -98,8 +101,24 @@ impl Object {
         self.line.is_busy()
     }
 
+    /// Lanes that have promised it to clients: each change is told to them.
     pub(crate) fn promises(&self) -> &LaneBits {
         &self.promises
+    }
+
+    /// Lanes that rely on it themselves: where it goes, and where names change that they [remember](crate::promise::Marks), they are told.
+    pub(crate) fn relied(&self) -> Option<&LaneBits> {
+        self.relied.get().map(|relied| &**relied)
+    }
+
+    /// A lane is going to rely on it. What the lane looks at afterwards, it may.
+    pub(crate) fn rely(&self, lane: Member) {
+        self.relied.get_or_init(Box::default).set(lane);
+    }
+
+    /// It does no more.
+    pub(crate) fn end_relying(&self, lane: Member) {
+        self.relied().into_iter().for_each(|relied| relied.clear(lane));
     }
 
     /// What SMB's clients hold of it.

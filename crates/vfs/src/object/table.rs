@@ -318,6 +318,7 @@ impl Objects {
             number: AtomicU64::new(NONE),
             news: AtomicU8::new(0),
             promises: LaneBits::default(),
+            relied: OnceLock::new(),
             line: Line::default(),
             side: Mutex::default(),
             volume: Arc::clone(volume),

@@ -1,17 +1,23 @@
 //! What lanes have to answer, in shared memory: a desk for each, and a bell.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::hash::RandomState;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use lane::mesh::{AlreadyOpen, Exchange, Limits, Member, Port, Sender};
+use smallvec::SmallVec;
 
-use super::{Answer, Answers, Broken, Client};
+use super::{Answer, Answers, Broken, Client, Marks, Spot, What};
 use crate::grant::Untold;
+use crate::object::Object;
 
 /// The desks of all lanes.
 pub(crate) struct Desks {
     desks: Box<[Mutex<Desk>]>,
+    /// What lanes remember of names, from the first time that one of that number has sat down.
+    marks: Box<[OnceLock<Arc<Marks>>]>,
+    hasher: RandomState,
     /// It carries no messages, only rings.
     bells: Exchange<()>,
 }
@@ -36,6 +42,14 @@ struct Desk {
     left: Vec<(Instant, Answer)>,
 }
 
+/// How many lanes are asked of what changes, each thing counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) questions: u64,
+    /// Not asked, as they remember nothing of it.
+    pub(crate) spared: u64,
+}
+
 /// One question to one lane. Dropped, it is answered.
 pub(crate) struct Break {
     pub(crate) broken: Broken,
@@ -46,7 +60,9 @@ pub(crate) struct Break {
 impl Desks {
     pub(crate) fn new(lanes_max: usize) -> Self {
         let desks = (0..lanes_max).map(|_| Mutex::default()).collect();
-        Self { desks, bells: Exchange::new(lanes_max, Limits { messages: 0, calls: 0 }) }
+        let marks = (0..lanes_max).map(|_| OnceLock::new()).collect();
+        let hasher = RandomState::new();
+        Self { desks, marks, hasher, bells: Exchange::new(lanes_max, Limits { messages: 0, calls: 0 }) }
     }
 
     /// A lane sits down at its desk: from now on it is asked.
@@ -59,6 +75,16 @@ impl Desks {
             return Err(AlreadyOpen(lane));
         }
         Ok(())
+    }
+
+    /// What a lane remembers of names, for that lane.
+    pub(crate) fn marks(&self, lane: Member) -> &Arc<Marks> {
+        self.marks[lane.index()].get_or_init(Marks::new)
+    }
+
+    /// Where a name is counted.
+    pub(crate) fn spot(&self, directory: &Arc<Object>, name: &[u8]) -> Spot {
+        Spot::of(&self.hasher, directory, name)
     }
 
     /// The lane's bell. Whoever has it looks at the desk before he first waits.
@@ -196,17 +222,22 @@ impl Desks {
         }
     }
 
-    /// Asks every lane that has its bit in one of the objects, but the one that asks. Gives how many questions these are.
+    /// Asks every lane that something of the objects concerns, but the one that asks. Who calls holds their permits.
     pub(crate) fn ask(
         &self,
         ringer: &Sender<()>,
         all: &[Broken],
         answers: &Answers,
         asked_at: Instant,
-    ) -> usize {
-        let mut asked = 0;
+    ) -> Asked {
+        let mut asked = Asked::default();
         for broken in all {
-            for lane in concerned(broken).filter(|&lane| lane != ringer.member()) {
+            let spots = self.spots(broken);
+            for (lane, remembers) in concerned(broken).filter(|&(lane, _)| lane != ringer.member()) {
+                if !remembers && !self.remembers(lane, broken, &spots) {
+                    asked.spared += 1;
+                    continue;
+                }
                 let mut desk = self.lock(lane);
                 if !desk.is_open && !desk.is_mourned {
                     continue;
@@ -218,10 +249,29 @@ impl Desks {
                 });
                 drop(desk);
                 ringer.ring(lane);
-                asked += 1;
+                asked.questions += 1;
             }
         }
         asked
+    }
+
+    /// Where the names that change are counted.
+    fn spots(&self, broken: &Broken) -> SmallVec<[Spot; 2]> {
+        match &broken.what {
+            What::Names(names) => names.iter().map(|name| self.spot(&broken.object, name)).collect(),
+            _ => SmallVec::new(),
+        }
+    }
+
+    /// Whether a lane that relies on the object, and has promised it to nobody, may have something to forget.
+    fn remembers(&self, lane: Member, broken: &Broken, spots: &[Spot]) -> bool {
+        let marks = self.marks(lane);
+        match &broken.what {
+            What::Names(_) => marks.has_any(spots),
+            // These are asked of the kernel at every use.
+            What::Content | What::Attributes => marks.asks_all(),
+            What::Place | What::Subtree | What::Gone | What::Rights | What::Unknown => true,
+        }
     }
 
     fn lock(&self, lane: Member) -> MutexGuard<'_, Desk> {
@@ -229,10 +279,13 @@ impl Desks {
     }
 }
 
-/// The lanes that rely on what is about to change.
-fn concerned(broken: &Broken) -> impl Iterator<Item = Member> {
+/// The lanes that rely on what is about to change, each once, and whether it concerns them whatever they remember: their clients rely on it.
+fn concerned(broken: &Broken) -> impl Iterator<Item = (Member, bool)> {
     let object = broken.object.promises();
     let volume = broken.what.is_of_subtree().then(|| broken.object.volume().promises());
-    let further = volume.into_iter().flat_map(|volume| volume.iter());
-    object.iter().chain(further.filter(|&lane| !object.has(lane)))
+    let is_promised = move |lane| object.has(lane) || volume.is_some_and(|volume| volume.has(lane));
+    let of_volume = volume.into_iter().flat_map(|volume| volume.iter()).filter(|&lane| !object.has(lane));
+    let promised = object.iter().chain(of_volume).map(|lane| (lane, true));
+    let relied = broken.object.relied().into_iter().flat_map(|relied| relied.iter());
+    promised.chain(relied.filter(move |&lane| !is_promised(lane)).map(|lane| (lane, false)))
 }

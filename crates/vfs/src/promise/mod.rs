@@ -15,6 +15,7 @@ pub use self::breaks::{Broken, Holder, What};
 pub(crate) use self::client::Next;
 pub use self::client::{Client, Notice};
 pub(crate) use self::desk::{Break, Desks};
+pub(crate) use self::marks::{Mark, Marks, Spot};
 pub(crate) use self::mourning::{Ended, Mourning};
 pub use self::options::PromiseOptions;
 pub use self::promised::{Confirmed, Promised};
@@ -30,6 +31,7 @@ mod breaks;
 mod client;
 mod desk;
 mod given;
+mod marks;
 #[cfg(test)]
 mod memory;
 mod mourning;

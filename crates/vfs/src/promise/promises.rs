@@ -1,4 +1,4 @@
-//! The promises of one lane: its bit in each object that something on this lane relies on, and the clients that it let rely on it.
+//! The promises of one lane: its bits in each object that something on this lane relies on, and the clients that it let rely on it.
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -47,7 +47,7 @@ struct Held {
     is_seen: bool,
 }
 
-/// The lane's bit in an object, for as long as somebody on the lane wants it.
+/// That the lane relies on an object itself, for as long as something on it wants that.
 pub(crate) struct Promise {
     promises: Weak<Promises>,
     held: u32,
@@ -102,11 +102,14 @@ impl Promises {
         Rc::new(Self { lane, epoch: now, books: RefCell::default() })
     }
 
-    /// Sets the lane's bit if it is not set: what is looked at from now on may be relied on, unless the object
-    /// [is changing](Object::is_changing).
+    /// The lane relies on the object itself: what is looked at from now on may be kept, unless the object
+    /// [is changing](Object::is_changing); of names in it what is [counted in](super::Marks).
     pub(crate) fn hold(self: &Rc<Self>, object: &Arc<Object>) -> Promise {
         let mut books = self.books.borrow_mut();
-        let held = books.hold(object, self.lane);
+        let held = books.hold(object);
+        if books.held[held].uses == 0 {
+            object.rely(self.lane);
+        }
         books.held[held].uses += 1;
         Promise { promises: Rc::downgrade(self), held, object: Arc::clone(object) }
     }
@@ -135,7 +138,7 @@ impl Promises {
     ) -> Result<Ticket, Full> {
         let (until, now) = (self.seconds(until) + 1, self.seconds(now));
         let mut books = self.books.borrow_mut();
-        let held = books.hold(object, self.lane);
+        let held = books.hold(object);
         let number = match books.given.find(client, held) {
             Some(number) => {
                 let promise = &books.given.get(number).expect("it was found");
@@ -151,7 +154,7 @@ impl Promises {
                 let number = books.insert(self, client, held, until, max, leaving);
                 books.held[held].uses -= 1;
                 let Some(number) = number else {
-                    books.let_go(held, self.lane);
+                    books.let_go(held);
                     return Err(Full);
                 };
                 number
@@ -270,6 +273,24 @@ impl Promises {
         (displaced, (end < books.held.end()).then_some(end))
     }
 
+    /// Objects that clients rely on and that were last found in this directory, and where there, among `count` of them from number `from`
+    /// on; and the number to go on from, as [`Promises::displaced`].
+    pub(crate) fn given_in(
+        &self,
+        directory: &Arc<Object>,
+        from: u32,
+        count: u32,
+    ) -> (Vec<Displaced>, Option<u32>) {
+        let books = self.books.borrow();
+        let end = books.held.end().min(from.saturating_add(count));
+        let all = (from..end).filter_map(|number| books.held.get(number)).filter(|held| held.first != NONE);
+        let found = all.filter_map(|held| {
+            let at = held.object.place().filter(|at| Arc::ptr_eq(&at.directory, directory))?;
+            Some(Displaced { object: Arc::clone(&held.object), at })
+        });
+        (found.collect(), (end < books.held.end()).then_some(end))
+    }
+
     /// Takes promises that are over off the books, among `count` of them from number `from` on. Gives the number to go on from,
     /// `None` when all have been looked at, and how many were over.
     pub(crate) fn sweep(&self, from: u32, count: u32, now: Instant) -> (Option<u32>, usize) {
@@ -299,6 +320,8 @@ impl Promises {
     pub(crate) fn end(&self) -> Ended {
         let books = self.books.take();
         let clients = books.given.clients().map(|(_, here)| Arc::clone(&here.client)).collect();
+        // What the lane remembered goes with it.
+        books.held.iter().for_each(|(_, held)| held.object.end_relying(self.lane));
         let objects = books.held.iter().map(|(_, held)| Arc::clone(&held.object)).collect();
         Ended { clients, objects, volumes: books.given.volumes().cloned().collect() }
     }
@@ -318,11 +341,10 @@ impl Books {
         self.by_object.find(hash(object), is_it).copied()
     }
 
-    fn hold(&mut self, object: &Arc<Object>, lane: Member) -> u32 {
+    fn hold(&mut self, object: &Arc<Object>) -> u32 {
         if let Some(held) = self.find(object) {
             return held;
         }
-        object.promises().set(lane);
         let held = Held {
             object: Arc::clone(object),
             uses: 0,
@@ -339,13 +361,12 @@ impl Books {
         number
     }
 
-    /// Takes the lane's bit back if nobody wants it any more.
-    fn let_go(&mut self, number: u32, lane: Member) {
+    /// Takes an object off the books if nobody wants it any more.
+    fn let_go(&mut self, number: u32) {
         let held = &self.held[number];
         if held.uses > 0 || held.first != NONE {
             return;
         }
-        held.object.promises().clear(lane);
         if let Ok(entry) = self.by_object.find_entry(hash(&held.object), |&other| other == number) {
             entry.remove();
         }
@@ -370,6 +391,7 @@ impl Books {
         let object = &self.held[held].object;
         let volume = self.given.volume_number(object.volume())?;
         if self.held[held].first == NONE {
+            object.promises().set(promises.lane);
             object.volume().promises().set(promises.lane);
             self.given.volume(volume).objects += 1;
             self.held[held].volume = volume;
@@ -466,10 +488,11 @@ impl Books {
         let held = self.given.get(number).expect("it is on the books").held;
         self.given.remove(number, &mut self.held[held].first);
         if self.held[held].first == NONE {
+            self.held[held].object.promises().clear(lane);
             let volume = self.held[held].volume;
             self.given.volume(volume).objects -= 1;
             self.forget_volume(volume, lane);
-            self.let_go(held, lane);
+            self.let_go(held);
         }
     }
 
@@ -495,7 +518,10 @@ impl Drop for Promise {
         // The lane has ended its books otherwise.
         if books.held.get(self.held).is_some_and(|held| Arc::ptr_eq(&held.object, &self.object)) {
             books.held[self.held].uses -= 1;
-            books.let_go(self.held, promises.lane);
+            if books.held[self.held].uses == 0 {
+                self.object.end_relying(promises.lane);
+            }
+            books.let_go(self.held);
         }
     }
 }

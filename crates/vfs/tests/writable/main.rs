@@ -22,6 +22,7 @@ mod kinds;
 mod lanes;
 mod leases;
 mod local_locks;
+mod marks;
 mod names;
 mod order;
 mod owners;

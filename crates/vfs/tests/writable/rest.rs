@@ -1,12 +1,15 @@
 //! Directories in which this server changes something again and again: they stay relied on, and their watches rest.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use identity::Writable;
+use lane::backend::sim::{Config, World};
 use lane::time;
-use vfs::{CacheOptions, Directory, How};
+use vfs::{Cache, CacheOptions, Directory, Holder, How, Volume, VolumeOptions, VolumeSpec};
 
-use super::{inode, name, nobody, root, watched};
+use super::told::{Said, Service, promised, sorted, until};
+use super::{Process, inode, name, nobody, root, watched};
 
 #[test]
 fn a_directory_is_relied_on_after_its_last_name_has_gone() {
@@ -45,6 +48,74 @@ fn a_watch_rests_while_the_server_itself_changes_much_and_no_change_of_others_is
         time::sleep(Duration::from_millis(1)).await;
         assert_ne!(inode(&volume, "page").await, Some(second));
     });
+}
+
+#[test]
+fn who_relies_on_something_where_a_watch_rested_hears_what_others_did_meanwhile() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        for at in ["written", "replaced", "stays"] {
+            fs.write(&format!("/srv/{at}"), at).unwrap();
+        }
+        let root = root(&volume).await;
+        let counters = volume.counters();
+        come_and_go(&root, 100).await;
+        assert_eq!((counters.watches.get(), counters.watches_rested.get()), (0, 1));
+        let service = Service::on(&volume, &Rc::default());
+        let [one, two] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
+        let rely =
+            async |at| promised(&volume, &one, at).await.resolved().object().unwrap().identity().clone();
+        let (written, replaced, stays) = (rely("written").await, rely("replaced").await, rely("stays").await);
+        promised(&volume, &two, "").await;
+        fs.write("/srv/written", "by another").unwrap();
+        fs.replace("/srv/replaced", "by another").unwrap();
+        time::sleep(Duration::from_millis(100)).await;
+        assert!(service.told.borrow().is_empty(), "nobody watches");
+        until(|| service.told.borrow().len() >= 3).await;
+        let top = root.object().unwrap().identity().clone();
+        let heard = [(1, Said::Object(written)), (1, Said::Object(replaced)), (2, Said::Object(top))];
+        assert_eq!(sorted(&service.told), sorted(&Rc::new(std::cell::RefCell::new(heard.into()))));
+        // From here on it is watched again, for as long as he relies on something in it.
+        time::sleep(CacheOptions::default().idle_max * 10).await;
+        assert_eq!((counters.watches.get(), counters.watches_rested.get()), (1, 1));
+        fs.write("/srv/stays", "by another").unwrap();
+        until(|| !service.told.borrow().is_empty()).await;
+        assert_eq!(service.told.take(), [(1, Said::Object(stays))]);
+    });
+}
+
+#[test]
+fn a_watch_rests_too_while_another_lane_changes_much_that_this_one_remembers_nothing_of() {
+    let world = World::new(1, Config::clean());
+    let process = Process::new(&world, 2);
+    let (quiet, busy) = (process.clone(), process.clone());
+    let fs = process.host.fs();
+    fs.write("/srv/page", "first").unwrap();
+    let relying = process.host.start_on(1, async move {
+        let volume = watching(&quiet);
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        let page = promised(&volume, &client, "page").await.resolved().object().unwrap().identity().clone();
+        assert_eq!(volume.counters().watches.get(), 1);
+        until(|| volume.counters().watches_rested.get() == 1).await;
+        quiet.host.fs().write("/srv/page", "second").unwrap();
+        until(|| !service.told.borrow().is_empty()).await;
+        assert_eq!(service.told.take(), [(1, Said::Object(page))]);
+        assert_eq!(volume.counters().watches.get(), 1);
+    });
+    world.block_on(&process.host, async move {
+        let volume = watching(&busy);
+        time::sleep(Duration::from_millis(100)).await;
+        come_and_go(&root(&volume).await, 100).await;
+        relying.await;
+    });
+    world.end();
+}
+
+/// The volume, on the current lane, in a cache that watches.
+fn watching(process: &Process) -> Volume {
+    let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
+    let cache = Cache::sharing(CacheOptions::default(), &process.objects);
+    Volume::open(&cache, &spec.with_objects().writable_by(process.writable.clone())).unwrap()
 }
 
 async fn come_and_go(root: &Directory, times: usize) {

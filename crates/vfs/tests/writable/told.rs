@@ -355,6 +355,13 @@ impl Service {
         volume.cache().add_breaker(&(Rc::clone(&service) as Rc<dyn Breaker>));
         service
     }
+
+    /// As one that only tells clients what they were promised.
+    pub(super) fn teller_on(volume: &Volume) -> Rc<Self> {
+        let service = Rc::new(Self { told: Rc::default(), contents_asked: Cell::new(0) });
+        volume.cache().add_teller(&(Rc::clone(&service) as Rc<dyn Teller>));
+        service
+    }
 }
 
 impl Teller for Service {
@@ -400,7 +407,7 @@ pub(super) async fn until(is_so: impl Fn() -> bool) {
 }
 
 /// In the order of clients, whichever was told first.
-fn sorted(told: &Told) -> Vec<(u64, Said)> {
+pub(super) fn sorted(told: &Told) -> Vec<(u64, Said)> {
     let mut told = told.take();
     told.sort();
     told

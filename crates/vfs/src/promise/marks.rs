@@ -1,0 +1,87 @@
+//! Which names a lane remembers something of, in a form that other lanes read: who changes a name asks those lanes alone that may have
+//! something to forget. No I/O, no clock, no lane: a table of counts.
+//!
+//! A lane counts itself in *before* the look whose outcome it will remember, and out when it has forgotten that. A change takes its permit,
+//! then reads the counts. So either the change finds the lane counted in and asks it, or the lane, which looks whether a permit is held
+//! after it has counted itself in, finds the permit and remembers nothing. What is not counted in is not remembered.
+//!
+//! Names share counts by their hash: a lane may be asked in vain, never not at all.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::object::Object;
+
+/// What one lane remembers of names.
+pub(crate) struct Marks {
+    counts: Box<[AtomicU32]>,
+    asks_all: AtomicBool,
+}
+
+/// Where a name is counted, in every lane's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Spot(u16);
+
+/// A lane counted in, for as long as this lives.
+pub(crate) struct Mark {
+    marks: Arc<Marks>,
+    spot: Spot,
+}
+
+impl Spot {
+    /// Of a name in a directory, as this process has it.
+    pub(crate) fn of(hasher: &RandomState, directory: &Arc<Object>, name: &[u8]) -> Self {
+        let hash = hasher.hash_one((Arc::as_ptr(directory) as usize, name));
+        Self((hash >> 48) as u16)
+    }
+}
+
+impl Marks {
+    pub(crate) fn new() -> Arc<Self> {
+        let counts = (0..SPOTS).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Self { counts, asks_all: AtomicBool::new(false) })
+    }
+
+    /// Counts the lane in: what it looks at from here on it may remember, unless the directory
+    /// [is changing](Object::is_changing).
+    pub(crate) fn count_in(self: &Arc<Self>, spot: Spot) -> Mark {
+        self.counts[usize::from(spot.0)].fetch_add(1, Ordering::SeqCst);
+        Mark { marks: Arc::clone(self), spot }
+    }
+
+    /// From now on the lane is asked whatever changes where it looks: a service on it tells clients of its own.
+    pub(crate) fn ask_all(&self) {
+        self.asks_all.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the lane is asked whatever changes where it looks.
+    pub(crate) fn asks_all(&self) -> bool {
+        self.asks_all.load(Ordering::SeqCst)
+    }
+
+    /// Whether the lane may remember something of one of these names; for who has the permit of their directory.
+    pub(crate) fn has_any(&self, spots: &[Spot]) -> bool {
+        self.asks_all()
+            || spots.iter().any(|spot| self.counts[usize::from(spot.0)].load(Ordering::SeqCst) > 0)
+    }
+}
+
+impl Clone for Mark {
+    /// Counts the lane in once more.
+    fn clone(&self) -> Self {
+        self.marks.count_in(self.spot)
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        self.marks.counts[usize::from(self.spot.0)].fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Five for each name that a lane remembers at most by default: one question in six is in vain then.
+const SPOTS: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Who is asked before a name changes: lanes that may remember something of it, and no others.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use lane::backend::sim::Config;
+use vfs::{Expect, Holder, How, Over, Volume};
+
+use super::told::{Said, Service, promised, until};
+use super::{directory, inode, name, nobody, on_lanes, root};
+
+const NEW: How = How { exclusive: true, mode: 0o644 };
+
+/// Two lanes that take turns: what `step` says.
+fn in_turns<F, G>(
+    first: impl Fn(Volume, Rc<Cell<u32>>) -> F + Copy + 'static,
+    second: impl Fn(Volume, Rc<Cell<u32>>) -> G + Copy + 'static,
+) where
+    F: Future<Output = ()> + 'static,
+    G: Future<Output = ()> + 'static,
+{
+    let step: Rc<Cell<u32>> = Rc::default();
+    on_lanes(1, Config::clean(), 2, move |lane, _, volume| {
+        let step = Rc::clone(&step);
+        async move {
+            match lane {
+                0 => first(volume, step).await,
+                _ => second(volume, step).await,
+            }
+        }
+    });
+}
+
+#[test]
+fn a_lane_is_asked_of_names_that_it_remembers_and_of_no_others() {
+    in_turns(
+        async |volume, step| {
+            until(|| step.get() == 1).await;
+            let root = root(&volume).await;
+            let asked = volume.counters();
+            for n in 0..20 {
+                let other = format!("other{n}");
+                root.create(&nobody(), name(&other), NEW).await.unwrap();
+                root.rename(&nobody(), name(&other), &root, name("moved"), Over::Nothing).await.unwrap();
+                root.remove(&nobody(), name("moved")).await.unwrap();
+            }
+            // Two names may have one count, by chance.
+            assert!(asked.breaks_asked.get() < 6, "{} questions", asked.breaks_asked.get());
+            assert!(asked.breaks_spared.get() > 50);
+            let before = asked.breaks_asked.get();
+            root.create(&nobody(), name("absent"), NEW).await.unwrap();
+            root.remove(&nobody(), name("there")).await.unwrap();
+            root.rename(&nobody(), name("dir"), &root, name("elsewhere"), Over::Nothing).await.unwrap();
+            assert!(asked.breaks_asked.get() >= before + 3);
+            step.set(2);
+        },
+        async |volume, step| {
+            let top = root(&volume).await;
+            top.create(&nobody(), name("there"), NEW).await.unwrap();
+            let dir = top.make_directory(&nobody(), name("dir"), 0o755).await.unwrap();
+            dir.create(&nobody(), name("page"), NEW).await.unwrap();
+            assert!(inode(&volume, "dir/page").await.is_some());
+            assert_eq!(inode(&volume, "absent").await, None);
+            step.set(1);
+            until(|| step.get() == 2).await;
+            assert!(inode(&volume, "absent").await.is_some());
+            assert_eq!(inode(&volume, "there").await, None);
+            assert_eq!(inode(&volume, "dir/page").await, None);
+            assert!(inode(&volume, "elsewhere/page").await.is_some());
+        },
+    );
+}
+
+#[test]
+fn a_lane_whose_client_was_promised_a_directory_is_asked_whatever_it_remembers() {
+    in_turns(
+        async |volume, step| {
+            until(|| step.get() == 1).await;
+            let root = root(&volume).await;
+            root.create(&nobody(), name("new"), NEW).await.unwrap();
+            step.set(2);
+        },
+        async |volume, step| {
+            let service = Service::teller_on(&volume);
+            let client = volume.cache().client(Holder(1)).unwrap();
+            let top = promised(&volume, &client, "").await.resolved().object().unwrap().identity().clone();
+            step.set(1);
+            until(|| step.get() == 2).await;
+            assert_eq!(service.told.take(), [(1, Said::Object(top))]);
+        },
+    );
+}
+
+#[test]
+fn uploads_to_one_name_from_two_lanes_ask_nobody_once_it_is_there() {
+    async fn upload(volume: Volume, step: Rc<Cell<u32>>, odd: u32) {
+        let root = directory(&volume, "").await;
+        while step.get() < 40 {
+            until(|| step.get() % 2 == odd).await;
+            if step.get() < 40 {
+                let staged = root.stage(&nobody(), 0o644).await.unwrap();
+                staged.publish(&nobody(), name("page"), Expect::Anything).await.unwrap();
+                step.set(step.get() + 1);
+            }
+        }
+        // The first one is kept, as it took nobody's place.
+        assert!(volume.counters().breaks_asked.get() <= 1, "{}", volume.counters().breaks_asked.get());
+        assert!(volume.counters().breaks_spared.get() > 10);
+    }
+    in_turns(|volume, step| upload(volume, step, 0), |volume, step| upload(volume, step, 1));
+}
