@@ -78,6 +78,23 @@ impl Volume {
         }
     }
 
+    /// As [`Volume::lookup_as`], on a volume [with objects](crate::VolumeSpec::with_objects), with who may do what there.
+    ///
+    /// # Errors
+    /// As there; [`Error::ReadOnly`] on a volume without.
+    pub async fn lookup_with_rights(
+        &self,
+        caller: &Caller,
+        path: RelPath<'_>,
+        need: Rights,
+    ) -> Result<Found, Error> {
+        if !self.has_objects() {
+            return self.counted(Err(Error::ReadOnly));
+        }
+        let (resolved, directory) = self.look_as(caller, path, need).await?;
+        Ok(Found { resolved, volume: self.clone(), directory })
+    }
+
     /// As [`Volume::find`], with who may do what there.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use identity::Rights;
-use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
+use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat, Timestamp};
 
 use crate::attributes::{Attributes, FileId};
 use crate::caller::Caller;
@@ -62,6 +62,14 @@ impl Directory {
     /// Attributes as they are now: one system call.
     pub fn attributes(&self) -> Result<Attributes, Error> {
         self.node.attributes()
+    }
+
+    /// When it was made, where the file system keeps that.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub async fn born(&self) -> Result<Option<Timestamp>, Error> {
+        Ok(self.dir().as_file().born().await?)
     }
 
     /// Makes its names safe.

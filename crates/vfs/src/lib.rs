@@ -31,7 +31,7 @@
 //! - **Everything is bounded and counted**: open files, absent names, listings and watches, per lane.
 
 pub use attributes::{Attributes, ChangeToken, FileId};
-pub use by_number::Placed;
+pub use by_number::{Found, Placed};
 pub use cache::{Breaker, Cache, CacheOptions, Telling};
 pub use caller::Caller;
 pub use change::{Created, Expect, How, Over, Published, Staged, Store, SymbolicLink, Writer};
@@ -40,7 +40,7 @@ pub use counters::VfsCounters;
 pub use directory::Directory;
 pub use error::Error;
 pub use file::OpenFile;
-pub use grant::{ByLease, Open, OpenCaller, OpenError, OpenHow, Wanted};
+pub use grant::{ByLease, Ended, Open, OpenCaller, OpenError, OpenHow, Wanted};
 pub use index::{Number, Quota, Usage, Version, VolumeId, VolumeRecord};
 pub use lane::fs::{FileKind, SystemStat, Timestamp};
 pub use listing::{Entry, Listing};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use grants::{Access, Client, Range, RangeLock, Refused, Share};
-use identity::Writable;
+use identity::{Rights, Writable};
 use lane::runtime::{RuntimeOptions, run_here};
 use rustix::fs::{FlockOperation, fcntl_lock};
 use vfs::{
@@ -25,7 +25,8 @@ fn another_process_and_clients_find_each_others_locks() {
         let caller = Caller::anonymous();
         let access = Access::READ | Access::WRITE;
         let (share, client) = (Share::ALL, Client(1));
-        let how = OpenHow { stream: b"", access, share, overwrites: false, client, wanted: None };
+        let need = Rights::WRITE;
+        let how = OpenHow { stream: b"", access, share, need, overwrites: false, client, wanted: None };
         let at = RelPath::parse(b"page").unwrap();
         let it = volume.open_shared(&caller, at, &how, |_| {}).await.unwrap().0;
         let range = Range { offset: 2, len: 2 };

@@ -122,6 +122,20 @@ impl<L: Clone + Eq> Object<L> {
         Asked::Granted(())
     }
 
+    /// The name by which an open was made, or that it has become since; `None` where there is no such open.
+    pub fn link(&self, open: OpenId) -> Option<&L> {
+        self.streams.iter().find_map(|stream| stream.open(open)).map(|open| &open.link)
+    }
+
+    /// Whether the name, or the named stream, of an open goes when its last open does.
+    pub fn is_deleting(&self, open: OpenId) -> bool {
+        let stream = self.streams.iter().find(|stream| stream.open(open).is_some());
+        stream.is_some_and(|stream| match stream.name.is_empty() {
+            true => stream.open(open).is_some_and(|open| self.deletions.has(&open.link)),
+            false => stream.deletes,
+        })
+    }
+
     /// Whether a name goes when its last open does.
     pub fn is_deleted(&self, link: &L) -> bool {
         self.deletions.has(link)

@@ -433,6 +433,7 @@ fn what_somebody_has_open_and_does_not_share_is_locked() {
             stream: b"",
             access: Access::READ,
             share: Share::from_bits(1),
+            need: identity::Rights::READ,
             overwrites: false,
             client: grants::Client(1),
             wanted: None,

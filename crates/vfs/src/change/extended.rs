@@ -3,10 +3,13 @@
 
 use std::ffi::CString;
 
-use lane::fs::XattrHow;
+use identity::Rights;
+use lane::fs::{AttributeChange, File, SetTime, XattrHow};
 
 use super::Writer;
+use super::way::to_the_end;
 use crate::caller::Caller;
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::NameError;
@@ -18,14 +21,7 @@ impl OpenFile {
     /// # Errors
     /// [`Error::Reserved`], [`Error::Name`]; [`Error::TooLarge`] for a longer value; those of the file system.
     pub async fn extended(&self, name: &[u8], max: usize) -> Result<Option<Vec<u8>>, Error> {
-        match self.lane_file().xattr(&stored(name)?, max).await {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::ENODATA) => Ok(None),
-                Some(libc::ERANGE) => Err(Error::TooLarge { max }),
-                _ => Err(Error::of_write(error)),
-            },
-        }
+        value_of(self.lane_file(), &stored(name)?, max).await
     }
 
     /// The names of its attributes.
@@ -33,12 +29,83 @@ impl OpenFile {
     /// # Errors
     /// Those of the file system.
     pub async fn extended_names(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let stored = self.lane_file().xattrs().await.map_err(Error::of_write)?;
-        let shown = |name: &CString| {
-            let name = name.as_bytes().strip_prefix(NAMESPACE)?;
-            (!name.starts_with(OWN)).then(|| name.to_vec())
-        };
-        Ok(stored.iter().filter_map(shown).collect())
+        names_of(self.lane_file()).await
+    }
+}
+
+impl Directory {
+    /// As [`OpenFile::extended`], of the directory.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn extended(&self, name: &[u8], max: usize) -> Result<Option<Vec<u8>>, Error> {
+        value_of(self.dir().as_file(), &stored(name)?, max).await
+    }
+
+    /// As [`OpenFile::extended_names`], of the directory.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn extended_names(&self) -> Result<Vec<Vec<u8>>, Error> {
+        names_of(self.dir().as_file()).await
+    }
+
+    /// As [`Writer::edit_extended`], of the directory. Takes [`Rights::WRITE`] in it.
+    ///
+    /// # Errors
+    /// [`Error::Denied`], [`Error::Stale`]; as there.
+    pub async fn edit_extended(
+        &self,
+        caller: &Caller,
+        name: &[u8],
+        max: usize,
+        edit: &dyn Fn(Option<Vec<u8>>) -> Option<Vec<u8>>,
+    ) -> Result<(), Error> {
+        let name = self.volume().counted(stored(name))?;
+        self.attempts(async || {
+            let here = self.here().await?;
+            here.require(caller, Rights::WRITE)?;
+            let permits = here.permit().await?;
+            here.still()?;
+            let before = value_of(self.dir().as_file(), &name, max).await?;
+            let after = edit(before.clone());
+            if before == after {
+                return Ok(());
+            }
+            let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Attributes)]).await?;
+            let (directory, name) = (self.clone(), name.clone());
+            to_the_end(way.held(), async move {
+                put(directory.dir().as_file(), &name, after).await?;
+                way.end(directory.volume());
+                Ok(())
+            })
+            .await
+        })
+        .await
+    }
+
+    /// Sets the directory's times. Takes [`Rights::WRITE`] in it: rights stay as they are, which
+    /// [`Directory::set_attributes`] changes too.
+    ///
+    /// # Errors
+    /// As [`Directory::create`].
+    pub async fn set_times(&self, caller: &Caller, atime: SetTime, mtime: SetTime) -> Result<(), Error> {
+        self.attempts(async || {
+            let here = self.here().await?;
+            here.require(caller, Rights::WRITE)?;
+            let permits = here.permit().await?;
+            here.still()?;
+            let way = self.volume().tell(caller, permits, vec![(here.object()?, What::Attributes)]).await?;
+            let directory = self.clone();
+            to_the_end(way.held(), async move {
+                let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
+                directory.dir().as_file().set_attributes(change).await.map_err(Error::of_write)?;
+                way.end(directory.volume());
+                Ok(())
+            })
+            .await
+        })
+        .await
     }
 }
 
@@ -62,6 +129,30 @@ impl Writer {
         .await
     }
 
+    /// Gives the attribute `name`, of at most `max` bytes, the value that `edit` makes of the one it has, in one step: `None` is
+    /// no attribute, before and after.
+    ///
+    /// # Errors
+    /// As [`Writer::set_extended`] and [`OpenFile::extended`].
+    pub async fn edit_extended<T: 'static>(
+        &self,
+        caller: &Caller,
+        name: &[u8],
+        max: usize,
+        edit: impl FnOnce(Option<Vec<u8>>) -> (Option<Vec<u8>>, T) + 'static,
+    ) -> Result<T, Error> {
+        let name = self.volume().counted(stored(name))?;
+        self.change(caller, What::Attributes, None, async move |file| {
+            let before = value_of(file.lane_file(), &name, max).await?;
+            let (after, came) = edit(before.clone());
+            if before != after {
+                put(file.lane_file(), &name, after).await?;
+            }
+            Ok(came)
+        })
+        .await
+    }
+
     /// Takes the attribute `name` from the file.
     ///
     /// # Errors
@@ -73,6 +164,35 @@ impl Writer {
         })
         .await
     }
+}
+
+async fn value_of(file: &File, name: &CString, max: usize) -> Result<Option<Vec<u8>>, Error> {
+    match file.xattr(name, max).await {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENODATA) => Ok(None),
+            Some(libc::ERANGE) => Err(Error::TooLarge { max }),
+            _ => Err(Error::of_write(error)),
+        },
+    }
+}
+
+async fn names_of(file: &File) -> Result<Vec<Vec<u8>>, Error> {
+    let stored = file.xattrs().await.map_err(Error::of_write)?;
+    let shown = |name: &CString| {
+        let name = name.as_bytes().strip_prefix(NAMESPACE)?;
+        (!name.starts_with(OWN)).then(|| name.to_vec())
+    };
+    Ok(stored.iter().filter_map(shown).collect())
+}
+
+/// Gives the attribute this value, or takes it away.
+async fn put(file: &File, name: &CString, value: Option<Vec<u8>>) -> Result<(), Error> {
+    let put = match value {
+        Some(value) => file.set_xattr(name, value, XattrHow::Any).await,
+        None => file.remove_xattr(name).await,
+    };
+    put.map_err(of_extended)
 }
 
 /// As the file system keeps it.

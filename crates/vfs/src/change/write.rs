@@ -22,6 +22,30 @@ impl Writer {
         self.write(caller, At::Offset(offset), buf).await
     }
 
+    /// As [`Writer::write_at`], the bytes of several buffers one after another.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_vectored_at(
+        &self,
+        caller: &Caller,
+        offset: u64,
+        bufs: Vec<Buf>,
+    ) -> (Result<(), Error>, Option<Vec<Buf>>) {
+        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
+        let reach = Reach::To(if len == 0 { 0 } else { offset.saturating_add(len as u64) });
+        let slot = Rc::new(RefCell::new(Some(bufs)));
+        let lent = Rc::clone(&slot);
+        let written = self.change_content(caller, Step::default(), reach, async move |file, _| {
+            let bufs = lent.take().expect("they are taken once");
+            let (written, bufs) = file.lane_file().write_vectored_at(offset, bufs).await;
+            lent.replace(Some(bufs));
+            written.map_err(Error::of_write)
+        });
+        let written = written.await;
+        (written, slot.take())
+    }
+
     /// As [`Writer::write_at`], at the end of the file, wherever that is when its turn comes.
     pub async fn append(&self, caller: &Caller, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
         self.write(caller, At::End, buf).await

@@ -11,9 +11,20 @@ use super::local::release;
 use super::{Link, Open, OpenError};
 use crate::caller::Caller;
 use crate::error::Error;
-use crate::name::Name;
+use crate::name::{Name, RelPathBuf};
 use crate::object::Object;
 use crate::volume::{Resolved, Volume};
+
+/// What became of what an open was of when it was closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It stays.
+    Stays,
+    /// The name is gone.
+    Deleted,
+    /// The named stream is to be taken away by the service, which keeps it in an extended attribute.
+    StreamGoes,
+}
 
 impl Open {
     /// Closes it: its locks go, its lease with the last open that has it, and its name if that is to be deleted and this was
@@ -21,9 +32,9 @@ impl Open {
     ///
     /// # Errors
     /// Of the deletion alone: the name stays then.
-    pub async fn close(&self, volume: &Volume, caller: &Caller) -> Result<(), Error> {
+    pub async fn close(&self, volume: &Volume, caller: &Caller) -> Result<Ended, Error> {
         if self.is_closed.swap(true, Ordering::SeqCst) {
-            return Ok(());
+            return Ok(Ended::Stays);
         }
         let caller = self.caller(caller);
         if self.is_modified.load(Ordering::Relaxed) {
@@ -36,12 +47,12 @@ impl Open {
         let closed =
             at_once(volume.cache(), &self.object, |grants, now, events| grants.close(now, self.id, events));
         match closed {
-            // Named streams are the service's, which keeps them in extended attributes.
-            Ok(Closed::Stays | Closed::DeleteStream) | Err(_) => Ok(()),
+            Ok(Closed::Stays) | Err(_) => Ok(Ended::Stays),
+            Ok(Closed::DeleteStream) => Ok(Ended::StreamGoes),
             Ok(Closed::DeleteName(link)) => {
                 let deleted = volume.delete(&caller, self, &link).await;
                 self.object.grants().ask_if_any(|grants, _| grants.deleted(&link));
-                deleted
+                deleted.map(|()| Ended::Deleted)
             }
         }
     }
@@ -63,6 +74,26 @@ impl Open {
             grants.set_deletion(now, self.id, deletes, ticket, events)
         });
         set.await
+    }
+
+    /// Where it is now, as far as this server has moved it: by the name by which it was opened, or the one that this has become.
+    /// `None` once it cannot be reached in the volume, or is closed.
+    pub fn path(&self, volume: &Volume) -> Option<RelPathBuf> {
+        let link = self.object.grants().ask_if_any(|grants, _| grants.link(self.id).cloned())?.value?;
+        match name_of(&link) {
+            Some((directory, name)) => {
+                volume.path_of(directory)?.as_path().join(Name::parse(name).ok()?).ok()
+            }
+            None => Some(RelPathBuf::root()),
+        }
+    }
+
+    /// Whether its name, or the named stream that it is of, goes when all that is open by it is closed.
+    pub fn is_deleting(&self) -> bool {
+        self.object
+            .grants()
+            .ask_if_any(|grants, _| grants.is_deleting(self.id))
+            .is_some_and(|told| told.value)
     }
 
     /// Dropped and not closed.

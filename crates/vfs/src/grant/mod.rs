@@ -3,6 +3,7 @@
 
 pub use self::asked::{ByLease, OpenError};
 pub(crate) use self::asked::{LeasePlace, Told, Untold, WAIT_MAX};
+pub use self::close::Ended;
 pub(crate) use self::link::Link;
 pub(crate) use self::local::LocalPlaces;
 pub(crate) use self::open::home_of;

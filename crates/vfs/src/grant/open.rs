@@ -45,6 +45,9 @@ pub struct OpenHow<'a> {
     pub access: Access,
     /// What others may do beside it.
     pub share: Share,
+    /// Rights that the caller needs over it, as [`Volume::lookup_as`] has them. To delete or rename it he needs them in the
+    /// directory, which are looked at when he does.
+    pub need: Rights,
     /// What the caller is going to put an end to the content.
     pub overwrites: bool,
     /// In whose share of what is bounded it counts.
@@ -73,7 +76,7 @@ pub enum Wanted {
 
 impl Volume {
     /// Opens what `path` names, beside what others hold of it: waits for what has to be given back first. The caller needs the
-    /// rights that the access means. `holder` is told by what number the client is told of breaks, before there can be any: again
+    /// rights that `how` says. `holder` is told by what number the client is told of breaks, before there can be any: again
     /// with each attempt.
     ///
     /// # Errors
@@ -101,11 +104,11 @@ impl Volume {
         mut holder: impl FnMut(Holder),
     ) -> Result<(Open, Resolved), OpenError> {
         for _ in 0..ATTEMPTS_MAX {
-            let found = self.lookup_as(caller, path, rights(how.access)).await?;
+            let found = self.lookup_as(caller, path, how.need).await?;
             let object = Arc::clone(found.object().ok_or(Error::ReadOnly)?);
             let open = self.open_object(path, &object, &found, how, &mut holder).await?;
             // The name may have come to lead elsewhere meanwhile.
-            let again = self.lookup_as(caller, path, rights(how.access)).await;
+            let again = self.lookup_as(caller, path, how.need).await;
             match again {
                 Ok(again) if again.object().is_some_and(|now| Arc::ptr_eq(now, &object)) => {
                     return Ok((open, again));
@@ -273,14 +276,6 @@ impl Open {
 pub struct OpenCaller {
     pub(crate) own: Holder,
     pub(crate) parent: Option<Holder>,
-}
-
-/// The rights that an access means.
-fn rights(access: Access) -> Rights {
-    let each =
-        [(Access::READ, Rights::READ), (Access::WRITE, Rights::WRITE), (Access::DELETE, Rights::DELETE)];
-    let meant = each.into_iter().filter(|(bit, _)| access.contains(*bit));
-    meant.fold(Rights::LOOKUP, |rights, (_, right)| rights | right)
 }
 
 impl Drop for Open {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use grants::conflict::Wants;
 use grants::{Access, Advisory, Caching, Client, Holder, LeaseKey, Range, RangeLock, Refused, Share};
+use identity::Rights;
 use lane::backend::sim::Config;
 use lane::time;
 use vfs::{Breaker, Broken, ByLease, Error, Expect, How, Open, OpenError, OpenHow, Telling, Volume, Wanted};
@@ -17,6 +18,7 @@ const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
     access: Access::from_bits(7),
     share: Share::ALL,
+    need: Rights::LOOKUP,
     overwrites: false,
     client: Client(1),
     wanted: None,

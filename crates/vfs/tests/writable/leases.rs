@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use grants::{Access, BadAcknowledgement, Caching, Client as Number, Holder, LeaseKey, Refused, Share};
+use identity::Rights;
 use lane::backend::sim::{Config, Host, World, seeds};
 use lane::buffer::BufClass;
 use lane::time;
@@ -144,6 +145,7 @@ impl Client {
             stream: b"",
             access: Access::READ | Access::WRITE,
             share: self.share.get(),
+            need: Rights::READ | Rights::WRITE,
             overwrites: false,
             client: Number(self.number),
             wanted: Some(if is_oplock { Wanted::Oplock(caching) } else { lease }),

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use grants::{Access, Advisory, Client, Range, RangeLock, Refused, Share};
+use identity::Rights;
 use lane::backend::sim::{Config, ForeignLock, Fs, World, seeds};
 use lane::fs::LockKind;
 use lane::time;
@@ -19,6 +20,7 @@ const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
     access: Access::from_bits(7),
     share: Share::ALL,
+    need: Rights::WRITE,
     overwrites: false,
     client: Client(1),
     wanted: None,
