@@ -67,6 +67,7 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("smb-sid"), ["identity", "smb-wire"]);
     assert_eq!(uses("smb-rpc"), ["identity", "smb-sid", "smb-wire"]);
     assert_eq!(uses("smb-client"), ["lane", "smb-auth", "smb-proto", "smb-wire"]);
+    assert_eq!(uses("smb-tree"), ["grants", "identity", "lane", "smb-proto", "smb-sid", "smb-wire", "vfs"]);
     assert!(!uses("http").iter().any(|other| other.starts_with("rx")), "{:?}", uses("http"));
     assert_eq!(uses("oob"), [""; 0]);
     assert_eq!(uses("oob-lane"), ["lane", "oob"]);

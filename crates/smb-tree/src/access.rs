@@ -1,0 +1,115 @@
+//! Rights of the tree as SMB's access masks, and the other way round.
+
+use identity::{Principal, Rights};
+use smb_wire::create::access::rights::{
+    APPEND_DATA, DELETE, DELETE_CHILD, EXECUTE, READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA,
+    SYNCHRONIZE, WRITE_ATTRIBUTES, WRITE_DAC, WRITE_DATA, WRITE_EA, WRITE_OWNER,
+};
+
+/// What somebody may do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowed {
+    /// Over the file, or in the directory.
+    pub(crate) own: Rights,
+    /// In the directory above, which says whether it may be deleted or renamed; `None` for a share's root.
+    pub(crate) above: Option<Rights>,
+    pub(crate) is_directory: bool,
+    pub(crate) is_administrator: bool,
+}
+
+impl Allowed {
+    pub(crate) fn new(who: &Principal, own: Rights, above: Option<Rights>, is_directory: bool) -> Self {
+        Self { own, above, is_directory, is_administrator: who.is_administrator() }
+    }
+
+    /// As an access mask: most that an open can be granted.
+    pub(crate) fn mask(&self) -> u32 {
+        let table = if self.is_directory { DIRECTORY } else { FILE };
+        let own = table.iter().filter(|(right, _)| self.own.contains(*right));
+        let mut mask = own.fold(0, |mask, (_, bits)| mask | bits);
+        // A root cannot go, whatever is asked for; who may take away what is in it is not refused for asking.
+        if self.above.unwrap_or(self.own).contains(Rights::DELETE) {
+            mask |= DELETE;
+        }
+        if mask & WRITE_DAC != 0 && self.is_administrator {
+            mask |= WRITE_OWNER;
+        }
+        mask
+    }
+}
+
+/// The rights over a file that it takes to use an open with this mask, which the open was found to be allowed.
+pub(crate) fn needed(mask: u32, is_directory: bool) -> Rights {
+    if is_directory {
+        // Each change in it is looked at by itself.
+        return if mask & READ_DATA == 0 { Rights::NONE } else { Rights::LOOKUP };
+    }
+    let read = if mask & (READ_DATA | EXECUTE) == 0 { Rights::NONE } else { Rights::READ };
+    let write = if mask & (WRITE_DATA | APPEND_DATA) == 0 { Rights::NONE } else { Rights::WRITE };
+    read | write
+}
+
+/// What others have to bear of an open with this mask (MS-FSA 2.1.5.1.2.2): attributes are nothing to them.
+pub(crate) fn borne(mask: u32) -> grants::Access {
+    let bit = |bits: u32, access: grants::Access| {
+        if mask & bits == 0 { grants::Access::NONE } else { access }
+    };
+    bit(READ_DATA | EXECUTE, grants::Access::READ)
+        | bit(WRITE_DATA | APPEND_DATA, grants::Access::WRITE)
+        | bit(DELETE, grants::Access::DELETE)
+}
+
+const SEEN: u32 = READ_ATTRIBUTES | READ_EA | READ_CONTROL | SYNCHRONIZE;
+
+const FILE: &[(Rights, u32)] = &[
+    (Rights::LOOKUP, SEEN),
+    (Rights::READ, READ_DATA | EXECUTE | READ_EA | READ_ATTRIBUTES | SYNCHRONIZE),
+    (Rights::WRITE, WRITE_DATA | APPEND_DATA | WRITE_EA | WRITE_ATTRIBUTES | SYNCHRONIZE),
+    (Rights::ADMINISTER, WRITE_DAC | WRITE_ATTRIBUTES | SEEN),
+];
+
+const DIRECTORY: &[(Rights, u32)] = &[
+    (Rights::TRAVERSE, EXECUTE | READ_ATTRIBUTES | SYNCHRONIZE),
+    (Rights::LOOKUP, READ_DATA | EXECUTE | SEEN),
+    (Rights::INSERT, WRITE_DATA | APPEND_DATA),
+    (Rights::WRITE, WRITE_EA | WRITE_ATTRIBUTES),
+    (Rights::DELETE, DELETE_CHILD),
+    (Rights::ADMINISTER, WRITE_DAC),
+];
+
+#[cfg(test)]
+mod tests {
+    use identity::Accounts;
+    use smb_wire::create::access::rights::{FILE_ALL, FILE_READ};
+
+    use super::*;
+
+    fn mask(own: &str, above: &str, is_directory: bool) -> u32 {
+        let own: Rights = own.parse().unwrap();
+        let own = if own.contains(Rights::LOOKUP) { own | Rights::TRAVERSE } else { own };
+        let who = Accounts::none().anonymous();
+        Allowed::new(&who, own, Some(above.parse().unwrap()), is_directory).mask()
+    }
+
+    #[test]
+    fn rights_of_lists_are_masks_of_smb() {
+        assert_eq!(mask("rl", "rl", false), FILE_READ | EXECUTE);
+        assert_eq!(mask("l", "l", false), SEEN);
+        let writer = FILE_ALL & !(WRITE_DAC | WRITE_OWNER | DELETE_CHILD);
+        assert_eq!(mask("rlidwk", "rlidwk", false), writer);
+        assert_eq!(mask("rlwk", "rlwk", false), writer & !DELETE, "the directory says who deletes");
+        assert_eq!(mask("rlidwk", "rlidwk", true), FILE_ALL & !(WRITE_DAC | WRITE_OWNER));
+        assert_eq!(mask("rla", "rl", true) & WRITE_DAC, WRITE_DAC);
+        assert_eq!(mask("none", "none", false), 0);
+        let operator = Accounts::none().local_administrator();
+        let all = Allowed::new(&operator, Rights::LISTED | Rights::TRAVERSE, Some(Rights::LISTED), true);
+        assert_eq!(all.mask(), FILE_ALL);
+    }
+
+    #[test]
+    fn attributes_are_nothing_that_others_bear() {
+        assert!(borne(SEEN | WRITE_ATTRIBUTES | WRITE_DAC | WRITE_EA).is_none());
+        assert_eq!(borne(EXECUTE), grants::Access::READ);
+        assert_eq!(borne(APPEND_DATA | DELETE), grants::Access::WRITE | grants::Access::DELETE);
+    }
+}

@@ -1,0 +1,68 @@
+//! How breaks of leases and oplocks reach clients: the lane of a holder is told by `vfs`, and hands it to its service.
+
+use grants::Caching;
+use smb_wire::create::oplock_level;
+use smb_wire::{FileId, Guid};
+
+/// What a service does with breaks, on the lane of the holder's connection. The frame is queued, behind what is queued already,
+/// before these return: the reply to who caused the break comes after.
+pub trait Breaks {
+    /// The open of this session is left the oplock `level`: [`oplock_level::II`] or [`oplock_level::NONE`]. Unless it falls from
+    /// level II its client answers.
+    fn oplock(&self, open: FileId, session: u64, level: u8);
+
+    /// A lease falls.
+    fn lease(&self, broken: &LeaseBroken);
+}
+
+/// A lease falls (MS-SMB2 2.2.23.2). Bits are those of [`smb_wire::create::lease::state`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseBroken {
+    /// ClientGuid: any of the client's connections may tell it.
+    pub client: Guid,
+    /// LeaseKey.
+    pub key: Guid,
+    /// What it has.
+    pub from: u32,
+    /// What is left.
+    pub to: u32,
+    /// The new epoch of a lease of version 2; else 0.
+    pub epoch: u16,
+    /// The client has to answer.
+    pub acknowledge: bool,
+}
+
+/// Who is told, by the number of the holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Oplock { open: FileId, session: u64 },
+    Lease { client: Guid, key: Guid },
+}
+
+/// What is left of an oplock, on the wire.
+pub(crate) fn level(caching: Caching) -> u8 {
+    match caching {
+        Caching::RWH => oplock_level::BATCH,
+        Caching::RW => oplock_level::EXCLUSIVE,
+        it if it.is_none() => oplock_level::NONE,
+        _ => oplock_level::II,
+    }
+}
+
+/// What an oplock level asks for.
+pub(crate) fn caching_of(level: u8) -> Option<Caching> {
+    match level {
+        oplock_level::II => Some(Caching::R),
+        oplock_level::EXCLUSIVE => Some(Caching::RW),
+        oplock_level::BATCH => Some(Caching::RWH),
+        _ => None,
+    }
+}
+
+/// What an open was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    Nothing,
+    Oplock,
+    Lease { key: Guid },
+}

@@ -1,0 +1,73 @@
+//! CLOSE (MS-SMB2 3.3.5.10).
+
+use std::sync::Arc;
+
+use smb_wire::Status;
+use smb_wire::body::close::{CloseResponse, FLAG_POSTQUERY_ATTRIB};
+use smb_wire::fixed::Fixed;
+use vfs::Ended;
+
+use crate::asker::Asker;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::streams::{self, Change};
+
+impl Share {
+    /// Closes an open, and takes away what was to go with it. It is no more afterwards, whatever this answers.
+    ///
+    /// # Errors
+    /// `STATUS_FILE_CLOSED` where it was closed before.
+    pub async fn close(&self, asker: &Asker, open: &Arc<Open>, flags: u16) -> Result<CloseResponse, Status> {
+        let mut response = CloseResponse::blank();
+        //= MS-SMB2 3.3.5.10
+        //# With SMB2_CLOSE_FLAG_POSTQUERY_ATTRIB the response tells the file's attributes; without, they are zero.
+        if flags & FLAG_POSTQUERY_ATTRIB != 0
+            && let Ok(hand) = self.hand(asker, open).await
+            && let Ok(info) = self.open_info(open, &hand).await
+        {
+            response.flags.set(FLAG_POSTQUERY_ATTRIB);
+            response.creation_time.set(info.created);
+            response.last_access_time.set(info.accessed);
+            response.last_write_time.set(info.written);
+            response.change_time.set(info.changed);
+            response.allocation_size.set(info.allocation);
+            response.end_of_file.set(info.size);
+            response.file_attributes.set(info.attributes);
+        }
+        if !self.opens().remove(open) {
+            return Err(Status::FILE_CLOSED);
+        }
+        let stream_goes = self.end(asker, open).await;
+        if stream_goes && let Ok(hand) = self.hand(asker, open).await {
+            let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
+            // As with names: who closes is not told why it stayed.
+            let _ = self.change_stream(&asker.by(open), &hand, object, stream, Change::Remove).await;
+        }
+        self.side().let_go(open);
+        self.counters().opens_closed.increment();
+        Ok(response)
+    }
+
+    /// Gives back what the open holds; says whether its stream goes with it.
+    async fn end(&self, asker: &Asker, open: &Arc<Open>) -> bool {
+        let ended = open.grants().close(self.volume(), &asker.caller).await;
+        matches!(ended, Ok(Ended::StreamGoes))
+    }
+
+    /// What an open is of now: of a stream, with the stream's size.
+    pub(crate) async fn open_info(
+        &self,
+        open: &Open,
+        hand: &crate::hand::Hand,
+    ) -> Result<crate::attributes::Info, Status> {
+        let path = open.grants().path(self.volume());
+        let name = path.as_ref().and_then(|path| path.as_path().file_name());
+        let mut info = self.info(hand, name.map(|name| name.as_bytes())).await?;
+        if open.kind() == OpenKind::Stream {
+            let size = streams::read(hand, open.stream().unwrap_or_default()).await?.len() as u64;
+            info.size = size;
+            info.allocation = crate::attributes::allocated(size);
+        }
+        Ok(info)
+    }
+}

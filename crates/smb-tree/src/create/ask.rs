@@ -1,0 +1,242 @@
+//! What a CREATE asks for, its fields looked at one by one (MS-SMB2 3.3.5.9).
+
+use grants::{LeaseKey, Share};
+use smb_wire::create::access::{attributes, expand_generic, rights, share};
+use smb_wire::create::context::{AaplRequest, CreateContext};
+use smb_wire::create::lease::Lease;
+use smb_wire::create::{CreateRequest, Disposition, oplock_level, options};
+use smb_wire::name::Name;
+use smb_wire::{Dialect, Guid, Status};
+
+use crate::asker::Asker;
+use crate::tree::guid_bytes;
+
+/// A CREATE whose fields make sense by themselves.
+pub(crate) struct Ask<'a> {
+    pub(crate) name: Name,
+    /// Specific rights, and [`rights::MAXIMUM_ALLOWED`].
+    pub(crate) access: u32,
+    pub(crate) share_access: u32,
+    pub(crate) disposition: Disposition,
+    pub(crate) options: u32,
+    pub(crate) attributes: u32,
+    pub(crate) oplock: u8,
+    pub(crate) wishes: Wishes<'a>,
+}
+
+/// What the contexts ask for.
+#[derive(Default)]
+pub(crate) struct Wishes<'a> {
+    pub(crate) ea: Option<&'a [u8]>,
+    pub(crate) security: Option<&'a [u8]>,
+    pub(crate) allocation: Option<u64>,
+    pub(crate) maximal_access: Option<Option<u64>>,
+    pub(crate) on_disk_id: bool,
+    pub(crate) lease: Option<Lease<'a>>,
+    pub(crate) aapl: Option<&'a AaplRequest>,
+    /// The mode of a file that is made.
+    pub(crate) posix: Option<u32>,
+}
+
+impl<'a> Ask<'a> {
+    pub(crate) fn of(asker: &Asker, request: &CreateRequest<'a>) -> Result<Self, Status> {
+        let fixed = request.fixed;
+        if fixed.impersonation_level.get() > IMPERSONATION_LEVEL_MAX {
+            return Err(Status::BAD_IMPERSONATION_LEVEL);
+        }
+        let name = Name::parse(request.name)?;
+        let options = checked_options(fixed.create_options.get())?;
+        if fixed.file_attributes.get() & !ATTRIBUTES_KNOWN != 0 {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        let disposition = Disposition::from_wire(fixed.create_disposition.get());
+        let disposition = disposition.ok_or(Status::INVALID_PARAMETER)?;
+        let is_open = matches!(disposition, Disposition::Create | Disposition::Open | Disposition::OpenIf);
+        //= MS-FSA 2.1.5.1
+        //# A directory is opened or made, and never put in place of what is there.
+        if options & options::DIRECTORY_FILE != 0 && !is_open {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        let share_access = fixed.share_access.get();
+        //= MS-SMB2 3.3.5.9
+        //# ShareAccess with other bits than read, write and delete fails with STATUS_INVALID_PARAMETER.
+        if share_access & !share::ALL != 0 {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        let access = checked_access(fixed.desired_access.get())?;
+        let asks_delete = access & (rights::DELETE | rights::MAXIMUM_ALLOWED) != 0;
+        //= MS-FSA 2.1.5.1
+        //# FILE_DELETE_ON_CLOSE without DELETE fails with STATUS_INVALID_PARAMETER.
+        if options & options::DELETE_ON_CLOSE != 0 && !asks_delete {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        Ok(Self {
+            name,
+            access,
+            share_access,
+            disposition,
+            options,
+            attributes: fixed.file_attributes.get(),
+            oplock: fixed.requested_oplock_level,
+            wishes: Wishes::of(asker, request)?,
+        })
+    }
+
+    pub(crate) fn has(&self, options: u32) -> bool {
+        self.options & options != 0
+    }
+
+    pub(crate) fn shares(&self) -> Share {
+        Share::from_bits(self.share_access as u8)
+    }
+
+    /// Whether what is there is emptied.
+    pub(crate) fn overwrites(&self) -> bool {
+        matches!(self.disposition, Disposition::Supersede | Disposition::Overwrite | Disposition::OverwriteIf)
+    }
+
+    /// Whether what is not there is made.
+    pub(crate) fn makes(&self) -> bool {
+        !matches!(self.disposition, Disposition::Open | Disposition::Overwrite)
+    }
+
+    /// Whether what is there is opened.
+    pub(crate) fn opens(&self) -> bool {
+        self.disposition != Disposition::Create
+    }
+}
+
+impl<'a> Wishes<'a> {
+    fn of(asker: &Asker, request: &CreateRequest<'a>) -> Result<Self, Status> {
+        let mut wishes = Self::default();
+        let (mut durable, mut durable_v2) = (false, false);
+        for context in request.contexts.iter() {
+            match context.map_err(|malformed| malformed.status())? {
+                CreateContext::EaBuffer(list) => wishes.ea = Some(list),
+                CreateContext::SdBuffer(descriptor) => wishes.security = Some(descriptor),
+                CreateContext::AllocationSize(bytes) => wishes.allocation = Some(bytes),
+                CreateContext::MaximalAccess(since) => wishes.maximal_access = Some(since),
+                CreateContext::OnDiskId => wishes.on_disk_id = true,
+                CreateContext::Lease(lease) => wishes.lease = usable(lease, asker, request),
+                CreateContext::Aapl(aapl) => wishes.aapl = Some(aapl),
+                CreateContext::Posix(mode) if asker.posix => wishes.posix = Some(mode),
+                //= MS-SMB2 3.3.5.9.3
+                //# No snapshot was taken at this time, or at any.
+                CreateContext::Timewarp(_) => return Err(Status::OBJECT_NAME_NOT_FOUND),
+                //= MS-SMB2 3.3.5.9.7
+                //# There is no such open to be had again.
+                CreateContext::DurableReconnect(_) | CreateContext::DurableReconnectV2(_) => {
+                    return Err(Status::OBJECT_NAME_NOT_FOUND);
+                }
+                CreateContext::DurableRequest => durable = true,
+                CreateContext::DurableRequestV2(_) => durable_v2 = true,
+                CreateContext::Posix(_)
+                | CreateContext::AppInstanceId(_)
+                | CreateContext::AppInstanceVersion(..)
+                | CreateContext::Unknown(..) => {}
+            }
+        }
+        //= MS-SMB2 3.3.5.9.10
+        //# Both requests for a durable handle together fail with STATUS_INVALID_PARAMETER.
+        if durable && durable_v2 {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        Ok(wishes)
+    }
+}
+
+/// The lease, if what was negotiated knows it, and the oplock level says to look at it.
+fn usable<'a>(lease: Lease<'a>, asker: &Asker, request: &CreateRequest<'_>) -> Option<Lease<'a>> {
+    //= MS-SMB2 3.3.5.9.8
+    //# A lease is looked at where RequestedOplockLevel is SMB2_OPLOCK_LEVEL_LEASE.
+    let since = match lease {
+        Lease::V1(_) => Dialect::Smb210,
+        Lease::V2(_) => Dialect::Smb300,
+    };
+    let is_asked = request.fixed.requested_oplock_level == oplock_level::LEASE;
+    (is_asked && asker.dialect >= since).then_some(lease)
+}
+
+/// The key of a lease of this client.
+pub(crate) fn lease_key(asker: &Asker, key: Guid) -> LeaseKey {
+    LeaseKey { client: guid_bytes(asker.client), key: guid_bytes(key) }
+}
+
+fn checked_options(bits: u32) -> Result<u32, Status> {
+    if bits & OPTIONS_UNKNOWN != 0 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    if bits & OPTIONS_UNSUPPORTED != 0 {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    if bits & options::DIRECTORY_FILE != 0 && bits & options::NON_DIRECTORY_FILE != 0 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    Ok(bits)
+}
+
+fn checked_access(mask: u32) -> Result<u32, Status> {
+    //= MS-SMB2 3.3.5.9
+    //# A mask with reserved bits fails with STATUS_ACCESS_DENIED.
+    if mask & rights::RESERVED != 0 {
+        return Err(Status::ACCESS_DENIED);
+    }
+    let access = expand_generic(mask);
+    //= MS-SMB2 3.3.5.9
+    //# The audit list is nobody's to read or write here.
+    if access & rights::ACCESS_SYSTEM_SECURITY != 0 {
+        return Err(Status::PRIVILEGE_NOT_HELD);
+    }
+    // To wait for a file is no use of it.
+    if access & !rights::SYNCHRONIZE == 0 {
+        return Err(Status::ACCESS_DENIED);
+    }
+    Ok(access)
+}
+
+/// SECURITY_DELEGATION.
+const IMPERSONATION_LEVEL_MAX: u32 = 3;
+/// What MS-FSCC 2.6 names, but for those of devices and volumes.
+const ATTRIBUTES_KNOWN: u32 = 0x7fb7;
+/// Bits of no option.
+const OPTIONS_UNKNOWN: u32 = 0xff00_0000;
+/// FILE_OPEN_BY_FILE_ID, FILE_CREATE_TREE_CONNECTION, FILE_RESERVE_OPFILTER.
+const OPTIONS_UNSUPPORTED: u32 = 0x0010_2080;
+
+/// Attributes that a client gives a file it makes.
+pub(crate) const GIVEN: u32 = attributes::READONLY
+    | attributes::HIDDEN
+    | attributes::SYSTEM
+    | attributes::ARCHIVE
+    | attributes::TEMPORARY
+    | attributes::OFFLINE
+    | attributes::NOT_CONTENT_INDEXED;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_and_masks_are_refused_bit_by_bit_as_windows_does() {
+        let (mut ok, mut invalid, mut unsupported) = (0, 0, 0);
+        for bit in (0..32).map(|bit| 1 << bit) {
+            match checked_options(bit) {
+                Ok(_) => ok |= bit,
+                Err(Status::INVALID_PARAMETER) => invalid |= bit,
+                Err(status) => {
+                    assert_eq!(status, Status::NOT_SUPPORTED);
+                    unsupported |= bit;
+                }
+            }
+        }
+        assert_eq!((ok, unsupported, invalid), (0x00ef_df7f, 0x0010_2080, 0xff00_0000));
+        let refused = (0..32).map(|bit| 1 << bit).filter(|bit| checked_access(*bit).is_err());
+        assert_eq!(refused.fold(0, |mask, bit| mask | bit), 0x0df0_fe00);
+        assert_eq!(checked_access(rights::ACCESS_SYSTEM_SECURITY), Err(Status::PRIVILEGE_NOT_HELD));
+        assert_eq!(checked_access(rights::GENERIC_READ), Ok(rights::FILE_READ));
+        assert_eq!(
+            checked_options(options::DIRECTORY_FILE | options::NON_DIRECTORY_FILE),
+            Err(Status::INVALID_PARAMETER)
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! What a CREATE's response tells beside the open (MS-SMB2 2.2.14.2).
+
+use smb_wire::create::context::{ContextWriter, MaximalAccessResponse, OnDiskIdResponse, tag};
+use smb_wire::create::lease::{Lease, LeaseV1, LeaseV2, flags};
+use smb_wire::text;
+use zerocopy::FromZeros;
+
+use super::ask::Wishes;
+use crate::asker::Asker;
+use crate::attributes::Info;
+use crate::breaks::Held;
+use crate::open::Open;
+
+/// The contexts of a response.
+pub(super) fn write(wishes: &Wishes<'_>, asker: &Asker, open: &Open, info: &Info) -> Vec<u8> {
+    let mut out = ContextWriter::new();
+    if let Some(since) = wishes.maximal_access {
+        out.push_plain(tag::MAXIMAL_ACCESS, &maximal_access(since, open, info));
+    }
+    if wishes.on_disk_id {
+        let response = OnDiskIdResponse {
+            disk_file_id: info.index.into(),
+            volume_id: info.device.into(),
+            reserved: [0; 16],
+        };
+        out.push_plain(tag::ON_DISK_ID, &response);
+    }
+    if let (Some(lease), Held::Lease { .. }) = (&wishes.lease, open.held) {
+        push_lease(&mut out, lease, open);
+    }
+    if let Some(aapl) = wishes.aapl {
+        out.push(tag::AAPL, &aapl_response(aapl.command.get(), aapl.bitmap.get()));
+    }
+    if wishes.posix.is_some() && asker.posix {
+        out.push(tag::POSIX, &posix_response(info));
+    }
+    out.bytes().to_vec()
+}
+
+fn maximal_access(since: Option<u64>, open: &Open, info: &Info) -> MaximalAccessResponse {
+    //= MS-SMB2 3.3.5.9.5
+    //# A client that knows the file as it was last written is told STATUS_NONE_MAPPED, and no mask.
+    let is_known = since.is_some_and(|since| since != 0 && since == info.written);
+    let (query_status, mask) = if is_known { (NONE_MAPPED, 0) } else { (0, open.maximal_access) };
+    MaximalAccessResponse { query_status: query_status.into(), maximal_access: mask.into() }
+}
+
+fn push_lease(out: &mut ContextWriter, lease: &Lease<'_>, open: &Open) {
+    let opened = open.grants().opened();
+    let breaking = if opened.is_breaking { flags::BREAK_IN_PROGRESS } else { 0 };
+    let state = u32::from(opened.caching.bits());
+    match lease {
+        Lease::V1(asked) => {
+            let granted = LeaseV1 {
+                lease_key: asked.lease_key,
+                lease_state: state.into(),
+                lease_flags: breaking.into(),
+                ..LeaseV1::new_zeroed()
+            };
+            out.push_plain(tag::LEASE, &granted);
+        }
+        Lease::V2(asked) => {
+            let parent = lease.parent();
+            let has_parent = if parent.is_some() { flags::PARENT_LEASE_KEY_SET } else { 0 };
+            let granted = LeaseV2 {
+                lease_key: asked.lease_key,
+                lease_state: state.into(),
+                lease_flags: (breaking | has_parent).into(),
+                parent_lease_key: parent.unwrap_or_default(),
+                epoch: opened.epoch.into(),
+                ..LeaseV2::new_zeroed()
+            };
+            out.push_plain(tag::LEASE, &granted);
+        }
+    }
+}
+
+/// What macOS is told that the server can: it is of POSIX's kind, and a full sync reaches the disk.
+fn aapl_response(command: u32, wanted: u64) -> Vec<u8> {
+    let told = if command == AAPL_SERVER_QUERY { wanted & 7 } else { 0 };
+    let mut out = Vec::new();
+    out.extend(command.to_le_bytes());
+    out.extend([0; 4]);
+    out.extend(told.to_le_bytes());
+    if told & 1 != 0 {
+        out.extend(AAPL_UNIX_BASED.to_le_bytes());
+    }
+    if told & 2 != 0 {
+        out.extend(AAPL_FULL_SYNC.to_le_bytes());
+    }
+    if told & 4 != 0 {
+        let model = text::encoded(AAPL_MODEL);
+        out.extend([0; 4]);
+        out.extend((model.len() as u32).to_le_bytes());
+        out.extend(model);
+    }
+    out
+}
+
+/// Links, what kind of link it is, mode, and whose it is: as identifiers that say the POSIX numbers.
+fn posix_response(info: &Info) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend(info.links.to_le_bytes());
+    out.extend([0; 4]);
+    out.extend((info.mode & 0o7777).to_le_bytes());
+    smb_sid::Sids::of_uid(info.uid).write(&mut out);
+    smb_sid::Sids::of_gid(info.gid).write(&mut out);
+    out
+}
+
+const NONE_MAPPED: u32 = 0xc000_0073;
+const AAPL_SERVER_QUERY: u32 = 1;
+const AAPL_UNIX_BASED: u64 = 4;
+const AAPL_FULL_SYNC: u64 = 4;
+const AAPL_MODEL: &str = "Linerate";

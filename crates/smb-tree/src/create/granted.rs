@@ -1,0 +1,151 @@
+//! What is there is opened, what is not is made: as often as others make it or take it away meanwhile.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use smb_wire::Status;
+use smb_wire::create::lease::Lease;
+use smb_wire::create::{create_action, options};
+use vfs::{OpenError, OpenHow, RelPath, Resolved, Wanted};
+
+use super::ask::{Ask, lease_key};
+use crate::access;
+use crate::asker::Asker;
+use crate::breaks::{Told, caching_of};
+use crate::hand::Hand;
+use crate::names;
+use crate::opens::{Room, Tellable};
+use crate::share::Share;
+use crate::status;
+use crate::streams;
+
+/// An open as the tree has granted it.
+pub(crate) struct Granted {
+    pub(crate) open: vfs::Open,
+    pub(crate) hand: Rc<Hand>,
+    /// The stream as it is stored.
+    pub(crate) stream: Option<String>,
+    pub(crate) access: u32,
+    pub(crate) maximal_access: u32,
+    pub(crate) action: u32,
+    pub(crate) tellable: Option<Tellable>,
+}
+
+/// What is opened, and for what.
+pub(super) struct It<'a> {
+    pub(super) path: RelPath<'a>,
+    /// Rights that the open has.
+    pub(super) mask: u32,
+    /// It was just made.
+    pub(super) is_new: bool,
+    pub(super) is_directory: bool,
+}
+
+/// What of an attempt is to be made anew.
+pub(super) enum Unopened {
+    /// What was there is gone, or something is there by now.
+    Again,
+    Refused(Status),
+}
+
+impl From<Status> for Unopened {
+    fn from(status: Status) -> Self {
+        Self::Refused(status)
+    }
+}
+
+impl Share {
+    /// Opens or makes what is asked for.
+    pub(super) async fn granted(&self, asker: &Asker, ask: &Ask<'_>, room: &Room) -> Result<Granted, Status> {
+        for _ in 0..ATTEMPTS_MAX {
+            let names_max = self.options().names_max;
+            let spot = names::find(self.volume(), &asker.caller, &ask.name, names_max).await?;
+            let granted = match &spot.found {
+                Some(found) => self.open_existing(asker, ask, room, &spot, found).await,
+                None if ask.makes() => self.make_new(asker, ask, room, &spot).await,
+                None => return Err(Status::OBJECT_NAME_NOT_FOUND),
+            };
+            match granted {
+                Ok(granted) => return Ok(granted),
+                Err(Unopened::Again) => {}
+                Err(Unopened::Refused(status)) => return Err(status),
+            }
+        }
+        Err(Status::INSUFFICIENT_RESOURCES)
+    }
+
+    /// Opens what is at `path` beside what others hold of it.
+    pub(super) async fn open_beside(
+        &self,
+        asker: &Asker,
+        ask: &Ask<'_>,
+        room: &Room,
+        it: &It<'_>,
+    ) -> Result<(vfs::Open, Resolved, Option<Tellable>), Unopened> {
+        let It { path, mask, is_new, is_directory } = *it;
+        let stream = ask.name.stream.as_deref().map(streams::folded).unwrap_or_default();
+        let is_of_data = !is_directory || ask.name.stream.is_some();
+        let how = OpenHow {
+            stream: stream.as_bytes(),
+            access: access::borne(mask),
+            share: ask.shares(),
+            // Who has made it has the rights that he asked for.
+            need: if is_new { identity::Rights::NONE } else { access::needed(mask, is_directory) },
+            overwrites: ask.overwrites() && !is_new && is_of_data,
+            client: asker.grants_client(),
+            wanted: wanted(asker, ask, !is_of_data),
+        };
+        let tellable = RefCell::new(None);
+        let tell = |holder| {
+            let told = match &ask.wishes.lease {
+                Some(lease) => Told::Lease { client: asker.client, key: lease.key() },
+                None => Told::Oplock { open: room.id(), session: asker.session },
+            };
+            if how.wanted.is_some() {
+                tellable.replace(Some(self.opens().tellable(holder, told)));
+            }
+        };
+        let opened = self.volume().open_shared(&asker.caller, path, &how, tell).await;
+        let (open, resolved) = opened.map_err(|error| match error {
+            OpenError::Failed(vfs::Error::NotFound | vfs::Error::Stale) => Unopened::Again,
+            error => Unopened::Refused(status::of_open(error)),
+        })?;
+        if ask.has(options::DELETE_ON_CLOSE) {
+            open.delete_on_close().map_err(|error| Unopened::Refused(status::of_open(error)))?;
+        }
+        Ok((open, resolved, tellable.into_inner()))
+    }
+}
+
+/// What of caching is asked for. Of a directory: leases of version 2 alone, and no oplocks.
+fn wanted(asker: &Asker, ask: &Ask<'_>, is_directory: bool) -> Option<Wanted> {
+    let lease = match &ask.wishes.lease {
+        Some(lease) => lease,
+        None => return caching_of(ask.oplock).filter(|_| !is_directory).map(Wanted::Oplock),
+    };
+    let epoch = match lease {
+        //= MS-SMB2 3.3.5.9.8
+        //# A directory has no lease of version 1.
+        Lease::V1(_) if is_directory => return None,
+        Lease::V1(_) => None,
+        Lease::V2(lease) => Some(lease.epoch.get()),
+    };
+    Some(Wanted::Lease {
+        key: lease_key(asker, lease.key()),
+        caching: grants::Caching::from_bits(lease.state() as u8 & 7),
+        epoch,
+        parent: lease.parent().map(crate::tree::guid_bytes),
+    })
+}
+
+/// What was done with what was there.
+pub(super) fn action(ask: &Ask<'_>) -> u32 {
+    match ask.disposition {
+        smb_wire::create::Disposition::Supersede => create_action::SUPERSEDED,
+        _ if ask.overwrites() => create_action::OVERWRITTEN,
+        _ => create_action::OPENED,
+    }
+}
+
+/// Times that a name comes or goes between a look and an open.
+const ATTEMPTS_MAX: u32 = 16;

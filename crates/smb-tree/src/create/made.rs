@@ -1,0 +1,136 @@
+//! Makes what is not there (MS-FSA 2.1.5.1.1).
+
+use std::rc::Rc;
+
+use identity::Rights;
+use smb_wire::Status;
+use smb_wire::create::access::{attributes, rights};
+use smb_wire::create::{create_action, options};
+use vfs::{Error, How, Resolved, Writer};
+
+use super::ask::{Ask, GIVEN};
+use super::granted::{Granted, It, Unopened};
+use crate::asker::Asker;
+use crate::dos::{self, Dos};
+use crate::hand::{Hand, is_unsupported};
+use crate::names::Spot;
+use crate::opens::Room;
+use crate::share::Share;
+use crate::status;
+use crate::streams::Change;
+
+impl Share {
+    pub(super) async fn make_new(
+        &self,
+        asker: &Asker,
+        ask: &Ask<'_>,
+        room: &Room,
+        spot: &Spot,
+    ) -> Result<Granted, Unopened> {
+        let is_directory = ask.has(options::DIRECTORY_FILE);
+        if is_directory && ask.name.stream.is_some() {
+            return Err(Status::NOT_A_DIRECTORY.into());
+        }
+        //= MS-FSA 2.1.5.1.1
+        //# What is made not to be written is not deleted on close.
+        if ask.attributes & attributes::READONLY != 0 && ask.has(options::DELETE_ON_CLOSE) {
+            return Err(Status::CANNOT_DELETE.into());
+        }
+        let writer = self.make(asker, ask, spot, is_directory).await?;
+        let access = match ask.access & rights::MAXIMUM_ALLOWED {
+            0 => ask.access,
+            _ => rights::FILE_ALL,
+        };
+        let it = It { path: spot.path.as_path(), mask: access, is_new: true, is_directory };
+        let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
+        let caller = open.caller(&asker.caller);
+        let hand = Rc::new(Hand::new(resolved, writer));
+        let object = open.object();
+        self.give_attributes(&caller, &hand, object, ask).await?;
+        if let Some(list) = ask.wishes.ea {
+            self.set_eas(&caller, &hand, object, list).await?;
+        }
+        if let (Some(bytes), Ok(writer)) =
+            (ask.wishes.allocation, hand.writer(self.volume(), &caller, object).await)
+        {
+            // A file system that cannot set room aside writes as well without.
+            let room = writer.allocate(&caller, lane::fs::Allocate::KeepSize, 0, bytes).await;
+            if let Err(error @ (Error::NoSpace | Error::Quota)) = room {
+                return Err(status::of(error).into());
+            }
+        }
+        let stream = ask.name.stream.clone();
+        if let Some(stream) = &stream {
+            self.change_stream(&caller, &hand, object, stream, Change::Make).await?;
+        }
+        let action = create_action::CREATED;
+        Ok(Granted { open, hand, stream, access, maximal_access: rights::FILE_ALL, action, tellable })
+    }
+
+    async fn make(
+        &self,
+        asker: &Asker,
+        ask: &Ask<'_>,
+        spot: &Spot,
+        is_directory: bool,
+    ) -> Result<Option<Writer>, Unopened> {
+        let (Some(above), Some(name)) = (&spot.above, spot.path.as_path().file_name()) else {
+            return Err(Status::OBJECT_NAME_COLLISION.into());
+        };
+        if self.volume().options().serve_hidden || !name.is_hidden() {
+            let above = self.volume().lookup_as(&asker.caller, above.as_path(), Rights::NONE).await;
+            let (directory, _) = above.and_then(Resolved::into_directory).map_err(of_way)?;
+            let made = if is_directory {
+                let mode = ask.wishes.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
+                directory.make_directory(&asker.caller, name, mode).await.map(|_| None)
+            } else {
+                let mode = ask.wishes.posix.unwrap_or(FILE_MODE) & 0o777;
+                let made = directory.create(&asker.caller, name, How { exclusive: true, mode }).await;
+                made.map(|made| Some(made.writer))
+            };
+            return made.map_err(|error| match error {
+                Error::Exists => Unopened::Again,
+                error => of_way(error),
+            });
+        }
+        Err(Status::ACCESS_DENIED.into())
+    }
+
+    /// Gives a file that was made or emptied the attributes that were asked for.
+    pub(super) async fn give_attributes(
+        &self,
+        caller: &vfs::Caller,
+        hand: &Hand,
+        object: &vfs::Object,
+        ask: &Ask<'_>,
+    ) -> Result<(), Status> {
+        let is_directory = hand.directory().is_some();
+        let default = if is_directory { 0 } else { attributes::ARCHIVE };
+        let given = (ask.attributes & GIVEN) | default;
+        let now = self.dos_of(hand).await?;
+        if now.attributes.unwrap_or(default) == given {
+            return Ok(());
+        }
+        let dos = Dos { attributes: Some(given), ..now };
+        let set = hand.set_extended(self.volume(), caller, object, dos::NAME, dos.to_bytes()).await;
+        match set {
+            // Without a place for them there are none.
+            Err(error) if is_unsupported(&error) => Ok(()),
+            set => set.map_err(status::of),
+        }
+    }
+}
+
+fn of_way(error: Error) -> Unopened {
+    Unopened::Refused(match error {
+        Error::NotFound | Error::NotADirectory => Status::OBJECT_PATH_NOT_FOUND,
+        //= MS-SMB2 3.3.5.9
+        //# Where nothing may be changed nothing is made.
+        Error::ReadOnly => Status::ACCESS_DENIED,
+        error => status::of(error),
+    })
+}
+
+/// Of which the process's umask takes some.
+const FILE_MODE: u32 = 0o666;
+const DIRECTORY_MODE: u32 = 0o777;

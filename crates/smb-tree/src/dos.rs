@@ -1,0 +1,131 @@
+//! The attribute `user.DOSATTRIB` as Samba keeps it, so that a share moves over as it is: NDR of `xattr_DOSATTRIB`, a hexadecimal
+//! text and a version, behind which stand what is valid, the attributes and the time of creation. Versions 3 to 5 are read, and the
+//! bare text of older ones; version 3 is written, which every Samba since 3.5 reads.
+
+use smb_wire::create::access::attributes;
+
+/// Its name among a file's extended attributes.
+pub(crate) const NAME: &[u8] = b"DOSATTRIB";
+/// Longest value that is read.
+pub(crate) const VALUE_MAX: usize = 256;
+
+/// Attributes that are kept; the others follow from what the file is.
+pub(crate) const KEPT: u32 = attributes::READONLY
+    | attributes::HIDDEN
+    | attributes::SYSTEM
+    | attributes::ARCHIVE
+    | attributes::TEMPORARY
+    | attributes::SPARSE_FILE
+    | attributes::OFFLINE
+    | attributes::NOT_CONTENT_INDEXED;
+
+/// What is kept with a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Dos {
+    /// Of [`KEPT`].
+    pub(crate) attributes: Option<u32>,
+    /// When it was made, 100 ns since 1601.
+    pub(crate) created: Option<u64>,
+}
+
+impl Dos {
+    /// Of the attribute's value; what is not understood says nothing.
+    pub(crate) fn parse(value: &[u8]) -> Self {
+        Self::read(value).unwrap_or_default()
+    }
+
+    fn read(value: &[u8]) -> Option<Self> {
+        let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
+        let text = std::str::from_utf8(&value[..end]).ok()?;
+        let from_text = || u32::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+        let head = (end + 1).next_multiple_of(2);
+        let Some(version) = u16_at(value, head) else {
+            return Some(Self { attributes: Some(from_text()? & KEPT), created: None });
+        };
+        // The union repeats the version, and is aligned to four bytes behind it.
+        let at = (head + 4).next_multiple_of(4);
+        let (valid, bits) = (u32_at(value, at)?, u32_at(value, at + 4)?);
+        let created = match version {
+            // Behind the size of the extended attributes, the file's and the allocated.
+            3 => at + 28,
+            // Behind the time that makes the file's number.
+            4 => at + 16,
+            5 => at + 8,
+            _ => return None,
+        };
+        let created = if valid & VALID_CREATED == 0 { None } else { u64_at(value, created) };
+        let attributes = (valid & VALID_ATTRIBUTES != 0).then_some(bits & KEPT);
+        Some(Self { attributes, created: created.filter(|created| *created != 0) })
+    }
+
+    /// The attribute's value.
+    pub(crate) fn to_bytes(self) -> Vec<u8> {
+        let bits = self.attributes.unwrap_or_default();
+        let mut out = vec![0; 2];
+        // Its text is empty since version 3.
+        out.extend(3u16.to_le_bytes());
+        out.extend(3u16.to_le_bytes());
+        out.resize(out.len().next_multiple_of(4), 0);
+        let valid = if self.attributes.is_some() { VALID_ATTRIBUTES } else { 0 }
+            | if self.created.is_some() { VALID_CREATED } else { 0 };
+        out.extend(valid.to_le_bytes());
+        out.extend(bits.to_le_bytes());
+        out.extend([0; 20]);
+        out.extend(self.created.unwrap_or_default().to_le_bytes());
+        out.extend([0; 8]);
+        out
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|word| u16::from_le_bytes(*word))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|word| u32::from_le_bytes(*word))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|word| u64::from_le_bytes(*word))
+}
+
+const VALID_ATTRIBUTES: u32 = 0x01;
+const VALID_CREATED: u32 = 0x10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    }
+
+    #[test]
+    fn what_sambas_of_many_years_have_written_is_read() {
+        // smbd 4.17 has written it.
+        let dos =
+            Dos::parse(&bytes("000005000500000011000000210000008 96aa954c77add01".replace(' ', "").as_str()));
+        assert_eq!(dos.attributes, Some(attributes::READONLY | attributes::ARCHIVE));
+        assert_eq!(dos.created, Some(0x01dd_7ac7_54a9_6a89));
+        // Version 4, with a text.
+        let dos =
+            Dos::parse(&bytes("307832320000040004000000510000002200000001000000000000000200000000000000"));
+        assert_eq!(dos, Dos { attributes: Some(attributes::HIDDEN | attributes::ARCHIVE), created: Some(2) });
+        // Before there were versions.
+        assert_eq!(Dos::parse(b"0x26\0").attributes, Some(0x26));
+        assert_eq!(Dos::parse(b"0x26").attributes, Some(0x26));
+    }
+
+    #[test]
+    fn what_is_written_comes_back_and_nothing_else_harms() {
+        let dos = Dos { attributes: Some(attributes::SYSTEM), created: Some(77) };
+        assert_eq!(Dos::parse(&dos.to_bytes()), dos);
+        assert_eq!(Dos::parse(&Dos { created: None, ..dos }.to_bytes()).created, None);
+        let whole = dos.to_bytes();
+        for end in 0..whole.len() - 8 {
+            assert_eq!(Dos::parse(&whole[..end]).created, None, "{end}");
+        }
+        assert_eq!(Dos::parse(b"\xff\xff"), Dos::default());
+        assert_eq!(Dos::parse(&bytes("0000090009000000ffffffffffffffff")), Dos::default());
+    }
+}

@@ -1,0 +1,111 @@
+//! Extended attributes as SMB's clients know them: `user.` attributes of the file, but for those in which streams and DOS attributes
+//! lie. Their names are found in any case.
+
+use std::rc::Rc;
+
+use smb_wire::Status;
+use smb_wire::chain::EntryWriter;
+use smb_wire::info::ea;
+use vfs::Caller;
+
+use crate::dos;
+use crate::hand::{Edit, Hand, VALUE_MAX};
+use crate::share::Share;
+use crate::{Answer, status, streams};
+
+/// Names of a file's attributes that clients see.
+async fn names(hand: &Hand) -> Result<Vec<Vec<u8>>, Status> {
+    let mut names = hand.extended_names().await?;
+    names.retain(|name| is_shown(name));
+    Ok(names)
+}
+
+fn is_shown(name: &[u8]) -> bool {
+    let is_own = name == dos::NAME || name.starts_with(streams::PREFIX) || name.starts_with(b"SAMBA_");
+    !is_own && name.len() <= NAME_MAX
+}
+
+/// Bytes that a list of all of them takes; 0 where there are none.
+pub(crate) async fn size(hand: &Hand) -> Result<u32, Status> {
+    let mut size = 0;
+    for name in names(hand).await? {
+        let len = hand.extended(&name, VALUE_MAX).await?.map_or(0, |value| value.len());
+        size += (HEAD_LEN + name.len() + 1 + len).next_multiple_of(4);
+    }
+    Ok(size as u32)
+}
+
+/// All of them, from the entry `first` on, as many as fit; says how many were told.
+///
+/// # Errors
+/// `STATUS_NO_EAS_ON_FILE`; `STATUS_BUFFER_TOO_SMALL` where not even one fits.
+pub(crate) async fn list(
+    hand: &Hand,
+    first: usize,
+    is_single: bool,
+    len_max: usize,
+) -> Result<(Answer, usize), Status> {
+    let names = names(hand).await?;
+    if names.len() <= first {
+        //= MS-SMB2 3.3.5.20.1
+        //# STATUS_NO_EAS_ON_FILE where there are none, STATUS_NO_MORE_EAS behind the last.
+        return Err(if first == 0 { Status::NO_EAS_ON_FILE } else { Status::NO_MORE_EAS });
+    }
+    let mut output = Vec::new();
+    let mut entries = EntryWriter::new(&mut output, 4, len_max);
+    let mut told = 0;
+    let mut status = Status::SUCCESS;
+    for name in &names[first..] {
+        let value = hand.extended(name, VALUE_MAX).await?.unwrap_or_default();
+        if !ea::write(&mut entries, &ea::Ea { name, value: &value }) {
+            if told == 0 {
+                return Err(Status::BUFFER_TOO_SMALL);
+            }
+            status = Status::BUFFER_OVERFLOW;
+            break;
+        }
+        told += 1;
+        if is_single {
+            break;
+        }
+    }
+    Ok((Answer { status, output }, first + told))
+}
+
+impl Share {
+    /// Sets the attributes of a list; one without a value goes.
+    ///
+    /// # Errors
+    /// `STATUS_EA_CORRUPT_ERROR`, `STATUS_EA_TOO_LARGE`; those of the tree.
+    pub(crate) async fn set_eas(
+        &self,
+        caller: &Caller,
+        hand: &Hand,
+        object: &vfs::Object,
+        list: &[u8],
+    ) -> Result<(), Status> {
+        // All of it is read before any of it is set.
+        let list: Result<Vec<_>, _> = ea::parse(list).collect();
+        let list = list.map_err(ea::status)?;
+        let stored = hand.extended_names().await?;
+        for item in list {
+            let same = stored.iter().find(|name| name.eq_ignore_ascii_case(item.name));
+            let name = same.map_or(item.name, |name| name);
+            if !is_shown(name) {
+                return Err(Status::ACCESS_DENIED);
+            }
+            let value = (!item.value.is_empty()).then(|| item.value.to_vec());
+            let edit: Edit = Rc::new(move |_| value.clone());
+            let set = hand.edit_extended(self.volume(), caller, object, name, VALUE_MAX, edit).await;
+            set.map_err(|error| match error {
+                vfs::Error::NoSpace => Status::EA_TOO_LARGE,
+                error => status::of(error),
+            })?;
+        }
+        Ok(())
+    }
+}
+
+const HEAD_LEN: usize = 8;
+/// Beyond these a name's length does not fit its field.
+const NAME_MAX: usize = 254;

@@ -1,0 +1,37 @@
+//! FLUSH (MS-SMB2 3.3.5.11).
+
+use std::sync::Arc;
+
+use lane::fs::SyncOf;
+use smb_wire::Status;
+use smb_wire::create::access::rights::{APPEND_DATA, WRITE_DATA};
+
+use crate::asker::Asker;
+use crate::hand::What;
+use crate::open::Open;
+use crate::share::Share;
+use crate::status;
+
+impl Share {
+    /// Makes safe what was written to a file, or made in a directory.
+    ///
+    /// # Errors
+    /// `STATUS_ACCESS_DENIED` for an open that may not write.
+    pub async fn flush(&self, asker: &Asker, open: &Arc<Open>) -> Result<(), Status> {
+        //= MS-SMB2 3.3.5.11
+        //# An open without FILE_WRITE_DATA and FILE_APPEND_DATA (of a directory: FILE_ADD_FILE, FILE_ADD_SUBDIRECTORY) fails
+        //# with STATUS_ACCESS_DENIED.
+        if !open.may(WRITE_DATA | APPEND_DATA) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let hand = self.hand(asker, open).await?;
+        let synced = match &hand.what {
+            What::Directory(directory) => directory.sync().await,
+            What::File(_) => {
+                let writer = hand.writer(self.volume(), &asker.by(open), open.grants().object()).await;
+                writer.map_err(status::of)?.sync(SyncOf::All).await
+            }
+        };
+        synced.map_err(status::of)
+    }
+}

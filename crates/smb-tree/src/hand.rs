@@ -1,0 +1,151 @@
+//! What an open is of, as one lane has it at hand: descriptors belong to a lane, opens to none.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use identity::Rights;
+use lane::fs::XattrHow;
+use smb_wire::Status;
+use vfs::{Attributes, Caller, Directory, Error, OpenFile, Resolved, Volume, Writer};
+
+use crate::status;
+
+/// A file or directory that is open on this lane.
+pub(crate) struct Hand {
+    pub(crate) what: What,
+    writer: RefCell<Option<Writer>>,
+}
+
+pub(crate) enum What {
+    File(Rc<OpenFile>),
+    Directory(Directory),
+}
+
+/// Makes a new value of an extended attribute of the old one; `None` is no attribute.
+pub(crate) type Edit = Rc<dyn Fn(Option<Vec<u8>>) -> Option<Vec<u8>>>;
+
+impl Hand {
+    pub(crate) fn new(resolved: Resolved, writer: Option<Writer>) -> Self {
+        let what = match resolved {
+            Resolved::File(file, _) => What::File(file),
+            Resolved::Directory(directory, _) => What::Directory(directory),
+        };
+        Self { what, writer: RefCell::new(writer) }
+    }
+
+    pub(crate) fn attributes(&self) -> Result<Attributes, Status> {
+        let attributes = match &self.what {
+            What::File(file) => file.attributes(),
+            What::Directory(directory) => directory.attributes(),
+        };
+        attributes.map_err(status::of)
+    }
+
+    pub(crate) fn file(&self) -> Result<&Rc<OpenFile>, Status> {
+        match &self.what {
+            What::File(file) => Ok(file),
+            //= MS-SMB2 3.3.5.12
+            //# What is done to a file's data fails with STATUS_INVALID_DEVICE_REQUEST for a directory.
+            What::Directory(_) => Err(Status::INVALID_DEVICE_REQUEST),
+        }
+    }
+
+    pub(crate) fn directory(&self) -> Option<&Directory> {
+        match &self.what {
+            What::Directory(directory) => Some(directory),
+            What::File(_) => None,
+        }
+    }
+
+    /// The file to write. Takes [`Rights::WRITE`] the first time.
+    pub(crate) async fn writer(
+        &self,
+        volume: &Volume,
+        caller: &Caller,
+        object: &vfs::Object,
+    ) -> Result<Writer, Error> {
+        if let What::Directory(_) = self.what {
+            return Err(Error::IsADirectory);
+        }
+        if let Some(writer) = self.writer.borrow().as_ref() {
+            return Ok(writer.clone());
+        }
+        let writer = volume.reopen_writer(caller, object.identity()).await?;
+        Ok(self.writer.borrow_mut().get_or_insert(writer).clone())
+    }
+
+    /// The value of an extended attribute, at most `max` bytes.
+    pub(crate) async fn extended(&self, name: &[u8], max: usize) -> Result<Option<Vec<u8>>, Status> {
+        let value = match &self.what {
+            What::File(file) => file.extended(name, max).await,
+            What::Directory(directory) => directory.extended(name, max).await,
+        };
+        match value {
+            Err(error) if is_unsupported(&error) => Ok(None),
+            value => value.map_err(status::of),
+        }
+    }
+
+    /// Names of all extended attributes.
+    pub(crate) async fn extended_names(&self) -> Result<Vec<Vec<u8>>, Status> {
+        let names = match &self.what {
+            What::File(file) => file.extended_names().await,
+            What::Directory(directory) => directory.extended_names().await,
+        };
+        match names {
+            Err(error) if is_unsupported(&error) => Ok(Vec::new()),
+            names => names.map_err(status::of),
+        }
+    }
+
+    /// Has `edit` change an extended attribute, in one step.
+    pub(crate) async fn edit_extended(
+        &self,
+        volume: &Volume,
+        caller: &Caller,
+        object: &vfs::Object,
+        name: &[u8],
+        max: usize,
+        edit: Edit,
+    ) -> Result<(), Error> {
+        match &self.what {
+            What::Directory(directory) => directory.edit_extended(caller, name, max, &*edit).await,
+            What::File(_) => {
+                let writer = self.writer(volume, caller, object).await?;
+                writer.edit_extended(caller, name, max, move |before| (edit(before), ())).await
+            }
+        }
+    }
+
+    /// Sets an extended attribute.
+    pub(crate) async fn set_extended(
+        &self,
+        volume: &Volume,
+        caller: &Caller,
+        object: &vfs::Object,
+        name: &[u8],
+        value: Vec<u8>,
+    ) -> Result<(), Error> {
+        match &self.what {
+            What::Directory(_) => {
+                let edit: Edit = Rc::new(move |_| Some(value.clone()));
+                self.edit_extended(volume, caller, object, name, VALUE_MAX, edit).await
+            }
+            What::File(_) => {
+                let writer = self.writer(volume, caller, object).await?;
+                writer.set_extended(caller, name, value, XattrHow::Any).await
+            }
+        }
+    }
+}
+
+/// Whether the file system keeps no extended attributes of this kind.
+pub(crate) fn is_unsupported(error: &Error) -> bool {
+    matches!(error, Error::Io(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP))
+}
+
+/// Of what is to be looked at before a directory's is replaced.
+pub(crate) const VALUE_MAX: usize = 65_536;
+
+/// What a file of an open that another lane has made is opened again with: its rights were looked at then.
+pub(crate) const REOPENED: Rights = Rights::NONE;

@@ -1,0 +1,59 @@
+//! What SMB does with a tree (MS-SMB2 3.3.5.9 to 3.3.5.22, MS-FSA), above `vfs`, below connections: opens, information,
+//! directories, named streams, locks, leases and oplocks, notifications, control codes.
+//!
+//! Nothing here knows a connection, a key or a frame. A service has one [`Opens`] in its process and one [`Tree`] on each lane; a
+//! [`Share`] is a volume there, and has one `async fn` for each command, in a file of its own. It takes the view that
+//! `smb-wire` has made of the request and gives what the response is made of, or the [`Status`](smb_wire::Status) of an error.
+//! Who drops a command's future cancels it.
+//!
+//! ```text
+//!   process            Opens: FileId -> Open (Arc, any lane)         vfs objects, grants
+//!                            ^                                         ^
+//!   lane     Tree -----------+-- files of opens as this lane has them -+
+//!              |-- Share (volume)   create, close, read, write, ...
+//!              '-- Breaks           the server's: queues breaks to its clients
+//! ```
+//!
+//! A volume is opened [with objects](vfs::VolumeSpec::with_objects) to be a share, also one that nobody may change.
+
+#![allow(dead_code, reason = "queries, settings and locks come next")]
+
+pub use asker::Asker;
+pub use breaks::{Breaks, LeaseBroken};
+pub use counters::TreeCounters;
+pub use create::{CreateError, Created};
+pub use open::{Open, OpenKind};
+pub use opens::{Opens, OpensLimits, OpensUsage};
+pub use read::Reading;
+pub use share::{Share, ShareOptions};
+pub use tree::Tree;
+
+mod access;
+mod asker;
+mod attributes;
+mod breaks;
+mod close;
+mod counters;
+mod create;
+mod dos;
+mod ea;
+mod flush;
+mod hand;
+mod names;
+mod open;
+mod opens;
+mod read;
+mod share;
+mod status;
+mod streams;
+mod tree;
+mod write;
+
+/// What a command answers with, in the class that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// `STATUS_SUCCESS`, `STATUS_BUFFER_OVERFLOW` or `STATUS_NOTIFY_ENUM_DIR`.
+    pub status: smb_wire::Status,
+    /// The output.
+    pub output: Vec<u8>,
+}

@@ -1,0 +1,177 @@
+//! Names between the wire and the tree: what clients cannot spell is put into the private area of Unicode, as clients that need
+//! such names do it on their side (Services for Macintosh; Linux's `mapposix`), and paths are found in any case.
+
+use identity::Rights;
+use smb_wire::Status;
+use smb_wire::name::Name as WireName;
+use vfs::{Directory, Error, Found, Name, RelPath, RelPathBuf, Volume};
+
+use crate::status;
+
+/// Where a path leads.
+pub(crate) struct Spot {
+    /// The directory above; `None` for the root.
+    pub(crate) above: Option<RelPathBuf>,
+    /// It, by names as they are stored, but for a last one that nothing has.
+    pub(crate) path: RelPathBuf,
+    /// What is there.
+    pub(crate) found: Option<Found>,
+}
+
+/// A component as the file system has it.
+pub(crate) fn to_stored(component: &str) -> Vec<u8> {
+    let stored = |c: char| match SPELLED.iter().find(|(_, wire)| *wire == c) {
+        Some((stored, _)) => *stored,
+        None => match u32::from(c) {
+            code @ 0xf001..=0xf01f => char::from_u32(code - 0xf000).expect("a control character"),
+            _ => c,
+        },
+    };
+    component.chars().map(stored).collect::<String>().into_bytes()
+}
+
+/// A name as clients see it; `None` for one that is no Unicode, which none can name.
+pub(crate) fn to_wire(stored: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(stored).ok()?;
+    let last = text.chars().count().wrapping_sub(1);
+    let wire = |(at, c): (usize, char)| match c {
+        // Clients cut these off an end.
+        ' ' if at == last => '\u{f028}',
+        '.' if at == last && !matches!(text, "." | "..") => '\u{f029}',
+        '\u{1}'..='\u{1f}' => char::from_u32(0xf000 + u32::from(c)).expect("in the private area"),
+        _ => SPELLED[..8].iter().find(|(stored, _)| *stored == c).map_or(c, |(_, wire)| *wire),
+    };
+    Some(text.chars().enumerate().map(wire).collect())
+}
+
+/// A path below the share as clients write it, with a backslash in front.
+pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
+    let mut out = String::new();
+    for name in path.components() {
+        out.push('\\');
+        out.push_str(&to_wire(name.as_bytes()).unwrap_or_default());
+    }
+    if out.is_empty() {
+        out.push('\\');
+    }
+    out
+}
+
+/// Finds what a name means, in whatever case it is stored.
+///
+/// # Errors
+/// `STATUS_OBJECT_PATH_NOT_FOUND` where something on the way is missing or no directory; else as the tree has it.
+pub(crate) async fn find(
+    volume: &Volume,
+    caller: &vfs::Caller,
+    name: &WireName,
+    names_max: usize,
+) -> Result<Spot, Status> {
+    let components: Vec<_> = name.path.iter().map(|component| to_stored(component)).collect();
+    let mut exact = RelPathBuf::root();
+    for component in &components {
+        push(&mut exact, component)?;
+    }
+    match volume.lookup_with_rights(caller, exact.as_path(), Rights::NONE).await {
+        Ok(found) => Ok(spot(exact, Some(found))),
+        Err(Error::NotFound | Error::NotADirectory) => {
+            find_folded(volume, caller, &components, names_max).await
+        }
+        Err(error) => Err(status::of(error)),
+    }
+}
+
+async fn find_folded(
+    volume: &Volume,
+    caller: &vfs::Caller,
+    components: &[Vec<u8>],
+    names_max: usize,
+) -> Result<Spot, Status> {
+    let mut path = RelPathBuf::root();
+    let root = volume.lookup_as(caller, RelPath::ROOT, Rights::NONE).await.map_err(status::of)?;
+    let mut directory = root.into_directory().map_err(status::of)?.0;
+    for (at, component) in components.iter().enumerate() {
+        let is_last = at + 1 == components.len();
+        let name = Name::parse(component).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+        let found = directory.lookup_folded(caller, name, Rights::NONE, names_max).await;
+        match found {
+            Ok((stored, found)) => {
+                push(&mut path, &stored)?;
+                if !is_last {
+                    directory = below(found)?;
+                }
+            }
+            Err(Error::NotFound) if is_last => {
+                push(&mut path, component)?;
+                return Ok(spot(path, None));
+            }
+            Err(error) if !is_last => return Err(on_the_way(error)),
+            Err(error) => return Err(status::of(error)),
+        }
+    }
+    let found = volume.lookup_with_rights(caller, path.as_path(), Rights::NONE).await;
+    match found {
+        Ok(found) => Ok(spot(path, Some(found))),
+        // It went as it was found.
+        Err(Error::NotFound) => Ok(spot(path, None)),
+        Err(error) => Err(status::of(error)),
+    }
+}
+
+fn below(found: vfs::Resolved) -> Result<Directory, Status> {
+    found.into_directory().map(|(directory, _)| directory).map_err(on_the_way)
+}
+
+//= MS-SMB2 3.3.5.9
+//# A path of which a component but the last is missing fails with STATUS_OBJECT_PATH_NOT_FOUND.
+fn on_the_way(error: Error) -> Status {
+    match error {
+        Error::NotFound | Error::Hidden | Error::NotADirectory => Status::OBJECT_PATH_NOT_FOUND,
+        error => status::of(error),
+    }
+}
+
+fn spot(path: RelPathBuf, found: Option<Found>) -> Spot {
+    let above = path.as_path().parent().map(RelPathBuf::from);
+    Spot { above, path, found }
+}
+
+fn push(path: &mut RelPathBuf, component: &[u8]) -> Result<(), Status> {
+    let name = Name::parse(component).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+    path.push(name).map_err(|_| Status::OBJECT_NAME_INVALID)
+}
+
+/// What no client's name may hold, and what stands for it; the last two only at an end.
+const SPELLED: [(char, char); 10] = [
+    ('"', '\u{f020}'),
+    ('*', '\u{f021}'),
+    (':', '\u{f022}'),
+    ('<', '\u{f023}'),
+    ('>', '\u{f024}'),
+    ('?', '\u{f025}'),
+    ('\\', '\u{f026}'),
+    ('|', '\u{f027}'),
+    (' ', '\u{f028}'),
+    ('.', '\u{f029}'),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_no_client_can_spell_go_over_and_come_back() {
+        for stored in ["a:b", "what?", "<*>|\"\\", "dot.", "blank ", "\u{1}\u{1f}", "plain.txt", ".", ".."] {
+            let wire = to_wire(stored.as_bytes()).unwrap();
+            if stored.len() > 2 {
+                assert!(smb_wire::name::check_component(&wire).is_ok(), "{wire:?}");
+            }
+            assert_eq!(to_stored(&wire), stored.as_bytes(), "{stored:?}");
+        }
+        assert_eq!(to_wire(b"\xff"), None);
+        assert_eq!(to_wire(b"a.b c").unwrap(), "a.b c", "inside they are fine");
+        let path = RelPath::parse(b"a/b:c").unwrap();
+        assert_eq!(path_to_wire(path), "\\a\\b\u{f022}c");
+        assert_eq!(path_to_wire(RelPath::ROOT), "\\");
+    }
+}

@@ -1,0 +1,150 @@
+//! An open, as every lane knows it (MS-SMB2 3.3.1.10).
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use grants::Caching;
+use smb_proto::channel_word::ChannelWord;
+use smb_wire::{FileId, Guid};
+
+use crate::breaks::Held;
+use crate::opens::{Room, Tellable};
+
+/// What an open is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenKind {
+    /// A file's own data.
+    File,
+    /// A directory.
+    Directory,
+    /// A named stream of a file or directory.
+    Stream,
+}
+
+/// An open of a file, directory or stream. Immutable but for the channel word and what is under a rarely taken lock; any lane may
+/// use it.
+pub struct Open {
+    pub(crate) grants: vfs::Open,
+    pub(crate) room: Room,
+    pub(crate) tellable: Option<Tellable>,
+    pub(crate) session: u64,
+    pub(crate) tree: u32,
+    pub(crate) client: Guid,
+    pub(crate) address: IpAddr,
+    pub(crate) share: Arc<str>,
+    pub(crate) user: Box<str>,
+    pub(crate) kind: OpenKind,
+    /// It is of a directory, or of a stream of one.
+    pub(crate) is_of_directory: bool,
+    pub(crate) stream: Option<Box<str>>,
+    pub(crate) access: u32,
+    pub(crate) maximal_access: u32,
+    pub(crate) share_access: u32,
+    pub(crate) options: u32,
+    pub(crate) held: Held,
+    pub(crate) word: ChannelWord,
+    pub(crate) state: Mutex<State>,
+}
+
+/// What changes with use.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// CurrentByteOffset, which the server keeps and never uses.
+    pub(crate) position: u64,
+}
+
+impl Open {
+    /// Its id.
+    pub fn id(&self) -> FileId {
+        self.room.id()
+    }
+
+    /// SessionId.
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+
+    /// TreeId.
+    pub fn tree(&self) -> u32 {
+        self.tree
+    }
+
+    /// ClientGuid of who made it.
+    pub fn client(&self) -> Guid {
+        self.client
+    }
+
+    /// Where it was made from.
+    pub fn address(&self) -> IpAddr {
+        self.address
+    }
+
+    /// Who made it.
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// The share that it is in.
+    pub fn share_name(&self) -> &str {
+        &self.share
+    }
+
+    /// What it is of.
+    pub fn kind(&self) -> OpenKind {
+        self.kind
+    }
+
+    /// Whether it is of a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind == OpenKind::Directory
+    }
+
+    /// The named stream that it is of.
+    pub fn stream(&self) -> Option<&str> {
+        self.stream.as_deref()
+    }
+
+    /// Rights that it was granted: [`smb_wire::create::access::rights`].
+    pub fn granted_access(&self) -> u32 {
+        self.access
+    }
+
+    /// What others may do meanwhile.
+    pub fn share_access(&self) -> u32 {
+        self.share_access
+    }
+
+    /// Which of its requests come too late (MS-SMB2 3.3.5.2.10).
+    pub fn word(&self) -> &ChannelWord {
+        &self.word
+    }
+
+    /// What its client may cache now.
+    pub fn caching(&self) -> Caching {
+        self.grants.caching().unwrap_or_default()
+    }
+
+    pub(crate) fn grants(&self) -> &vfs::Open {
+        &self.grants
+    }
+
+    /// The name of the stream as grants are kept by: in one case, as streams are found in any.
+    pub(crate) fn has_options(&self, options: u32) -> bool {
+        self.options & options != 0
+    }
+
+    /// Whether it was granted any of these rights.
+    pub(crate) fn may(&self, any: u32) -> bool {
+        self.access & any != 0
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").field("id", &self.id()).field("session", &self.session).finish_non_exhaustive()
+    }
+}

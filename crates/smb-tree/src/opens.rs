@@ -1,0 +1,242 @@
+//! Which opens there are, process-wide: by FileId, by session; how many a session, an address and all may have; who is told of
+//! breaks.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use grants::Holder;
+use smb_wire::{FileId, Status};
+
+use crate::breaks::Told;
+use crate::open::Open;
+
+/// How many opens there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpensLimits {
+    /// Of the whole process.
+    pub all_max: usize,
+    /// Of one session.
+    pub per_session_max: usize,
+    /// Of one client address.
+    pub per_address_max: usize,
+}
+
+impl Default for OpensLimits {
+    fn default() -> Self {
+        Self { all_max: 1 << 20, per_session_max: 65_536, per_address_max: 262_144 }
+    }
+}
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpensUsage {
+    /// Opens.
+    pub opens: usize,
+    /// Sessions that have some.
+    pub sessions: usize,
+}
+
+/// Every open of the process.
+pub struct Opens {
+    limits: OpensLimits,
+    shards: Box<[Mutex<Shard>]>,
+    owners: Mutex<Owners>,
+    told: Mutex<HashMap<Holder, (Told, usize)>>,
+    count: AtomicUsize,
+    next: AtomicU64,
+}
+
+/// By FileId.Volatile.
+type Shard = HashMap<u64, Arc<Open>>;
+
+#[derive(Default)]
+struct Owners {
+    sessions: HashMap<u64, HashSet<u64>>,
+    addresses: HashMap<IpAddr, usize>,
+}
+
+/// Room for one open. Dropped, it is given back.
+pub(crate) struct Room {
+    opens: Arc<Opens>,
+    session: u64,
+    address: IpAddr,
+    volatile: u64,
+}
+
+/// A holder who can be told, for as long as this lives.
+pub(crate) struct Tellable {
+    opens: Arc<Opens>,
+    holder: Holder,
+}
+
+impl Opens {
+    /// None yet.
+    pub fn new(limits: OpensLimits) -> Arc<Self> {
+        let mut start = [0; 8];
+        getrandom::fill(&mut start).expect("the kernel has random bytes");
+        Arc::new(Self {
+            limits,
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            owners: Mutex::default(),
+            told: Mutex::default(),
+            count: AtomicUsize::new(0),
+            // Numbers of an earlier run are not this run's.
+            next: AtomicU64::new(u64::from_le_bytes(start) >> 16),
+        })
+    }
+
+    /// The session's open of this id.
+    ///
+    /// # Errors
+    /// `STATUS_FILE_CLOSED`.
+    pub fn find(&self, session: u64, id: FileId) -> Result<Arc<Open>, Status> {
+        //= MS-SMB2 3.3.5.10
+        //# An open is looked up by FileId.Volatile; DurableFileId must be FileId.Persistent.
+        let found = self.shard(id.volatile.get()).get(&id.volatile.get()).cloned();
+        let found = found.filter(|open| open.id() == id && open.session() == session);
+        found.ok_or(Status::FILE_CLOSED)
+    }
+
+    /// The open that a resume key names.
+    pub(crate) fn find_volatile(&self, volatile: u64) -> Option<Arc<Open>> {
+        self.shard(volatile).get(&volatile).cloned()
+    }
+
+    /// All opens of a session.
+    pub fn of_session(&self, session: u64) -> Vec<Arc<Open>> {
+        let ids: Vec<_> = self.owners().sessions.get(&session).into_iter().flatten().copied().collect();
+        ids.into_iter().filter_map(|id| self.shard(id).get(&id).cloned()).collect()
+    }
+
+    /// Those of one of its tree connects.
+    pub fn of_tree(&self, session: u64, tree: u32) -> Vec<Arc<Open>> {
+        let all = self.of_session(session).into_iter();
+        all.filter(|open| open.tree() == tree).collect()
+    }
+
+    /// All opens, for who shows them.
+    pub fn all(&self) -> Vec<Arc<Open>> {
+        self.shards.iter().flat_map(|shard| lock(shard).values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    /// How many there are.
+    pub fn usage(&self) -> OpensUsage {
+        let sessions = self.owners().sessions.len();
+        OpensUsage { opens: self.count.load(Ordering::Relaxed), sessions }
+    }
+
+    /// Room for one more of this session and address.
+    ///
+    /// # Errors
+    /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_TOO_MANY_OPENED_FILES` where it is the session's or the address's fault.
+    pub(crate) fn room(self: &Arc<Self>, session: u64, address: IpAddr) -> Result<Room, Status> {
+        let mut owners = self.owners();
+        if self.count.load(Ordering::Relaxed) >= self.limits.all_max {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let of_session = owners.sessions.get(&session).map_or(0, HashSet::len);
+        let of_address = owners.addresses.get(&address).copied().unwrap_or(0);
+        if of_session >= self.limits.per_session_max || of_address >= self.limits.per_address_max {
+            return Err(Status::TOO_MANY_OPENED_FILES);
+        }
+        let volatile = self.next.fetch_add(1, Ordering::Relaxed);
+        owners.sessions.entry(session).or_default().insert(volatile);
+        *owners.addresses.entry(address).or_default() += 1;
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(Room { opens: Arc::clone(self), session, address, volatile })
+    }
+
+    pub(crate) fn insert(&self, open: &Arc<Open>) {
+        self.shard(open.id().volatile.get()).insert(open.id().volatile.get(), Arc::clone(open));
+    }
+
+    /// Takes it out; `false` where somebody has before.
+    pub(crate) fn remove(&self, open: &Open) -> bool {
+        self.shard(open.id().volatile.get()).remove(&open.id().volatile.get()).is_some()
+    }
+
+    /// From now on the holder is told so.
+    pub(crate) fn tellable(self: &Arc<Self>, holder: Holder, told: Told) -> Tellable {
+        match lock(&self.told).entry(holder) {
+            Entry::Occupied(mut known) => known.get_mut().1 += 1,
+            Entry::Vacant(new) => drop(new.insert((told, 1))),
+        }
+        Tellable { opens: Arc::clone(self), holder }
+    }
+
+    /// How the holder is told.
+    pub(crate) fn told(&self, holder: Holder) -> Option<Told> {
+        lock(&self.told).get(&holder).map(|(told, _)| *told)
+    }
+
+    fn shard(&self, volatile: u64) -> MutexGuard<'_, Shard> {
+        lock(&self.shards[volatile as usize % SHARDS])
+    }
+
+    fn owners(&self) -> MutexGuard<'_, Owners> {
+        lock(&self.owners)
+    }
+}
+
+impl Room {
+    /// What the open in it is called.
+    pub(crate) fn id(&self) -> FileId {
+        //= MS-SMB2 3.3.5.9
+        //# FileId.Persistent is the open's DurableFileId, unique over all opens; FileId.Volatile the one in the session's table.
+        FileId::new(self.volatile.wrapping_mul(SPREAD) ^ SPREAD, self.volatile)
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        let mut owners = self.opens.owners();
+        if let Entry::Occupied(mut session) = owners.sessions.entry(self.session) {
+            session.get_mut().remove(&self.volatile);
+            if session.get().is_empty() {
+                session.remove();
+            }
+        }
+        if let Entry::Occupied(mut address) = owners.addresses.entry(self.address) {
+            *address.get_mut() -= 1;
+            if *address.get() == 0 {
+                address.remove();
+            }
+        }
+        self.opens.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Tellable {
+    pub(crate) fn holder(&self) -> Holder {
+        self.holder
+    }
+}
+
+impl Drop for Tellable {
+    fn drop(&mut self) {
+        let mut told = lock(&self.opens.told);
+        if let Entry::Occupied(mut known) = told.entry(self.holder) {
+            known.get_mut().1 -= 1;
+            if known.get().1 == 0 {
+                known.remove();
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Opens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Opens").field("usage", &self.usage()).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nobody panics while holding it")
+}
+
+const SHARDS: usize = 64;
+/// Odd, so that no two numbers get one id.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,0 +1,95 @@
+//! READ (MS-SMB2 3.3.5.12).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use grants::Range;
+use grants::conflict::Wants;
+use smb_wire::Status;
+use smb_wire::create::access::rights::{EXECUTE, READ_DATA};
+use vfs::OpenFile;
+
+use crate::asker::Asker;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::streams;
+
+/// What a read gives.
+pub enum Reading {
+    /// These bytes of a file, which were there when it was looked at; to be sent or read by [`OpenFile::lane_file`].
+    File {
+        /// The file.
+        file: Rc<OpenFile>,
+        /// First byte.
+        offset: u64,
+        /// Bytes; 0 only where none were asked for.
+        len: u32,
+    },
+    /// Bytes of a named stream.
+    Bytes(Vec<u8>),
+}
+
+impl Share {
+    /// What there is to read: at most `length` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// `STATUS_ACCESS_DENIED`; `STATUS_INVALID_DEVICE_REQUEST` for a directory; `STATUS_FILE_LOCK_CONFLICT`;
+    /// `STATUS_END_OF_FILE` at or behind the end, or where fewer than `minimum` are there.
+    pub async fn read(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        offset: u64,
+        length: u32,
+        minimum: u32,
+    ) -> Result<Reading, Status> {
+        if open.is_directory() {
+            return Err(Status::INVALID_DEVICE_REQUEST);
+        }
+        //= MS-SMB2 3.3.5.12
+        //# Without FILE_READ_DATA and FILE_EXECUTE the request fails with STATUS_ACCESS_DENIED.
+        if !open.may(READ_DATA | EXECUTE) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let end = offset.checked_add(length.into()).filter(|end| *end <= i64::MAX as u64);
+        end.ok_or(Status::INVALID_PARAMETER)?;
+        let range = Range { offset, len: length.into() };
+        open.grants().check(range, Wants::Reading).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
+        let hand = self.hand(asker, open).await?;
+        if open.kind() == OpenKind::Stream {
+            let mut data = streams::read(&hand, open.stream().unwrap_or_default()).await?;
+            let len = within(data.len() as u64, offset, length, minimum)?;
+            let begin = offset.min(data.len() as u64) as usize;
+            data.drain(..begin);
+            data.truncate(len as usize);
+            return Ok(Reading::Bytes(data));
+        }
+        let file = Rc::clone(hand.file()?);
+        let size = hand.attributes()?.size;
+        let len = within(size, offset, length, minimum)?;
+        Ok(Reading::File { file, offset, len })
+    }
+}
+
+/// How many of `length` bytes at `offset` there are.
+fn within(size: u64, offset: u64, length: u32, minimum: u32) -> Result<u32, Status> {
+    let there = size.saturating_sub(offset).min(length.into()) as u32;
+    //= MS-SMB2 3.3.5.12
+    //# A read that gives nothing fails with STATUS_END_OF_FILE, and so does one that gives less than MinimumCount.
+    if (length > 0 && there == 0) || there < minimum { Err(Status::END_OF_FILE) } else { Ok(there) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_read_ends_where_the_file_does() {
+        assert_eq!(within(10, 0, 4, 0), Ok(4));
+        assert_eq!(within(10, 8, 4, 2), Ok(2));
+        assert_eq!(within(10, 8, 4, 3), Err(Status::END_OF_FILE));
+        assert_eq!(within(10, 10, 1, 0), Err(Status::END_OF_FILE));
+        assert_eq!(within(10, 99, 0, 0), Ok(0), "nothing was asked for");
+        assert_eq!(within(0, 0, 0, 1), Err(Status::END_OF_FILE));
+    }
+}

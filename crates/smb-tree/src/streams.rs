@@ -1,0 +1,178 @@
+//! Named streams, which lie in extended attributes as Samba's `streams_xattr` keeps them: `user.DosStream.<name>:$DATA`, the data and
+//! one zero byte. They are found in any case, and are as long as an attribute can be.
+
+use std::rc::Rc;
+
+use smb_wire::Status;
+use vfs::{Caller, Error};
+
+use crate::hand::{Edit, Hand, VALUE_MAX};
+use crate::share::Share;
+use crate::status;
+
+/// Longest stream, bytes: what an attribute holds beside Samba's zero byte.
+pub(crate) const STREAM_MAX: u64 = VALUE_MAX as u64 - 1;
+/// How names of attributes that hold streams begin.
+pub(crate) const PREFIX: &[u8] = b"DosStream.";
+const SUFFIX: &[u8] = b":$DATA";
+
+/// A stream of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) name: String,
+    pub(crate) size: u64,
+}
+
+/// The attribute that holds a stream.
+pub(crate) fn attribute(stream: &str) -> Vec<u8> {
+    [PREFIX, stream.as_bytes(), SUFFIX].concat()
+}
+
+/// The stream that an attribute holds; `None` for another.
+fn stream_of(attribute: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(attribute.strip_prefix(PREFIX)?).ok()?;
+    let Some((name, kind)) = name.rsplit_once(':') else { return Some(name) };
+    kind.eq_ignore_ascii_case("$DATA").then_some(name)
+}
+
+/// As one case of it, by which share modes of streams are kept.
+pub(crate) fn folded(stream: &str) -> String {
+    stream.to_lowercase()
+}
+
+/// The stream of this name in whatever case, as it is stored.
+pub(crate) async fn find(hand: &Hand, stream: &str) -> Result<Option<String>, Status> {
+    let names = hand.extended_names().await?;
+    let stored = || names.iter().filter_map(|name| stream_of(name));
+    let wanted = folded(stream);
+    let found =
+        stored().find(|name| *name == stream).or_else(|| stored().find(|name| folded(name) == wanted));
+    Ok(found.map(str::to_owned))
+}
+
+/// All of them, with their sizes.
+pub(crate) async fn all(hand: &Hand) -> Result<Vec<Stream>, Status> {
+    let mut streams = Vec::new();
+    for attribute in hand.extended_names().await? {
+        let Some(name) = stream_of(&attribute) else { continue };
+        // It may have gone meanwhile.
+        if let Some(value) = hand.extended(&attribute, VALUE_MAX).await? {
+            streams.push(Stream { name: name.to_owned(), size: data(&value).len() as u64 });
+        }
+    }
+    streams.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(streams)
+}
+
+/// What a stream holds.
+///
+/// # Errors
+/// `STATUS_FILE_DELETED` once it is gone.
+pub(crate) async fn read(hand: &Hand, stream: &str) -> Result<Vec<u8>, Status> {
+    let mut value = hand.extended(&attribute(stream), VALUE_MAX).await?.ok_or(Status::FILE_DELETED)?;
+    value.truncate(data(&value).len());
+    Ok(value)
+}
+
+/// Without Samba's zero byte.
+fn data(value: &[u8]) -> &[u8] {
+    value.split_last().map_or(value, |(_, data)| data)
+}
+
+/// How a stream is changed.
+pub(crate) enum Change {
+    /// It is made, if it is not there.
+    Make,
+    /// It is emptied, and made if it is not there.
+    Empty,
+    /// Bytes are written; what lies between is zeros.
+    Write(u64, Vec<u8>),
+    /// It is so long from now on.
+    Resize(u64),
+    /// It goes.
+    Remove,
+}
+
+impl Share {
+    /// Changes a stream, in one step.
+    ///
+    /// # Errors
+    /// `STATUS_DISK_FULL` where it would be longer than [`STREAM_MAX`].
+    pub(crate) async fn change_stream(
+        &self,
+        caller: &Caller,
+        hand: &Hand,
+        object: &vfs::Object,
+        stream: &str,
+        change: Change,
+    ) -> Result<(), Status> {
+        let len = match &change {
+            Change::Write(offset, bytes) => offset.saturating_add(bytes.len() as u64),
+            Change::Resize(len) => *len,
+            Change::Make | Change::Empty | Change::Remove => 0,
+        };
+        if len > STREAM_MAX {
+            return Err(Status::DISK_FULL);
+        }
+        let edit: Edit = Rc::new(move |before| changed(before, &change));
+        let edited =
+            hand.edit_extended(self.volume(), caller, object, &attribute(stream), VALUE_MAX, edit).await;
+        edited.map_err(of_stream)
+    }
+}
+
+fn changed(before: Option<Vec<u8>>, change: &Change) -> Option<Vec<u8>> {
+    let had = before.is_some();
+    let mut value = before.unwrap_or_default();
+    value.truncate(data(&value).len());
+    match change {
+        Change::Remove => return None,
+        Change::Empty => value.clear(),
+        Change::Make => {}
+        // It was deleted by another name of the file's.
+        Change::Write(..) | Change::Resize(_) if !had => return None,
+        Change::Write(offset, bytes) => {
+            let at = *offset as usize;
+            let end = at + bytes.len();
+            if value.len() < end {
+                value.resize(end, 0);
+            }
+            value[at..end].copy_from_slice(bytes);
+        }
+        Change::Resize(len) => value.resize(*len as usize, 0),
+    }
+    value.push(0);
+    Some(value)
+}
+
+/// Where the file system keeps no attributes there are no streams.
+fn of_stream(error: Error) -> Status {
+    if crate::hand::is_unsupported(&error) { Status::OBJECT_NAME_INVALID } else { status::of(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_lies_where_samba_has_it() {
+        assert_eq!(attribute("str"), b"DosStream.str:$DATA");
+        assert_eq!(stream_of(b"DosStream.str:$DATA"), Some("str"));
+        assert_eq!(stream_of(b"DOSATTRIB"), None);
+        // As smbd 4.17 has written it.
+        assert_eq!(data(b"hello\n\0"), b"hello\n");
+    }
+
+    #[test]
+    fn changes_keep_the_zero_byte_behind_the_data() {
+        let after = |before: Option<&[u8]>, change| changed(before.map(<[u8]>::to_vec), &change);
+        assert_eq!(after(None, Change::Make), Some(vec![0]));
+        assert_eq!(after(Some(b"ab\0"), Change::Make), Some(b"ab\0".to_vec()));
+        assert_eq!(after(Some(b"ab\0"), Change::Empty), Some(vec![0]));
+        assert_eq!(after(Some(b"ab\0"), Change::Write(1, b"XY".to_vec())), Some(b"aXY\0".to_vec()));
+        assert_eq!(after(Some(b"a\0"), Change::Write(3, b"Z".to_vec())), Some(b"a\0\0Z\0".to_vec()));
+        assert_eq!(after(Some(b"abc\0"), Change::Resize(1)), Some(b"a\0".to_vec()));
+        assert_eq!(after(Some(b"abc\0"), Change::Remove), None);
+        assert_eq!(after(None, Change::Write(0, b"x".to_vec())), None, "it is gone");
+    }
+}

@@ -1,0 +1,198 @@
+//! One lane's part: its shares, the files of opens as it has them, and the way of breaks to its clients.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Weak};
+
+use smb_wire::Guid;
+use vfs::{Breaker, Broken, ByLease, Cache, Telling, Volume};
+use zerocopy::IntoBytes;
+
+use crate::asker::Asker;
+use crate::attributes::Known;
+use crate::breaks::{Breaks, LeaseBroken, Told, level};
+use crate::counters::TreeCounters;
+use crate::hand::Hand;
+use crate::open::Open;
+use crate::opens::Opens;
+use crate::share::{Inner as ShareInner, Share, ShareOptions};
+
+/// One lane's part of what SMB does with trees. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Tree {
+    side: Rc<Side>,
+    shares: Rc<RefCell<HashMap<Arc<str>, Share>>>,
+}
+
+/// What all shares of a lane have in common.
+pub(crate) struct Side {
+    opens: Arc<Opens>,
+    hands: RefCell<HashMap<u64, AtHand>>,
+    /// Hands that there may be before those of closed opens are looked for.
+    hands_mark: Cell<usize>,
+    known: Known,
+    counters: Arc<TreeCounters>,
+    /// The cache knows it as long as the tree lives.
+    _breaker: Rc<dyn Breaker>,
+}
+
+struct AtHand {
+    open: Weak<Open>,
+    hand: Rc<Hand>,
+}
+
+struct Breaking {
+    opens: Arc<Opens>,
+    breaks: Rc<dyn Breaks>,
+    counters: Arc<TreeCounters>,
+}
+
+impl Tree {
+    /// Of the lane that this cache is of: from here on breaks of holders on it go to `breaks`.
+    pub fn new(cache: &Cache, opens: Arc<Opens>, breaks: Rc<dyn Breaks>) -> Self {
+        let counters = Arc::new(TreeCounters::default());
+        let breaking = Breaking { opens: Arc::clone(&opens), breaks, counters: Arc::clone(&counters) };
+        let breaker: Rc<dyn Breaker> = Rc::new(breaking);
+        cache.add_breaker(&breaker);
+        let side = Side {
+            opens,
+            hands: RefCell::default(),
+            hands_mark: Cell::new(HANDS_MARK_MIN),
+            known: Known::new(),
+            counters,
+            _breaker: breaker,
+        };
+        Self { side: Rc::new(side), shares: Rc::default() }
+    }
+
+    /// Shows a volume, which was opened [with objects](vfs::VolumeSpec::with_objects), by this name; a share that had it is another
+    /// from now on.
+    pub fn add_share(&self, name: &str, volume: Volume, options: ShareOptions) -> Share {
+        let name: Arc<str> = name.into();
+        let inner = ShareInner { name: Arc::clone(&name), volume, options, side: Rc::clone(&self.side) };
+        let share = Share { inner: Rc::new(inner) };
+        self.shares.borrow_mut().insert(name, share.clone());
+        share
+    }
+
+    /// Shows it no more. Opens in it go on until they are closed, by who has the share still.
+    pub fn remove_share(&self, name: &str) {
+        let removed = self.shares.borrow_mut().remove(name);
+        drop(removed);
+    }
+
+    /// The share of this name, in any case of ASCII.
+    pub fn share(&self, name: &str) -> Option<Share> {
+        let shares = self.shares.borrow();
+        let in_any_case = || shares.values().find(|share| share.name().eq_ignore_ascii_case(name));
+        shares.get(name).or_else(in_any_case).cloned()
+    }
+
+    /// Every open of the process.
+    pub fn opens(&self) -> &Arc<Opens> {
+        &self.side.opens
+    }
+
+    /// What this lane has counted.
+    pub fn counters(&self) -> &Arc<TreeCounters> {
+        &self.side.counters
+    }
+
+    /// Closes opens whose session or tree connect has ended, or whose last connection is lost, with the deletions that come of it.
+    pub async fn close_all(&self, asker: &Asker, opens: Vec<Arc<Open>>) {
+        for open in opens {
+            match self.share(open.share_name()) {
+                Some(share) => {
+                    // There is nobody to be told why a name stayed.
+                    let _ = share.close(asker, &open, 0).await;
+                }
+                None => self.side.let_go(&open),
+            }
+        }
+    }
+}
+
+impl Side {
+    pub(crate) fn opens(&self) -> &Arc<Opens> {
+        &self.opens
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<TreeCounters> {
+        &self.counters
+    }
+
+    /// The open is no more.
+    pub(crate) fn let_go(&self, open: &Open) {
+        let hand = self.hands.borrow_mut().remove(&open.id().volatile.get());
+        drop(hand);
+        if self.opens.remove(open) {
+            self.counters.opens_closed.increment();
+        }
+    }
+
+    pub(crate) fn hand(&self, open: &Open) -> Option<Rc<Hand>> {
+        let hands = self.hands.borrow();
+        hands.get(&open.id().volatile.get()).map(|at_hand| Rc::clone(&at_hand.hand))
+    }
+
+    /// Keeps what an open is of; where somebody was faster, his.
+    pub(crate) fn keep_hand(&self, open: &Arc<Open>, hand: Rc<Hand>) -> Rc<Hand> {
+        let mut hands = self.hands.borrow_mut();
+        let swept = if hands.len() < self.hands_mark.get() { Vec::new() } else { self.swept(&mut hands) };
+        let at_hand = AtHand { open: Arc::downgrade(open), hand };
+        let kept = Rc::clone(&hands.entry(open.id().volatile.get()).or_insert(at_hand).hand);
+        drop(hands);
+        drop(swept);
+        kept
+    }
+
+    /// Takes out what was closed on other lanes: twice as many as are left may come before the next time.
+    fn swept(&self, hands: &mut HashMap<u64, AtHand>) -> Vec<AtHand> {
+        let closed = hands.extract_if(|_, at_hand| at_hand.open.strong_count() == 0);
+        let closed: Vec<_> = closed.map(|(_, at_hand)| at_hand).collect();
+        self.counters.hands_swept.add(closed.len() as u64);
+        self.hands_mark.set((2 * hands.len()).max(HANDS_MARK_MIN));
+        closed
+    }
+
+    pub(crate) fn known(&self) -> &Known {
+        &self.known
+    }
+}
+
+impl Breaker for Breaking {
+    fn tell(&self, _: &Broken) -> Option<Telling> {
+        // SMB's clients rely on leases alone.
+        None
+    }
+
+    fn give_back(&self, asked: &ByLease) {
+        let told = asked.told;
+        match self.opens.told(told.holder) {
+            Some(Told::Oplock { open, session }) => {
+                self.counters.breaks_oplock.increment();
+                self.breaks.oplock(open, session, level(told.to));
+            }
+            Some(Told::Lease { client, key }) => {
+                self.counters.breaks_lease.increment();
+                self.breaks.lease(&LeaseBroken {
+                    client,
+                    key,
+                    from: told.from.bits().into(),
+                    to: told.to.bits().into(),
+                    epoch: told.epoch,
+                    acknowledge: told.acknowledge,
+                });
+            }
+            None => self.counters.breaks_homeless.increment(),
+        }
+    }
+}
+
+/// The bytes of a GUID, as grants have them.
+pub(crate) fn guid_bytes(guid: Guid) -> [u8; 16] {
+    guid.as_bytes().try_into().expect("sixteen bytes")
+}
+
+const HANDS_MARK_MIN: usize = 256;

@@ -1,0 +1,147 @@
+//! WRITE (MS-SMB2 3.3.5.13).
+
+use std::sync::Arc;
+
+use grants::Range;
+use grants::conflict::Wants;
+use lane::buffer::{Buf, BufClass};
+use lane::fs::SyncOf;
+use smb_wire::Status;
+use smb_wire::create::access::rights::{APPEND_DATA, WRITE_DATA};
+use smb_wire::create::options;
+use vfs::Writer;
+
+use crate::asker::Asker;
+use crate::hand::Hand;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::status;
+use crate::streams::Change;
+
+impl Share {
+    /// Writes the bytes of the buffers one after another. They come back unless this is dropped before; the write ends all the same.
+    ///
+    /// # Errors
+    /// `STATUS_ACCESS_DENIED`; `STATUS_INVALID_DEVICE_REQUEST` for a directory; `STATUS_FILE_LOCK_CONFLICT`; `STATUS_DISK_FULL`;
+    /// what the file system says. Some of it may be written then.
+    pub async fn write(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        offset: u64,
+        bufs: Vec<Buf>,
+        write_through: bool,
+    ) -> (Result<u32, Status>, Option<Vec<Buf>>) {
+        let len: u64 = bufs.iter().map(|buf| buf.len() as u64).sum();
+        let hand = match self.to_write(asker, open, offset, len).await {
+            Ok(hand) => hand,
+            Err(status) => return (Err(status), Some(bufs)),
+        };
+        if open.kind() == OpenKind::Stream {
+            let data: Vec<u8> = bufs.iter().flat_map(|buf| buf.iter().copied()).collect();
+            let written = self.write_stream(asker, open, &hand, offset, data).await;
+            return (written.map(|()| len as u32), Some(bufs));
+        }
+        let caller = asker.by(open);
+        let writer = match hand.writer(self.volume(), &caller, open.grants().object()).await {
+            Ok(writer) => writer,
+            Err(error) => return (Err(status::of(error)), Some(bufs)),
+        };
+        let (written, bufs) = writer.write_vectored_at(&caller, offset, bufs).await;
+        if let Err(error) = written {
+            return (Err(of_write(error)), bufs);
+        }
+        let synced = self.written(open, &writer, write_through).await;
+        (synced.map(|()| len as u32), bufs)
+    }
+
+    /// As [`Share::write`], of bytes that lie in a message.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn write_bytes(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        offset: u64,
+        data: &[u8],
+        write_through: bool,
+    ) -> Result<u32, Status> {
+        let len = u32::try_from(data.len()).map_err(|_| Status::INVALID_PARAMETER)?;
+        if open.kind() == OpenKind::Stream {
+            let hand = self.to_write(asker, open, offset, len.into()).await?;
+            self.write_stream(asker, open, &hand, offset, data.to_vec()).await?;
+            return Ok(len);
+        }
+        let mut done = 0;
+        // One pass at least: a write of nothing has its statuses too.
+        loop {
+            let mut buf = lane::current().buffers().get(BufClass::Large).await;
+            let n = buf.append(&data[done..]);
+            let at = offset.checked_add(done as u64).ok_or(Status::INVALID_PARAMETER)?;
+            done += n;
+            let is_last = done == data.len();
+            self.write(asker, open, at, vec![buf], write_through && is_last).await.0?;
+            if is_last {
+                return Ok(len);
+            }
+        }
+    }
+
+    async fn to_write(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        offset: u64,
+        len: u64,
+    ) -> Result<std::rc::Rc<Hand>, Status> {
+        if open.is_directory() {
+            return Err(Status::INVALID_DEVICE_REQUEST);
+        }
+        //= MS-SMB2 3.3.5.13
+        //# Without FILE_WRITE_DATA (beyond the end: FILE_APPEND_DATA) the request fails with STATUS_ACCESS_DENIED.
+        if !open.may(WRITE_DATA | APPEND_DATA) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let end = offset.checked_add(len).filter(|end| *end <= i64::MAX as u64);
+        end.ok_or(Status::INVALID_PARAMETER)?;
+        let range = Range { offset, len };
+        open.grants().check(range, Wants::Writing).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
+        let hand = self.hand(asker, open).await?;
+        if !open.may(WRITE_DATA) && open.kind() == OpenKind::File && offset < hand.attributes()?.size {
+            return Err(Status::ACCESS_DENIED);
+        }
+        Ok(hand)
+    }
+
+    async fn write_stream(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        hand: &Hand,
+        offset: u64,
+        data: Vec<u8>,
+    ) -> Result<(), Status> {
+        let stream = open.stream().unwrap_or_default();
+        let change = Change::Write(offset, data);
+        self.change_stream(&asker.by(open), hand, open.grants().object(), stream, change).await
+    }
+
+    /// Bytes have been written.
+    async fn written(&self, open: &Open, writer: &Writer, write_through: bool) -> Result<(), Status> {
+        //= MS-SMB2 3.3.5.13
+        //# With SMB2_WRITEFLAG_WRITE_THROUGH, or an open made with FILE_WRITE_THROUGH, the data is on disk before the response.
+        if write_through || open.has_options(options::WRITE_THROUGH) {
+            writer.sync(SyncOf::Data).await.map_err(status::of)?;
+        }
+        Ok(())
+    }
+}
+
+/// A share mode in the way of a write is that of somebody who came by another service: for an open it was looked at when it was made.
+fn of_write(error: vfs::Error) -> Status {
+    match error {
+        vfs::Error::Locked => Status::FILE_LOCK_CONFLICT,
+        error => status::of(error),
+    }
+}

@@ -1,0 +1,199 @@
+//! Commands of SMB on a volume in a simulated world: what each answers, on one lane and on several.
+
+use std::cell::RefCell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use identity::{Accounts, Writable};
+use lane::backend::sim::{Config, Host, Remains, World};
+use smb_tree::{
+    Asker, Breaks, CreateError, Created, LeaseBroken, Open, Opens, OpensLimits, Reading, Share, ShareOptions,
+    Tree,
+};
+use smb_wire::create::access::rights;
+use smb_wire::create::context::Contexts;
+use smb_wire::create::{CreateRequest, CreateRequestFixed, Disposition};
+use smb_wire::fixed::Fixed;
+use smb_wire::text::{Text, encoded};
+use smb_wire::{Dialect, FileId, Guid, Status};
+use vfs::{Cache, CacheOptions, Caller, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
+
+mod creates;
+mod data;
+
+/// What was told on a lane.
+#[derive(Default)]
+struct Heard {
+    oplocks: RefCell<Vec<(FileId, u8)>>,
+    leases: RefCell<Vec<LeaseBroken>>,
+}
+
+impl Breaks for Heard {
+    fn oplock(&self, open: FileId, _: u64, level: u8) {
+        self.oplocks.borrow_mut().push((open, level));
+    }
+
+    fn lease(&self, broken: &LeaseBroken) {
+        self.leases.borrow_mut().push(*broken);
+    }
+}
+
+/// One lane of a process that shows `/srv`.
+#[derive(Clone)]
+struct Side {
+    share: Share,
+    tree: Tree,
+    heard: Rc<Heard>,
+}
+
+/// A CREATE in the making.
+#[derive(Clone)]
+struct Wish {
+    access: u32,
+    share: u32,
+    disposition: Disposition,
+    options: u32,
+    attributes: u32,
+    oplock: u8,
+    contexts: Vec<u8>,
+}
+
+const EVERYTHING: u32 = rights::FILE_READ | rights::FILE_WRITE | rights::DELETE;
+
+impl Wish {
+    fn new(disposition: Disposition) -> Self {
+        Self {
+            access: EVERYTHING,
+            share: 7,
+            disposition,
+            options: 0,
+            attributes: 0,
+            oplock: 0,
+            contexts: Vec::new(),
+        }
+    }
+
+    fn with(self, options: u32) -> Self {
+        Self { options, ..self }
+    }
+}
+
+fn asker(session: u64) -> Asker {
+    Asker {
+        caller: Caller::new(Accounts::none().local_administrator()),
+        session,
+        tree: 1,
+        client: Guid::new([session as u8; 16]),
+        address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, session as u8)),
+        dialect: Dialect::Smb311,
+        posix: false,
+    }
+}
+
+impl Side {
+    async fn create(&self, asker: &Asker, name: &str, wish: &Wish) -> Result<Created, CreateError> {
+        let mut fixed = CreateRequestFixed::blank();
+        fixed.requested_oplock_level = wish.oplock;
+        fixed.impersonation_level.set(2);
+        fixed.desired_access.set(wish.access);
+        fixed.file_attributes.set(wish.attributes);
+        fixed.share_access.set(wish.share);
+        fixed.create_disposition.set(wish.disposition as u32);
+        fixed.create_options.set(wish.options);
+        let name = encoded(name);
+        let request = CreateRequest {
+            fixed: &fixed,
+            name: Text::new(&name).unwrap(),
+            contexts: Contexts::parse(&wish.contexts).unwrap(),
+        };
+        self.share.create(asker, &request, 0).await
+    }
+
+    async fn open(&self, asker: &Asker, name: &str, wish: &Wish) -> Arc<Open> {
+        let created = self.create(asker, name, wish).await;
+        created.unwrap_or_else(|error| panic!("{name}: {:?}", error.status)).open
+    }
+
+    async fn status(&self, asker: &Asker, name: &str, wish: &Wish) -> Status {
+        match self.create(asker, name, wish).await {
+            Ok(created) => {
+                self.share.close(asker, &created.open, 0).await.unwrap();
+                Status::SUCCESS
+            }
+            Err(error) => error.status,
+        }
+    }
+
+    async fn make(&self, asker: &Asker, name: &str, content: &[u8]) {
+        let open = self.open(asker, name, &Wish::new(Disposition::Create)).await;
+        self.share.write_bytes(asker, &open, 0, content, false).await.unwrap();
+        self.share.close(asker, &open, 0).await.unwrap();
+    }
+
+    async fn read(&self, asker: &Asker, open: &Arc<Open>, offset: u64, len: u32) -> Result<Vec<u8>, Status> {
+        match self.share.read(asker, open, offset, len, 0).await? {
+            Reading::Bytes(bytes) => Ok(bytes),
+            Reading::File { file, offset, len } => {
+                let buf = lane::current().buffers().get(lane::buffer::BufClass::Large).await;
+                let (read, buf) = file.read_at(offset, len as usize, buf).await;
+                assert_eq!(read.unwrap(), len as usize, "what was promised is there");
+                Ok(buf.to_vec())
+            }
+        }
+    }
+
+    async fn content(&self, asker: &Asker, name: &str) -> Result<Vec<u8>, Status> {
+        let reading = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
+        let created = self.create(asker, name, &reading).await.map_err(|error| error.status)?;
+        let read = self.read(asker, &created.open, 0, 65_536).await;
+        self.share.close(asker, &created.open, 0).await.unwrap();
+        match read {
+            Err(Status::END_OF_FILE) => Ok(Vec::new()),
+            read => read,
+        }
+    }
+}
+
+/// Runs `each` on every lane of a process at once, until all have ended, and looks that nothing is left.
+fn on_lanes<F: Future<Output = ()> + 'static>(seed: u64, lanes: usize, each: impl Fn(usize, Side) -> F) {
+    let world = World::new(seed, Config::clean());
+    let host = world.host("10.0.0.1");
+    host.fs().create_dir_all("/srv").unwrap();
+    let objects = Objects::in_memory(ObjectsOptions { lanes_max: lanes, ..Default::default() });
+    let opens = Opens::new(OpensLimits::default());
+    let numbers: Vec<usize> = std::iter::once(0).chain((1..lanes).map(|_| host.add_lane())).collect();
+    let mut tasks = Vec::new();
+    for (n, &number) in numbers.iter().enumerate() {
+        let (objects, opens) = (objects.clone(), Arc::clone(&opens));
+        let opened = host.start_on(number, async move { side(&objects, opens) });
+        let side = world.block_on(&host, opened);
+        tasks.push(host.start_on(number, each(n, side)));
+    }
+    let ended: Host = host.clone();
+    world.block_on(&ended, async move {
+        for task in tasks {
+            task.await;
+        }
+    });
+    assert_eq!(opens.usage().opens, 0, "an open outlived its test");
+    assert_eq!(world.end(), Remains::default());
+    assert_eq!(objects.in_use(), 0, "an object outlived its users");
+}
+
+fn side(objects: &Objects, opens: Arc<Opens>) -> Side {
+    let options = VolumeOptions { serve_hidden: true, ..Default::default() };
+    let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
+    let spec = spec.with_objects().writable_by(Writable::anyone());
+    let cache = Cache::sharing(CacheOptions::default(), objects);
+    let volume = Volume::open(&cache, &spec).unwrap();
+    let heard = Rc::new(Heard::default());
+    let tree = Tree::new(&cache, opens, Rc::clone(&heard) as _);
+    let share = tree.add_share("test", volume, ShareOptions::default());
+    Side { share, tree, heard }
+}
+
+/// Runs a test on one lane.
+fn alone<F: Future<Output = ()> + 'static>(test: impl Fn(Side) -> F) {
+    on_lanes(1, 1, |_, side| test(side));
+}
