@@ -29,6 +29,7 @@ pub use share::{Share, ShareOptions};
 pub use tree::Tree;
 
 mod access;
+mod acknowledge;
 mod asker;
 mod attributes;
 mod breaks;
@@ -39,6 +40,7 @@ mod dos;
 mod ea;
 mod flush;
 mod hand;
+mod lock;
 mod names;
 mod open;
 mod opens;

@@ -51,6 +51,7 @@ pub struct Open {
 pub(crate) struct State {
     /// CurrentByteOffset, which the server keeps and never uses.
     pub(crate) position: u64,
+    pub(crate) lock_sequences: crate::lock::Sequences,
 }
 
 impl Open {

@@ -40,7 +40,7 @@ pub use counters::VfsCounters;
 pub use directory::Directory;
 pub use error::Error;
 pub use file::OpenFile;
-pub use grant::{ByLease, Ended, Open, OpenCaller, OpenError, OpenHow, Wanted};
+pub use grant::{ByLease, Ended, Intent, Open, OpenCaller, OpenError, OpenHow, Wanted};
 pub use index::{Number, Quota, Usage, Version, VolumeId, VolumeRecord};
 pub use lane::fs::{FileKind, SystemStat, Timestamp};
 pub use listing::{Entry, Listing};

@@ -118,7 +118,7 @@ impl Share {
 }
 
 /// What of caching is asked for. Of a directory: leases of version 2 alone, and no oplocks.
-fn wanted(asker: &Asker, ask: &Ask<'_>, is_directory: bool) -> Option<Wanted> {
+pub(super) fn wanted(asker: &Asker, ask: &Ask<'_>, is_directory: bool) -> Option<Wanted> {
     let lease = match &ask.wishes.lease {
         Some(lease) => lease,
         None => return caching_of(ask.oplock).filter(|_| !is_directory).map(Wanted::Oplock),

@@ -74,18 +74,21 @@ impl Share {
         spot: &Spot,
         is_directory: bool,
     ) -> Result<Option<Writer>, Unopened> {
+        let wanted = super::granted::wanted(asker, ask, is_directory);
+        let intent = self.volume().intending(&asker.caller, wanted).map_err(status::of_open)?;
+        let caller = intent.caller();
         let (Some(above), Some(name)) = (&spot.above, spot.path.as_path().file_name()) else {
             return Err(Status::OBJECT_NAME_COLLISION.into());
         };
         if self.volume().options().serve_hidden || !name.is_hidden() {
-            let above = self.volume().lookup_as(&asker.caller, above.as_path(), Rights::NONE).await;
+            let above = self.volume().lookup_as(caller, above.as_path(), Rights::NONE).await;
             let (directory, _) = above.and_then(Resolved::into_directory).map_err(of_way)?;
             let made = if is_directory {
                 let mode = ask.wishes.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
-                directory.make_directory(&asker.caller, name, mode).await.map(|_| None)
+                directory.make_directory(caller, name, mode).await.map(|_| None)
             } else {
                 let mode = ask.wishes.posix.unwrap_or(FILE_MODE) & 0o777;
-                let made = directory.create(&asker.caller, name, How { exclusive: true, mode }).await;
+                let made = directory.create(caller, name, How { exclusive: true, mode }).await;
                 made.map(|made| Some(made.writer))
             };
             return made.map_err(|error| match error {

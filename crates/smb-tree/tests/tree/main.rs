@@ -21,6 +21,8 @@ use vfs::{Cache, CacheOptions, Caller, Objects, ObjectsOptions, Volume, VolumeOp
 
 mod creates;
 mod data;
+mod leases;
+mod locks;
 
 /// What was told on a lane.
 #[derive(Default)]

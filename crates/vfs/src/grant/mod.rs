@@ -4,6 +4,7 @@
 pub use self::asked::{ByLease, OpenError};
 pub(crate) use self::asked::{LeasePlace, Told, Untold, WAIT_MAX};
 pub use self::close::Ended;
+pub use self::intent::Intent;
 pub(crate) use self::link::Link;
 pub(crate) use self::local::LocalPlaces;
 pub(crate) use self::open::home_of;
@@ -13,6 +14,7 @@ pub(crate) use self::slot::{Held, Slot};
 
 mod asked;
 mod close;
+mod intent;
 mod link;
 mod local;
 mod lock;

@@ -1,0 +1,147 @@
+//! What clients may cache, and how they are told that they may no longer.
+
+use std::time::Duration;
+
+use lane::time;
+use smb_wire::Guid;
+use smb_wire::Status;
+use smb_wire::create::access::rights;
+use smb_wire::create::context::{ContextWriter, Contexts, tag};
+use smb_wire::create::lease::{Lease, LeaseV2, flags, state};
+use smb_wire::create::{Disposition, oplock_level};
+use zerocopy::FromZeros;
+
+use super::{Side, Wish, alone, asker, on_lanes};
+
+fn batch() -> Wish {
+    Wish { oplock: oplock_level::BATCH, ..Wish::new(Disposition::OpenIf) }
+}
+
+fn lease(key: u8, wanted: u32, parent: Option<u8>) -> Wish {
+    let mut lease = LeaseV2::new_zeroed();
+    lease.lease_key = Guid::new([key; 16]);
+    lease.lease_state.set(wanted);
+    if let Some(parent) = parent {
+        lease.lease_flags.set(flags::PARENT_LEASE_KEY_SET);
+        lease.parent_lease_key = Guid::new([parent; 16]);
+    }
+    let mut contexts = ContextWriter::new();
+    contexts.push_plain(tag::LEASE, &lease);
+    let contexts = contexts.bytes().to_vec();
+    Wish { oplock: oplock_level::LEASE, contexts, ..Wish::new(Disposition::OpenIf) }
+}
+
+fn granted(contexts: &[u8]) -> u32 {
+    Lease::parse(Contexts::parse(contexts).unwrap().find(tag::LEASE).unwrap()).unwrap().state()
+}
+
+const RWH: u32 = state::READ | state::WRITE | state::HANDLE;
+
+/// Waits until something was told.
+async fn until(has: impl Fn() -> bool) {
+    while !has() {
+        time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn a_batch_oplock_falls_to_level_two_when_another_opens_and_its_client_is_waited_for() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let first = side.create(&who, "page", &batch()).await.unwrap();
+        assert_eq!(first.fixed.oplock_level, oplock_level::BATCH);
+        assert_eq!(side.share.oplock_break(&who, &first.open, 1), Err(Status::INVALID_OPLOCK_PROTOCOL));
+        let opening = {
+            let (side, other) = (side.clone(), other.clone());
+            lane::spawn(async move { side.create(&other, "page", &batch()).await.unwrap() })
+        };
+        until(|| !side.heard.oplocks.borrow().is_empty()).await;
+        assert_eq!(*side.heard.oplocks.borrow(), [(first.open.id(), oplock_level::II)]);
+        let bad = side.share.oplock_break(&who, &first.open, oplock_level::EXCLUSIVE);
+        assert_eq!(bad, Err(Status::INVALID_OPLOCK_PROTOCOL));
+        assert_eq!(
+            side.share.oplock_break(&who, &first.open, oplock_level::LEASE),
+            Err(Status::INVALID_PARAMETER)
+        );
+        assert_eq!(side.share.oplock_break(&who, &first.open, oplock_level::II), Ok(oplock_level::II));
+        let second = opening.await;
+        assert_eq!(second.fixed.oplock_level, oplock_level::II);
+        // A write takes both away, and waits for nobody.
+        side.share.write_bytes(&who, &first.open, 0, b"x", false).await.unwrap();
+        assert_eq!(side.heard.oplocks.borrow().len(), 3);
+        for (who, open) in [(&who, &first.open), (&other, &second.open)] {
+            side.share.close(who, open, 0).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn who_does_not_answer_loses_everything_and_others_go_on() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let first = side.create(&who, "page", &batch()).await.unwrap();
+        let begun = time::now();
+        let second = side.create(&other, "page", &Wish::new(Disposition::Open)).await.unwrap();
+        assert_eq!(time::now().duration_since(begun).as_secs(), 35);
+        assert!(first.open.caching().is_none());
+        side.share.close(&who, &first.open, 0).await.unwrap();
+        side.share.close(&other, &second.open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_lease_is_of_all_opens_with_its_key_and_of_one_file() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let first = side.create(&who, "page", &lease(7, RWH, None)).await.unwrap();
+        assert_eq!((first.fixed.oplock_level, granted(&first.contexts)), (oplock_level::LEASE, RWH));
+        let again = side.create(&who, "page", &lease(7, RWH, None)).await.unwrap();
+        assert_eq!(granted(&again.contexts), RWH, "it breaks nothing of itself");
+        let elsewhere = side.create(&who, "other", &lease(7, RWH, None)).await.unwrap_err();
+        assert_eq!(elsewhere.status, Status::INVALID_PARAMETER);
+        let opening = {
+            let (side, other) = (side.clone(), other.clone());
+            lane::spawn(async move { side.create(&other, "page", &lease(8, RWH, None)).await.unwrap() })
+        };
+        until(|| !side.heard.leases.borrow().is_empty()).await;
+        let told = side.heard.leases.borrow()[0];
+        assert_eq!((told.key, told.from, told.to), (Guid::new([7; 16]), RWH, state::READ | state::HANDLE));
+        assert!(told.acknowledge);
+        let key = Guid::new([7; 16]);
+        assert_eq!(side.share.lease_break(&other, key, told.to), Err(Status::OBJECT_NAME_NOT_FOUND));
+        assert_eq!(side.share.lease_break(&who, key, RWH), Err(Status::REQUEST_NOT_ACCEPTED));
+        assert_eq!(side.share.lease_break(&who, key, told.to), Ok(told.to));
+        assert_eq!(side.share.lease_break(&who, key, told.to), Err(Status::UNSUCCESSFUL));
+        let second = opening.await;
+        assert_eq!(granted(&second.contexts), state::READ | state::HANDLE);
+        for (who, open) in [(&who, &first.open), (&who, &again.open), (&other, &second.open)] {
+            side.share.close(who, open, 0).await.unwrap();
+        }
+    });
+}
+
+/// Both lanes work on one directory of which lane 0 has a lease.
+async fn directory_lease(side: Side, lane: usize) {
+    let who = asker(lane as u8 as u64 + 1);
+    if lane == 0 {
+        let wish = Wish { access: rights::FILE_READ, ..lease(9, state::READ | state::HANDLE, None) };
+        let kept = side.create(&who, "", &wish).await.unwrap();
+        assert_eq!(granted(&kept.contexts), state::READ | state::HANDLE);
+        // What is made below by who names the lease breaks nothing.
+        let own = side.create(&who, "own", &lease(5, RWH, Some(9))).await.unwrap();
+        side.share.close(&who, &own.open, 0).await.unwrap();
+        assert!(side.heard.leases.borrow().is_empty());
+        until(|| !side.heard.leases.borrow().is_empty()).await;
+        let told = side.heard.leases.borrow()[0];
+        assert_eq!((told.key, told.to, told.acknowledge), (Guid::new([9; 16]), 0, true));
+        side.share.close(&who, &kept.open, 0).await.unwrap();
+        return;
+    }
+    time::sleep(Duration::from_millis(500)).await;
+    side.make(&who, "from another lane", b"").await;
+}
+
+#[test]
+fn a_lease_of_a_directory_goes_when_another_makes_a_name_in_it() {
+    on_lanes(1, 2, |lane, side| directory_lease(side, lane));
+}

@@ -1,0 +1,47 @@
+//! Who is about to open something and makes it first: what he makes spares the lease of the directory that he names, as what he changes
+//! by the open does later.
+
+use grants::{Holder, LeaseKey, Named};
+
+use super::asked::LeasePlace;
+use super::{OpenCaller, OpenError, Wanted};
+use crate::caller::Caller;
+use crate::error::Error;
+use crate::volume::Volume;
+
+/// The caller as who will have an open. As long as this lives the leases that it names have their numbers.
+pub struct Intent {
+    caller: Caller,
+    _named: Vec<Named<LeasePlace>>,
+}
+
+impl Intent {
+    /// As whom to make what will be opened.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+impl Volume {
+    /// The caller as who will open something with these wishes.
+    ///
+    /// # Errors
+    /// [`grants::Refused::TooMany`] when the client names as many leases as it may; [`Error::ReadOnly`] on a volume without objects.
+    pub fn intending(&self, caller: &Caller, wanted: Option<Wanted>) -> Result<Intent, OpenError> {
+        let leases = self.shared().ok_or(Error::ReadOnly)?.objects().leases();
+        let Some(Wanted::Lease { key, parent, .. }) = wanted else {
+            return Ok(Intent { caller: caller.clone(), _named: Vec::new() });
+        };
+        let own = leases.name(key)?;
+        let above = parent.map(|above| leases.name(LeaseKey { key: above, ..key })).transpose()?;
+        let (holder, parent): (Holder, _) = (own.holder(), above.as_ref().map(Named::holder));
+        let caller = Caller { open: Some(OpenCaller { own: holder, parent }), ..caller.clone() };
+        Ok(Intent { caller, _named: std::iter::once(own).chain(above).collect() })
+    }
+}
+
+impl std::fmt::Debug for Intent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Intent").field("caller", &self.caller).finish_non_exhaustive()
+    }
+}
