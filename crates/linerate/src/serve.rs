@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// Address for AFS's file server, such as 0.0.0.0:7000; `off` for none
     #[arg(long, value_name = "ADDR", value_parser = parse_afs)]
     afs: Option<Listen>,
+    /// Address for SMB, such as 0.0.0.0:445; may be given several times, `off` for none
+    #[arg(long, value_name = "ADDR", value_parser = parse_listen)]
+    smb: Vec<Listen>,
     /// Address for metrics and `linerate stat`; `off` for none
     #[arg(long, value_name = "ADDR", value_parser = parse_admin)]
     admin: Option<Listen>,
@@ -101,7 +104,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 /// What this program can serve, as a configuration says.
 pub(crate) fn services() -> Arc<Services> {
-    Arc::new([Arc::new(http::Http::listening(None, None)), Arc::new(afs::Afs::listening(None))])
+    Arc::new([
+        Arc::new(http::Http::listening(None, None)),
+        Arc::new(afs::Afs::listening(None)),
+        Arc::new(smb::Smb::listening(None)),
+    ])
 }
 
 /// What a reload reads again.
@@ -112,6 +119,7 @@ struct Source {
     http: Vec<Listen>,
     https: Vec<Listen>,
     afs: Option<Listen>,
+    smb: Vec<Listen>,
     admin: Option<Listen>,
     accounts: Option<PathBuf>,
     lanes: Option<usize>,
@@ -130,6 +138,7 @@ impl Args {
             http: self.http.clone(),
             https: self.https.clone(),
             afs: self.afs.clone(),
+            smb: self.smb.clone(),
             admin: self.admin.clone(),
             accounts: self.accounts.clone(),
             lanes: self.lanes,
@@ -152,6 +161,7 @@ impl Source {
         Arc::new([
             Arc::new(http::Http::listening(given(&self.http), given(&self.https))),
             Arc::new(afs::Afs::listening(afs)),
+            Arc::new(smb::Smb::listening(given(&self.smb))),
         ])
     }
 

@@ -37,6 +37,7 @@ pub mod part;
 pub mod places;
 pub mod plug;
 pub mod socket;
+pub mod taken;
 pub mod turns;
 pub mod volumes;
 

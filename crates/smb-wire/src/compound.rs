@@ -73,6 +73,17 @@ impl<'a> Compound<'a> {
         Self { out, last: None }
     }
 
+    /// Goes on with a frame whose last message began at `last`, as [`Compound::last`] said.
+    pub fn going_on(out: &'a mut Vec<u8>, last: Option<usize>) -> Self {
+        debug_assert!(last.is_none_or(|last| last + HEADER_LEN <= out.len()));
+        Self { out, last }
+    }
+
+    /// Where the message that was begun last begins in the buffer.
+    pub fn last(&self) -> Option<usize> {
+        self.last
+    }
+
     /// Begins the next message; the one before it is padded to where this one may begin, and points to it.
     pub fn begin(&mut self, header: &Header) -> Body<'_> {
         if let Some(last) = self.last {

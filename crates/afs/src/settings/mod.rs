@@ -1,7 +1,5 @@
 //! What the configuration says of AFS: `[afs]`, and which volumes it serves by what name.
 
-mod taken;
-
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -166,7 +164,7 @@ impl service::Service for Afs {
         let settings = AfsSettings { section, address, attachments, paths, hindrance, gives_way, kept };
         if gives_way
             && !settings.kept.has_listened()
-            && let Some(taken) = taken::which(&settings.wanted())
+            && let Some(taken) = service::taken::which(&settings.wanted(), "--afs off")
         {
             settings.hinder(taken);
         }

@@ -1,22 +1,22 @@
-//! Which of the wanted addresses somebody else has: a directory that is served by all protocols is served by the others
-//! where a stock client or server of AFS runs already.
+//! Which of the wanted addresses cannot be had: a directory that is served by all protocols is served by the others where
+//! another server of one of them runs already, or where a port is not for everybody.
 
 use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
-use service::{Transport, Wanted};
+use crate::socket::{Transport, Wanted};
 
-/// The first that cannot be had, in words for who has named no address. Those of a server that was killed a moment ago are free again
+/// The first that cannot be had, in words for who has named no address, where `off` switches the service off. Those of a server that was killed a moment ago are free again
 /// shortly, and waited for.
-pub(super) fn which(wanted: &[Wanted]) -> Option<String> {
+pub fn which(wanted: &[Wanted], off: &str) -> Option<String> {
     for _ in 0..LOOKS {
-        taken(wanted)?;
+        taken(wanted, off)?;
         std::thread::sleep(LOOK_AGAIN);
     }
-    taken(wanted)
+    taken(wanted, off)
 }
 
-fn taken(wanted: &[Wanted]) -> Option<String> {
+fn taken(wanted: &[Wanted], off: &str) -> Option<String> {
     let refused = |wanted: &Wanted| {
         let (kind, bound) = match wanted.transport {
             Transport::Rx => ("UDP", UdpSocket::bind(wanted.address).map(drop)),
@@ -24,7 +24,7 @@ fn taken(wanted: &[Wanted]) -> Option<String> {
         };
         let error = bound.err()?;
         Some(format!(
-            "{kind} {} cannot be had: {error}; name another address, or switch it off by --afs off",
+            "{kind} {} cannot be had: {error}; name another address, or switch it off by {off}",
             wanted.address
         ))
     };
@@ -37,7 +37,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {
-    use service::Role;
+    use crate::socket::Role;
 
     use super::*;
 
@@ -46,7 +46,8 @@ mod tests {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let wanted = |address| Wanted { key: "afs.listen", address, transport: Transport::Rx, role: Role(0) };
         let (free, address) = (wanted("127.0.0.1:0".parse().unwrap()), taken.local_addr().unwrap());
-        assert_eq!(which(std::slice::from_ref(&free)), None);
-        assert!(which(&[free, wanted(address)]).unwrap().contains(&address.to_string()));
+        assert_eq!(which(std::slice::from_ref(&free), "--afs off"), None);
+        let told = which(&[free, wanted(address)], "--afs off").unwrap();
+        assert!(told.contains(&address.to_string()) && told.ends_with("--afs off"), "{told}");
     }
 }

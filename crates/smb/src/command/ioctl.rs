@@ -1,0 +1,104 @@
+//! IOCTL (MS-SMB2 3.3.5.15): what concerns the connection or the server is answered here.
+
+use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlResponse, IoctlResponseFixed};
+use smb_wire::chain::EntryWriter;
+use smb_wire::fixed::Fixed;
+use smb_wire::fsctl::code;
+use smb_wire::fsctl::interfaces::{self, Interface};
+use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateResponse};
+use smb_wire::{Dialect, Status};
+use zerocopy::IntoBytes;
+
+use crate::connection::{Call, Reply};
+
+/// Carries out a control code.
+pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<Reply, Status> {
+    let fixed = request.fixed;
+    //= MS-SMB2 3.3.5.15
+    //# Flags other than SMB2_0_IOCTL_IS_FSCTL fail with STATUS_NOT_SUPPORTED.
+    if fixed.flags.get() != FLAG_IS_FSCTL {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    let negotiated = call.negotiated()?;
+    //= MS-SMB2 3.3.5.15
+    //# More than MaxTransactSize fails with STATUS_INVALID_PARAMETER.
+    let most = fixed.max_output_response.get().max(fixed.max_input_response.get());
+    if most > negotiated.transact_max || fixed.input_count.get() > negotiated.transact_max {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    let output_max = fixed.max_output_response.get() as usize;
+    match fixed.ctl_code.get() {
+        code::VALIDATE_NEGOTIATE_INFO => {
+            let output = validate_negotiate(call, request.input, output_max)?;
+            Ok(answer(request, Status::SUCCESS, output))
+        }
+        code::QUERY_NETWORK_INTERFACE_INFO => {
+            Ok(answer(request, Status::SUCCESS, network_interfaces(call, output_max)?))
+        }
+        //= MS-SMB2 3.3.5.15.2
+        //# A server that knows no DFS fails with STATUS_FS_DRIVER_REQUIRED.
+        code::DFS_GET_REFERRALS | code::DFS_GET_REFERRALS_EX => Err(Status::FS_DRIVER_REQUIRED),
+        _ => Err(Status::INVALID_DEVICE_REQUEST),
+    }
+}
+
+/// A response with this output.
+pub(super) fn answer(request: &IoctlRequest<'_>, status: Status, output: Vec<u8>) -> Reply {
+    let fixed = IoctlResponseFixed {
+        ctl_code: request.fixed.ctl_code,
+        file_id: request.fixed.file_id,
+        ..IoctlResponseFixed::blank()
+    };
+    Reply::with(status, move |body| IoctlResponse::write(body, fixed, &output))
+}
+
+/// Whether somebody has changed the negotiation on its way: the connection ends then.
+fn validate_negotiate(call: &Call<'_>, input: &[u8], output_max: usize) -> Result<Vec<u8>, Status> {
+    let (connection, negotiated) = (call.connection, call.negotiated()?);
+    let request = ValidateRequest::parse(input).map_err(|malformed| malformed.status())?;
+    let offered = |dialect: Dialect| request.dialects.iter().any(|offered| offered.get() == dialect as u16);
+    let best = Dialect::ALL.into_iter().rev().find(|dialect| offered(*dialect));
+    //= MS-SMB2 3.3.5.15.12
+    //# Anything other than was negotiated, or too little room for the answer, ends the connection.
+    let is_same = best == Some(negotiated.dialect)
+        && request.fixed.capabilities.get() == negotiated.client_capabilities
+        && request.fixed.guid == negotiated.client
+        && request.fixed.security_mode.get() == negotiated.client_security_mode;
+    let response = ValidateResponse {
+        capabilities: negotiated.capabilities.into(),
+        guid: connection.lane.kept.guid(),
+        security_mode: negotiated.security_mode.into(),
+        dialect: (negotiated.dialect as u16).into(),
+    };
+    if !is_same || output_max < size_of_val(&response) {
+        connection.lane.counters.ended_negotiate.increment();
+        connection.end();
+        return Err(Status::ACCESS_DENIED);
+    }
+    Ok(response.as_bytes().to_vec())
+}
+
+/// Where else the server can be reached: as configured, or where the client is.
+fn network_interfaces(call: &Call<'_>, output_max: usize) -> Result<Vec<u8>, Status> {
+    let connection = call.connection;
+    let options = connection.lane.options();
+    let here = match options.interfaces.is_empty() {
+        true => connection.stream.local_addr().ok(),
+        false => None,
+    };
+    let here = here.map(|here| Interface {
+        index: 1,
+        capability: 0,
+        link_speed: LINK_SPEED,
+        address: here.ip().to_canonical(),
+    });
+    let mut output = Vec::new();
+    let mut list = EntryWriter::new(&mut output, 8, output_max);
+    let fits = here.iter().chain(&options.interfaces).all(|interface| interfaces::write(&mut list, interface));
+    //= MS-SMB2 3.3.5.15.11
+    //# What does not fit fails with STATUS_BUFFER_TOO_SMALL.
+    if fits { Ok(output) } else { Err(Status::BUFFER_TOO_SMALL) }
+}
+
+/// Bits a second that are told of the one address that is not configured.
+const LINK_SPEED: u64 = 1_000_000_000;

@@ -1,0 +1,227 @@
+//! SESSION_SETUP (MS-SMB2 3.3.5.5): a sign-in of two or three messages, of a new session or of one that there is.
+
+use std::sync::Arc;
+
+use identity::Principal;
+use lane::time::{now, wall_clock};
+use smb_auth::{Acceptor, Refused, SignedIn as Proved, Who};
+use smb_proto::keys::{self, Agreed, SessionKey};
+use smb_proto::sealing::Nonces;
+use smb_wire::body::session_setup::{
+    FLAG_BINDING, SessionSetupRequest, SessionSetupResponse, SessionSetupResponseFixed, session_flags,
+};
+use smb_wire::fixed::Fixed;
+use smb_wire::negotiate::security_mode;
+use smb_wire::{Role, Status};
+
+use super::binding;
+use crate::connection::{Call, Connection, Negotiated, Reply, SigningIn};
+use crate::options::Options;
+use crate::server::{file_time, random};
+use crate::session::{Channel, Sealing, Session, SignedIn};
+use crate::settings::{Encryption, Signing};
+use crate::sign_in::Users;
+
+/// Takes one token of a sign-in, and answers with the next.
+pub(super) async fn session_setup(
+    call: &Call<'_>,
+    request: &SessionSetupRequest<'_>,
+) -> Result<Reply, Status> {
+    let (connection, negotiated) = (call.connection, call.negotiated()?);
+    let options = connection.lane.options();
+    if request.fixed.flags & FLAG_BINDING != 0 {
+        return Err(binding::refusal(connection, call.step.get().session_id));
+    }
+    let mut signing_in = match call.step.get().session_id {
+        0 => begin(connection, negotiated, &options)?,
+        id => go_on(connection, id, &options)?,
+    };
+    let id = signing_in.session.id;
+    call.now_with(|step| step.session_id = id);
+    signing_in.preauth.update(call.message.bytes());
+    let (users, time) = (Users(&options.accounts), file_time(wall_clock()));
+    let answer = signing_in.acceptor.accept(request.security, &options.target, time, &users);
+    match answer {
+        Ok(smb_auth::Reply::More(token)) => {
+            connection.signing_in.borrow_mut().insert(id, signing_in);
+            let fixed = SessionSetupResponseFixed::blank();
+            let status = Status::MORE_PROCESSING_REQUIRED;
+            Ok(Reply::with(status, move |body| SessionSetupResponse::write(body, fixed, &token)))
+        }
+        Ok(smb_auth::Reply::Done(token, proved)) => {
+            let who = principal(&options, &proved);
+            let Some(who) = who else { return Err(refused(connection, &signing_in, Refused::Wrong)) };
+            let ended = end(call, request, &options, &signing_in, who, proved).await;
+            if ended.is_err() && signing_in.session.signed_in().is_none() {
+                connection.lane.kept.sessions.remove(id);
+            }
+            let flags = ended?;
+            let fixed =
+                SessionSetupResponseFixed { session_flags: flags.into(), ..SessionSetupResponseFixed::blank() };
+            Ok(Reply::of(move |body| SessionSetupResponse::write(body, fixed, &token)))
+        }
+        Err(why) => Err(refused(connection, &signing_in, why)),
+    }
+}
+
+/// Hears of a reply as it leaves.
+pub(super) fn answered(connection: &Connection, session: u64, reply: &[u8]) {
+    if let Some(signing_in) = connection.signing_in.borrow_mut().get_mut(&session) {
+        signing_in.preauth.update(reply);
+    }
+}
+
+/// Begins the sign-in of a new session.
+fn begin(
+    connection: &Connection,
+    negotiated: &Negotiated,
+    options: &Options,
+) -> Result<SigningIn, Status> {
+    let (kept, counters) = (&connection.lane.kept, &connection.lane.counters);
+    //= MS-SMB2 3.3.5.5
+    //# A server that encrypts everything refuses who cannot, with STATUS_ACCESS_DENIED.
+    if options.encryption == Encryption::Required && negotiated.cipher.is_none() {
+        counters.unsealed_refused.increment();
+        return Err(Status::ACCESS_DENIED);
+    }
+    may_try(connection)?;
+    let held = connection.signing_in.borrow().len() + connection.channels.borrow().len();
+    let Negotiated { dialect, signing, cipher, .. } = *negotiated;
+    let session = match held < SESSIONS_MAX {
+        true => kept.sessions.add(connection.peer, options.sessions_max, |id| {
+            Session::new(id, negotiated.client, Agreed { dialect, signing, cipher })
+        }),
+        false => Err(Status::INSUFFICIENT_RESOURCES),
+    };
+    let session = session.inspect_err(|_| counters.sessions_refused.increment())?;
+    Ok(signing_in(connection, session, options))
+}
+
+/// Goes on with a sign-in, or begins one of a session that there is.
+fn go_on(connection: &Connection, id: u64, options: &Options) -> Result<SigningIn, Status> {
+    if let Some(signing_in) = connection.signing_in.borrow_mut().remove(&id) {
+        return Ok(signing_in);
+    }
+    //= MS-SMB2 3.3.5.5
+    //# A session that this connection does not have fails with STATUS_USER_SESSION_DELETED.
+    let channel = connection.channels.borrow().get(&id).cloned().ok_or(Status::USER_SESSION_DELETED)?;
+    may_try(connection)?;
+    Ok(signing_in(connection, Arc::clone(&channel.session), options))
+}
+
+fn signing_in(connection: &Connection, session: Arc<Session>, options: &Options) -> SigningIn {
+    let acceptor = Acceptor::new(options.policy, random());
+    SigningIn { session, acceptor, preauth: *connection.preauth.borrow() }
+}
+
+/// Too many that failed: nothing of an address is looked at for a while.
+fn may_try(connection: &Connection) -> Result<(), Status> {
+    if connection.lane.kept.failures.may_try(connection.peer, now()) {
+        return Ok(());
+    }
+    connection.lane.counters.sign_in_limited.increment();
+    Err(Status::REQUEST_NOT_ACCEPTED)
+}
+
+/// A sign-in has failed: a session that was to begin with it is none.
+fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused) -> Status {
+    connection.lane.counters.sign_in_failed.increment();
+    if matches!(why, Refused::Wrong | Refused::Weak | Refused::Changed) {
+        connection.lane.kept.failures.failed(connection.peer, now());
+    }
+    if signing_in.session.signed_in().is_none() {
+        connection.lane.kept.sessions.remove(signing_in.session.id);
+    }
+    why.status()
+}
+
+/// Whose rights a session has.
+fn principal(options: &Options, proved: &Proved) -> Option<Principal> {
+    match &proved.who {
+        Who::User { user, .. } => options.accounts.user(&Users(&options.accounts).name(user)).ok(),
+        Who::Guest | Who::Anonymous => Some(options.accounts.anonymous()),
+    }
+}
+
+/// The sign-in is over: the session can be used. What the client is told of it.
+async fn end(
+    call: &Call<'_>,
+    request: &SessionSetupRequest<'_>,
+    options: &Options,
+    signing_in: &SigningIn,
+    who: Principal,
+    proved: Proved,
+) -> Result<u16, Status> {
+    let (connection, session) = (call.connection, &signing_in.session);
+    let counters = &connection.lane.counters;
+    counters.signed_in.increment();
+    if !matches!(proved.who, Who::User { .. }) {
+        counters.signed_in_guest.increment();
+    }
+    if let Some(signed_in) = session.signed_in() {
+        //= MS-SMB2 3.3.5.5.2
+        //# Who signs in again keeps the session's keys.
+        counters.signed_in_again.increment();
+        session.renew(who);
+        connection.channels.borrow().get(&session.id).iter().for_each(|channel| channel.forget_trees());
+        return Ok(signed_in.flags);
+    }
+    let signed_in = signed_in(request, options, signing_in, &proved);
+    let (flags, signing) = (signed_in.flags, signed_in.signing.clone());
+    let number = session.add_channel(connection.number)?;
+    let nonces = match signed_in.sealing {
+        Some(_) => Some(Nonces::new(number).map_err(|_| Status::INSUFFICIENT_RESOURCES)?),
+        None => None,
+    };
+    session.begin(who.clone(), signed_in);
+    let channel = Channel::new(Arc::clone(session), signing, nonces);
+    connection.channels.borrow_mut().insert(session.id, channel);
+    counters.sessions.add(1);
+    //= MS-SMB2 3.3.5.5.3
+    //# A session that the same user had before, and says is gone, is closed.
+    let previous = request.fixed.previous_session_id.get();
+    if previous != session.id
+        && let Some(previous) = connection.lane.kept.sessions.get(previous)
+        && previous.principal().is_some_and(|principal| principal.name() == who.name())
+    {
+        connection.lane.close_session(&previous).await;
+    }
+    Ok(flags)
+}
+
+/// Keys and rules of a session that begins.
+fn signed_in(
+    request: &SessionSetupRequest<'_>,
+    options: &Options,
+    signing_in: &SigningIn,
+    proved: &Proved,
+) -> SignedIn {
+    let (agreed, preauth) = (&signing_in.session.agreed, &signing_in.preauth);
+    let key = proved.session_key.as_ref().map(|key| SessionKey::new(&key[..]));
+    let sealing = key.as_ref().filter(|_| options.encryption != Encryption::Off);
+    let sealing = sealing.and_then(|key| keys::sealing_keys(key, agreed, preauth, Role::Server));
+    let asks = u16::from(request.fixed.security_mode) & security_mode::SIGNING_REQUIRED != 0;
+    let sealing_required = options.encryption == Encryption::Required && sealing.is_some();
+    let mut flags = match proved.who {
+        Who::User { .. } => 0,
+        Who::Guest => session_flags::IS_GUEST,
+        Who::Anonymous => session_flags::IS_NULL,
+    };
+    if sealing_required {
+        flags |= session_flags::ENCRYPT_DATA;
+    }
+    SignedIn {
+        signing: key.as_ref().map(|key| Arc::new(keys::signing_key(key, agreed, preauth))),
+        sealing: sealing.map(|(to_client, to_server)| Sealing { to_client, to_server }),
+        //= MS-SMB2 3.3.5.5.3
+        //# Session.SigningRequired where the client or the server insists, and there is a key.
+        signing_required: key.is_some() && (asks || options.signing == Signing::Required),
+        sealing_required,
+        flags,
+        key,
+    }
+}
+
+/// Sessions of a connection, begun ones among them.
+const SESSIONS_MAX: usize = 256;
+

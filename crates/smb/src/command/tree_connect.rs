@@ -1,0 +1,59 @@
+//! TREE_CONNECT (MS-SMB2 3.3.5.7).
+
+use smb_wire::body::tree_connect::{TreeConnectRequest, TreeConnectResponse, share_flags, share_type};
+use smb_wire::create::access::rights;
+use smb_wire::fixed::Fixed;
+use smb_wire::header::flags;
+use smb_wire::name::parse_share;
+use smb_wire::{Dialect, Status};
+
+use crate::connection::{Call, Reply};
+use crate::session::{Kind, TreeConnect};
+use crate::settings::PIPES;
+
+/// Begins a session's use of a share.
+pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'_>) -> Result<Reply, Status> {
+    let (connection, channel) = (call.connection, call.channel()?);
+    let (lane, session) = (&connection.lane, &channel.session);
+    //= MS-SMB2 3.3.5.7
+    //# In 3.1.1 it is signed or encrypted, unless the session is a guest's or nobody's; else the connection ends.
+    let protected = call.is_sealed || call.header().has(flags::SIGNED);
+    if call.negotiated()?.dialect == Dialect::Smb311 && channel.signing.is_some() && !protected {
+        lane.counters.unsigned_refused.increment();
+        connection.end();
+        return Err(Status::ACCESS_DENIED);
+    }
+    let (_, name) = parse_share(request.path)?;
+    let refused = |status| {
+        lane.counters.trees_refused.increment();
+        status
+    };
+    let share = if name.eq_ignore_ascii_case(PIPES) {
+        PIPES.to_owned()
+    } else {
+        let name = name.to_lowercase();
+        let options = lane.options();
+        let found = options.shares.iter().find(|share| share.name.to_lowercase() == name);
+        //= MS-SMB2 3.3.5.7
+        //# A share that there is not fails with STATUS_BAD_NETWORK_NAME.
+        found.map(|share| share.name.clone()).ok_or_else(|| refused(Status::BAD_NETWORK_NAME))?
+    };
+    let connect = session.add_tree(|id| TreeConnect::new(id, &share)).map_err(refused)?;
+    let tree = match lane.tree(connection, channel, connect.id) {
+        Ok(tree) => tree,
+        Err(status) => {
+            session.remove_tree(connect.id);
+            return Err(refused(status));
+        }
+    };
+    call.now_with(|step| step.tree_id = connect.id);
+    let mut response = TreeConnectResponse::blank();
+    match &tree.kind {
+        Kind::Pipes => {
+            response.share_type = share_type::PIPE;
+            response.share_flags.set(share_flags::NO_CACHING);
+            response.maximal_access.set(rights::FILE_ALL);
+        }
+    }
+    Ok(Reply::of(move |body| body.push(&response)))
+}

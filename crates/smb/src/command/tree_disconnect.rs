@@ -1,0 +1,14 @@
+//! TREE_DISCONNECT (MS-SMB2 3.3.5.8).
+
+use smb_wire::Status;
+
+use crate::connection::{Call, Reply};
+
+/// Ends a session's use of a share, with all that was open in it.
+pub(super) async fn tree_disconnect(call: &Call<'_>) -> Result<Reply, Status> {
+    let (channel, tree) = (call.channel()?, call.tree()?);
+    let id = tree.connect.id;
+    channel.session.remove_tree(id).ok_or(Status::NETWORK_NAME_DELETED)?;
+    call.connection.lane.close_tree(tree).await;
+    Ok(Reply::empty())
+}

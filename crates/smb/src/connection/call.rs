@@ -1,0 +1,111 @@
+//! A request as its command sees it, and what the command answers.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use service::memory::Charge;
+use smb_proto::related::Step;
+use smb_wire::body::plain::Empty;
+use smb_wire::fixed::Fixed;
+use smb_wire::message::Body;
+use smb_wire::{Header, Message, Status};
+
+use super::{Connection, Negotiated};
+use crate::session::{Channel, LaneTree};
+
+/// One request.
+pub(crate) struct Call<'a> {
+    pub(crate) connection: &'a Rc<Connection>,
+    pub(crate) message: Message<'a>,
+    /// With what it is processed; a command puts in what is new.
+    pub(crate) step: Cell<Step>,
+    /// Of its session, once that is signed in.
+    pub(crate) channel: Option<Rc<Channel>>,
+    pub(crate) tree: Option<Rc<LaneTree>>,
+    /// It came sealed.
+    pub(crate) is_sealed: bool,
+    /// Others stand before or behind it in its frame.
+    pub(crate) is_compounded: bool,
+}
+
+/// What a command answers.
+pub(crate) struct Reply {
+    pub(crate) status: Status,
+    pub(crate) content: Content,
+    pub(crate) charge: Option<Charge>,
+}
+
+/// The body of an answer.
+pub(crate) enum Content {
+    /// A body that says nothing.
+    Empty,
+    /// What goes with an error's status.
+    Error(Vec<u8>),
+    Body(Box<dyn FnOnce(&mut Body<'_>)>),
+}
+
+impl Call<'_> {
+    pub(crate) fn header(&self) -> &Header {
+        self.message.header()
+    }
+
+    /// What was negotiated.
+    pub(crate) fn negotiated(&self) -> Result<&Negotiated, Status> {
+        self.connection.negotiated.get().ok_or(Status::INVALID_PARAMETER)
+    }
+
+    /// The session that it is of.
+    pub(crate) fn channel(&self) -> Result<&Rc<Channel>, Status> {
+        self.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)
+    }
+
+    /// The tree that it is of.
+    pub(crate) fn tree(&self) -> Result<&Rc<LaneTree>, Status> {
+        self.tree.as_ref().ok_or(Status::NETWORK_NAME_DELETED)
+    }
+
+    /// Puts in a session or a tree that was made.
+    pub(crate) fn now_with(&self, change: impl FnOnce(&mut Step)) {
+        let mut step = self.step.get();
+        change(&mut step);
+        self.step.set(step);
+    }
+}
+
+impl Reply {
+    /// Success, with a body that says nothing.
+    pub(crate) fn empty() -> Self {
+        Self { status: Status::SUCCESS, content: Content::Empty, charge: None }
+    }
+
+    /// Success, with a body.
+    pub(crate) fn of(fill: impl FnOnce(&mut Body<'_>) + 'static) -> Self {
+        Self::with(Status::SUCCESS, fill)
+    }
+
+    /// A body with a status that is none of an error.
+    pub(crate) fn with(status: Status, fill: impl FnOnce(&mut Body<'_>) + 'static) -> Self {
+        Self { status, content: Content::Body(Box::new(fill)), charge: None }
+    }
+
+    /// A failure with what goes with it.
+    pub(crate) fn error(status: Status, data: Vec<u8>) -> Self {
+        Self { status, content: Content::Error(data), charge: None }
+    }
+
+    /// Held until it has left.
+    pub(crate) fn paid_by(self, charge: Option<Charge>) -> Self {
+        Self { charge, ..self }
+    }
+}
+
+impl From<Status> for Reply {
+    fn from(status: Status) -> Self {
+        Self::error(status, Vec::new())
+    }
+}
+
+/// Appends a body that says nothing.
+pub(crate) fn put_empty(body: &mut Body<'_>) {
+    body.push(&Empty::blank());
+}

@@ -1,0 +1,372 @@
+//! A frame's messages, served one after the other, and their replies.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use lane::time::sleep;
+use smb_proto::related::{Chain, Step};
+use smb_wire::body::error::ErrorResponse;
+use smb_wire::compound::Messages;
+use smb_wire::header::flags;
+use smb_wire::{Command, Dialect, FileId, Header, Message, Request, Role, Status};
+use zerocopy::FromBytes;
+
+use super::call::{Call, Content, Reply, put_empty};
+use super::inbox::Frame;
+use super::replies::Replies;
+use super::{Connection, Negotiated};
+use crate::command;
+use crate::session::{Channel, State};
+
+/// Serves the messages of a frame; `sealer` is whose keys have opened it.
+pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer: Option<Rc<Channel>>) {
+    let mut serving = Serving { connection: &connection, sealer, chain: Chain::new(), replies: Replies::new() };
+    let is_compounded = Messages::new(&frame).count() > 1;
+    if !is_compounded && let Some(()) = serving.move_data(&frame).await {
+        return;
+    }
+    for message in Messages::new(&frame) {
+        // It was admitted whole.
+        let Ok(message) = message else { break };
+        if connection.has_ended() || serving.serve(message, is_compounded).await == Next::End {
+            return;
+        }
+    }
+    serving.leave();
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    Message,
+    /// The connection ends.
+    End,
+}
+
+struct Serving<'a> {
+    connection: &'a Rc<Connection>,
+    sealer: Option<Rc<Channel>>,
+    chain: Chain,
+    replies: Replies,
+}
+
+impl Serving<'_> {
+    /// READ and WRITE of a frame of their own take ways of their own. `None`: the frame is no such.
+    async fn move_data(&mut self, _: &Frame) -> Option<()> {
+        None
+    }
+
+    /// Serves one message.
+    async fn serve(&mut self, message: Message<'_>, is_compounded: bool) -> Next {
+        let header = *message.header();
+        let Ok(command) = header.command() else { return Next::End };
+        let named = named_file(&message, command);
+        let begun = self.chain.begin(&header, command, named);
+        let channel = match begun {
+            Ok(step) => self.channel(step),
+            Err(_) => self.channel_of(header.session_id.get()),
+        };
+        if command == Command::Cancel {
+            if self.check(&message, command, channel.as_deref()).is_ok() {
+                self.connection.requests.cancel(header.async_id(), header.message_id.get());
+            }
+            return Next::Message;
+        }
+        let mut answering = Answering { header, command, signs: false, async_id: None };
+        answering.signs = header.has(flags::SIGNED);
+        let (used, reply) = match begun {
+            Err(status) => (Err(status), Reply::from(status)),
+            Ok(step) => {
+                let call = Call {
+                    connection: self.connection,
+                    message,
+                    step: Cell::new(step),
+                    channel: channel.clone(),
+                    tree: None,
+                    is_sealed: self.sealer.is_some(),
+                    is_compounded,
+                };
+                let reply = self.answer(call, command, &mut answering).await;
+                let Some((step, reply)) = reply else { return Next::End };
+                (Ok(step), reply)
+            }
+        };
+        self.chain.end(command, used, reply.status);
+        self.put(&answering, used.ok(), channel, reply)
+    }
+
+    /// Runs the command, with an interim reply where it takes long. `None` where the connection ends.
+    async fn answer(
+        &mut self,
+        mut call: Call<'_>,
+        command: Command,
+        answering: &mut Answering,
+    ) -> Option<(Step, Reply)> {
+        if let Err(status) = self.ready(&mut call, command) {
+            return Some((call.step.get(), status.into()));
+        }
+        let request = match Request::parse(&call.message) {
+            Ok(request) => request,
+            Err(malformed) if malformed.ends_connection() => {
+                self.connection.lane.counters.ended_malformed.increment();
+                self.connection.end();
+                return None;
+            }
+            Err(malformed) => return Some((call.step.get(), malformed.status().into())),
+        };
+        let reply = {
+            let mut running = pin!(command::run(&call, request));
+            match super::at_once(&mut running).await {
+                Some(reply) => reply,
+                None => self.wait(running, command, answering).await,
+            }
+        };
+        Some((call.step.get(), reply.unwrap_or_else(Reply::from)))
+    }
+
+    /// Waits for a command that was not done at once.
+    async fn wait(
+        &mut self,
+        mut running: Pin<&mut impl Future<Output = Result<Reply, Status>>>,
+        command: Command,
+        answering: &mut Answering,
+    ) -> Result<Reply, Status> {
+        let (connection, counters) = (self.connection, &self.connection.lane.counters);
+        let place = connection.requests.enter(answering.header.message_id.get());
+        let mut patience = pin!(sleep(patience(command)));
+        loop {
+            let is_async = answering.async_id.is_some();
+            let woken = poll_fn(|cx| {
+                if let Poll::Ready(reply) = running.as_mut().poll(cx) {
+                    return Poll::Ready(Woken::Done(reply));
+                }
+                if place.pending.poll_cancelled(cx).is_ready() {
+                    return Poll::Ready(Woken::Cancelled);
+                }
+                if !is_async && patience.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(Woken::Late);
+                }
+                Poll::Pending
+            })
+            .await;
+            match woken {
+                Woken::Done(reply) => {
+                    if is_async {
+                        counters.waiting.sub(1);
+                    }
+                    return reply;
+                }
+                Woken::Cancelled => {
+                    if is_async {
+                        counters.waiting.sub(1);
+                    }
+                    counters.cancelled.increment();
+                    return Err(Status::CANCELLED);
+                }
+                Woken::Late => {
+                    let Some(id) = place.go_async() else {
+                        counters.requests_refused_async.increment();
+                        return Err(Status::INSUFFICIENT_RESOURCES);
+                    };
+                    counters.waiting.add(1);
+                    self.say_pending(id, answering);
+                }
+            }
+        }
+    }
+
+    /// Sends what there is, and an interim reply.
+    fn say_pending(&mut self, id: u64, answering: &mut Answering) {
+        //= MS-SMB2 3.3.4.2
+        //# The interim response carries an AsyncId, STATUS_PENDING, and the credits of the request.
+        self.leave();
+        self.connection.lane.counters.replies_pending.increment();
+        let mut header = answering.header.response(Status::PENDING).with_async_id(id);
+        header.credits.set(self.grant(&answering.header, true));
+        // Unsigned: its nonce is that of the final one.
+        self.replies.push(&header, None, |body| ErrorResponse::write(body, Dialect::Smb202, &[]));
+        self.leave();
+        answering.async_id = Some(id);
+    }
+
+    /// Whether a request may be processed; finds its tree.
+    fn ready(&self, call: &mut Call<'_>, command: Command) -> Result<(), Status> {
+        self.check(&call.message, command, call.channel.as_deref())?;
+        if !command.needs_session() {
+            return Ok(());
+        }
+        let channel = call.channel()?;
+        if channel.session.state() != State::Valid {
+            return Err(Status::USER_SESSION_DELETED);
+        }
+        if command.needs_tree() {
+            let tree = self.connection.lane.tree(self.connection, channel, call.step.get().tree_id)?;
+            call.tree = Some(tree);
+        }
+        Ok(())
+    }
+
+    /// Whether a message is signed or sealed as its session has it.
+    fn check(&self, message: &Message<'_>, command: Command, channel: Option<&Channel>) -> Result<(), Status> {
+        let counters = &self.connection.lane.counters;
+        if self.sealer.is_some() {
+            return Ok(());
+        }
+        let signed_in = channel.and_then(|channel| channel.session.signed_in());
+        //= MS-SMB2 3.3.5.2.9
+        //# Where the session's data is to be encrypted, a request that is not fails with STATUS_ACCESS_DENIED.
+        if command.needs_session() && signed_in.is_some_and(|signed_in| signed_in.sealing_required) {
+            counters.unsealed_refused.increment();
+            return Err(Status::ACCESS_DENIED);
+        }
+        if message.header().has(flags::SIGNED) {
+            let Some(key) = channel.and_then(|channel| channel.signing.as_ref()) else { return Ok(()) };
+            //= MS-SMB2 3.3.5.2.4
+            //# A signature that does not verify fails the request with STATUS_ACCESS_DENIED.
+            if !key.verify(Role::Client, &[message.bytes()]) {
+                counters.signatures_wrong.increment();
+                return Err(Status::ACCESS_DENIED);
+            }
+            return Ok(());
+        }
+        let requires = signed_in.is_some_and(|signed_in| signed_in.signing_required);
+        if requires && (command.needs_session() || command == Command::Cancel) {
+            counters.unsigned_refused.increment();
+            return Err(Status::ACCESS_DENIED);
+        }
+        Ok(())
+    }
+
+    fn channel(&self, step: Step) -> Option<Rc<Channel>> {
+        self.channel_of(step.session_id)
+    }
+
+    fn channel_of(&self, session: u64) -> Option<Rc<Channel>> {
+        if let Some(sealer) = self.sealer.as_ref().filter(|sealer| sealer.session.id == session) {
+            return Some(Rc::clone(sealer));
+        }
+        // What was sealed for one session is of no other.
+        if self.sealer.is_some() {
+            return None;
+        }
+        self.connection.channels.borrow().get(&session).cloned()
+    }
+
+    /// Appends a reply.
+    fn put(
+        &mut self,
+        answering: &Answering,
+        step: Option<Step>,
+        channel: Option<Rc<Channel>>,
+        reply: Reply,
+    ) -> Next {
+        let (connection, counters) = (self.connection, &self.connection.lane.counters);
+        counters.requests.increment();
+        if reply.status.is_error() && reply.status != Status::MORE_PROCESSING_REQUIRED {
+            counters.requests_failed.increment();
+        }
+        let mut header = answering.header.response(reply.status);
+        if let Some(step) = step {
+            header.session_id.set(step.session_id);
+            header.tree_id.set(step.tree_id);
+        }
+        match answering.async_id {
+            Some(id) => header = header.with_async_id(id),
+            None => header.credits.set(self.grant(&answering.header, self.has_proved(answering, reply.status))),
+        }
+        let signer = self.signer(answering, step, channel, reply.status);
+        let dialect = connection.negotiated.get().map_or(Dialect::Smb202, |negotiated| negotiated.dialect);
+        self.replies.push(&header, signer, |body| match reply.content {
+            Content::Empty => put_empty(body),
+            Content::Error(data) => ErrorResponse::write(body, dialect, &data),
+            Content::Body(fill) => fill(body),
+        });
+        self.replies.hold(reply.charge);
+        command::was_put(connection, answering.command, &header, self.replies.last());
+        if answering.async_id.is_some() {
+            // What follows in the compound leaves by itself.
+            self.leave();
+        }
+        Next::Message
+    }
+
+    /// Who signs a reply: none where it is sealed, or nobody asked for it.
+    fn signer(
+        &self,
+        answering: &Answering,
+        step: Option<Step>,
+        channel: Option<Rc<Channel>>,
+        status: Status,
+    ) -> Option<Rc<Channel>> {
+        if self.sealer.is_some() {
+            return None;
+        }
+        let made = || step.and_then(|step| self.channel(step));
+        let channel = channel.or_else(made).filter(|channel| channel.signing.is_some())?;
+        let required = channel.session.signed_in().is_some_and(|signed_in| signed_in.signing_required);
+        //= MS-SMB2 3.3.5.5.3
+        //# The final response of a sign-in is signed.
+        let ends_sign_in = answering.command == Command::SessionSetup && status == Status::SUCCESS;
+        (answering.signs || required || ends_sign_in).then_some(channel)
+    }
+
+    /// Whether a client has earned more credits than it paid.
+    fn has_proved(&self, answering: &Answering, status: Status) -> bool {
+        match answering.command {
+            Command::Negotiate => false,
+            Command::SessionSetup => status == Status::SUCCESS,
+            _ => true,
+        }
+    }
+
+    fn grant(&self, request: &Header, extra: bool) -> u16 {
+        let charge = match self.connection.negotiated.get().is_some_and(Negotiated::multi_credit) {
+            true => request.charge(),
+            false => 1,
+        };
+        self.connection.window.borrow_mut().grant(request.credits.get(), charge, extra)
+    }
+
+    /// Has the replies leave that there are.
+    fn leave(&mut self) {
+        if self.replies.leave(self.connection, self.sealer.as_deref()).is_err() {
+            self.connection.end();
+        }
+    }
+}
+
+/// What is to be answered.
+struct Answering {
+    header: Header,
+    command: Command,
+    /// The request was signed.
+    signs: bool,
+    /// It has had an interim reply by this number.
+    async_id: Option<u64>,
+}
+
+enum Woken {
+    Done(Result<Reply, Status>),
+    Cancelled,
+    Late,
+}
+
+/// The file that a request is about.
+fn named_file(message: &Message<'_>, command: Command) -> Option<FileId> {
+    let at = command.file_id_offset()?;
+    let bytes = message.body().get(at..at + size_of::<FileId>())?;
+    FileId::read_from_bytes(bytes).ok()
+}
+
+/// How long a request may take before it gets an interim reply.
+fn patience(command: Command) -> Duration {
+    match command {
+        // They wait for others, and may do so for ever.
+        Command::Lock | Command::ChangeNotify => Duration::ZERO,
+        Command::Create | Command::SetInfo => Duration::from_millis(2),
+        _ => Duration::from_millis(100),
+    }
+}

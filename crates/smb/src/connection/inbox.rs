@@ -1,0 +1,196 @@
+//! Frames out of a connection's bytes: where they lie, if they came in one piece, else in memory of their own.
+
+use std::io;
+use std::ops::{Deref, DerefMut, Range};
+use std::rc::Rc;
+use std::time::Duration;
+
+use lane::buffer::{Buf, RecvBuf};
+use lane::net::TcpStream;
+use lane::time::timeout;
+use service::memory::{Account, Charge};
+use smb_wire::Malformed;
+use smb_wire::framing::{self, Frame as Announced, PREFIX_LEN};
+
+use crate::memory::{Piece, Pieces};
+
+/// A frame without its prefix.
+pub(crate) struct Frame {
+    bytes: Bytes,
+    /// Where it begins in them.
+    start: usize,
+    /// For a long one.
+    charge: Option<Charge>,
+}
+
+enum Bytes {
+    Received(RecvBuf),
+    Own(Vec<u8>),
+    Long(Piece),
+}
+
+impl Deref for Frame {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let bytes: &[u8] = match &self.bytes {
+            Bytes::Received(bytes) => bytes,
+            Bytes::Own(bytes) => bytes,
+            Bytes::Long(piece) => piece,
+        };
+        &bytes[self.start..]
+    }
+}
+
+impl DerefMut for Frame {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let bytes: &mut [u8] = match &mut self.bytes {
+            Bytes::Received(bytes) => bytes,
+            Bytes::Own(bytes) => bytes,
+            Bytes::Long(piece) => piece,
+        };
+        &mut bytes[self.start..]
+    }
+}
+
+impl Frame {
+    /// A frame of these bytes.
+    pub(crate) fn of(bytes: Vec<u8>) -> Self {
+        Self { bytes: Bytes::Own(bytes), start: 0, charge: None }
+    }
+
+    /// It begins so many bytes later from now on.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.len());
+        self.start += bytes;
+    }
+
+    /// A part of it as a buffer, without a copy, and what was paid for it.
+    pub(crate) fn into_part(self, part: Range<usize>) -> (Buf, Option<Charge>) {
+        let part = self.start + part.start..self.start + part.end;
+        let buf = match self.bytes {
+            Bytes::Received(mut bytes) => {
+                bytes.truncate(part.end);
+                bytes.advance(part.start);
+                Buf::from(bytes)
+            }
+            Bytes::Own(mut bytes) => {
+                bytes.truncate(part.end);
+                bytes.drain(..part.start);
+                Buf::from(bytes)
+            }
+            Bytes::Long(piece) => piece.into_part(part),
+        };
+        (buf, self.charge)
+    }
+}
+
+/// Why there is no frame.
+pub(crate) enum End {
+    /// The client has gone.
+    Gone,
+    /// Something else came.
+    Malformed(Malformed),
+    /// It did not go on.
+    Late,
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> Self {
+        Self::Gone
+    }
+}
+
+/// What came and is no frame yet.
+#[derive(Default)]
+pub(crate) struct Inbox {
+    unread: Option<RecvBuf>,
+}
+
+impl Inbox {
+    /// Waits until something of the next frame is there.
+    pub(crate) async fn begun(&mut self, stream: &TcpStream) -> Result<(), End> {
+        if self.unread.as_ref().is_none_or(|unread| unread.is_empty()) {
+            let received = stream.recv().await?;
+            if received.is_empty() {
+                return Err(End::Gone);
+            }
+            self.unread = Some(received);
+        }
+        Ok(())
+    }
+
+    /// The next frame, of at most `max` bytes.
+    pub(crate) async fn frame(
+        &mut self,
+        stream: &TcpStream,
+        max: usize,
+        account: &Rc<Account>,
+        pieces: &Rc<Pieces>,
+    ) -> Result<Frame, End> {
+        loop {
+            self.begun(stream).await?;
+            let mut unread = self.unread.take().expect("something is there");
+            let prefix = match unread.first_chunk::<PREFIX_LEN>() {
+                Some(prefix) => *prefix,
+                None => {
+                    let (result, all) = within(PREFIX_LEN, stream, unread.to_vec()).await?;
+                    result?;
+                    unread = RecvBuf::from_vec(all);
+                    *unread.first_chunk().expect("it was received")
+                }
+            };
+            unread.advance(PREFIX_LEN);
+            match framing::parse(prefix, max).map_err(End::Malformed)? {
+                Announced::KeepAlive => self.unread = Some(unread),
+                Announced::Message(len) => return self.take(stream, unread, len, account, pieces).await,
+            }
+        }
+    }
+
+    async fn take(
+        &mut self,
+        stream: &TcpStream,
+        mut unread: RecvBuf,
+        len: usize,
+        account: &Rc<Account>,
+        pieces: &Rc<Pieces>,
+    ) -> Result<Frame, End> {
+        if unread.len() == len {
+            return Ok(Frame { bytes: Bytes::Received(unread), start: 0, charge: None });
+        }
+        if unread.len() > len {
+            let frame = Frame::of(unread[..len].to_vec());
+            unread.advance(len);
+            self.unread = Some(unread);
+            return Ok(frame);
+        }
+        if len <= SHORT_MAX {
+            let (result, bytes) = within(len, stream, unread.to_vec()).await?;
+            result?;
+            return Ok(Frame::of(bytes));
+        }
+        let charge = account.acquire(Pieces::size(len)).await;
+        let mut piece = pieces.take(len);
+        piece.extend_from_slice(&unread);
+        drop(unread);
+        let (result, piece) = within(len, stream, piece).await?;
+        let frame = Frame { bytes: Bytes::Long(Piece::new(piece, pieces)), start: 0, charge: Some(charge) };
+        result?;
+        Ok(frame)
+    }
+}
+
+/// Receives until there are `len` bytes.
+async fn within(len: usize, stream: &TcpStream, bytes: Vec<u8>) -> Result<(io::Result<()>, Vec<u8>), End> {
+    let missing = len - bytes.len();
+    let patience = PATIENCE + Duration::from_millis(missing as u64 / RATE_MIN_PER_MS);
+    timeout(patience, stream.recv_exact(bytes, missing)).await.map_err(|_| End::Late)
+}
+
+/// What is longer has a piece of the lane's memory, and waits for it.
+const SHORT_MAX: usize = 64 << 10;
+/// How long a frame that was begun may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// And what comes at least of a long one, beyond that.
+const RATE_MIN_PER_MS: u64 = 8;

@@ -1,0 +1,301 @@
+//! One TCP connection on its lane. Frames come in order and are begun in order; each is served by a task of its own when it
+//! has to wait, and its replies leave when they are done.
+
+mod call;
+mod chain;
+mod inbox;
+mod opening;
+mod outbox;
+mod pending;
+mod replies;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+use std::future::{Future, poll_fn};
+use std::net::{IpAddr, Shutdown};
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use lane::net::TcpStream;
+use lane::time::{now, timeout_at};
+use service::address::client_of;
+use service::connections::Open;
+use service::memory::Account;
+use service::pacer::Ticket;
+use smb_auth::Acceptor;
+use smb_proto::preauth::PreauthHash;
+use smb_proto::sealing::Cipher;
+use smb_proto::signing::SigningAlgorithm;
+use smb_proto::window::Window;
+use smb_wire::negotiate::smb1;
+use smb_wire::{Command, Dialect, FrameKind, Guid, Malformed};
+
+pub(crate) use self::call::{Call, Reply};
+use self::chain::serve_frame;
+use self::inbox::{End, Frame, Inbox};
+use self::outbox::Outbox;
+use self::pending::Requests;
+pub(crate) use self::replies::send_alone;
+use crate::command;
+use crate::service::LaneSmb;
+use crate::session::{Channel, Session};
+
+/// A connection, for as long as somebody needs it.
+pub(crate) struct Connection {
+    pub(crate) lane: Rc<LaneSmb>,
+    /// No other connection of the process has it.
+    pub(crate) number: u64,
+    pub(crate) stream: Rc<TcpStream>,
+    pub(crate) peer: IpAddr,
+    /// What was agreed on; empty before.
+    pub(crate) negotiated: OnceCell<Negotiated>,
+    /// An SMB1 negotiation was answered by "negotiate again".
+    pub(crate) is_asked_again: Cell<bool>,
+    /// Over the negotiation, and each sign-in goes on from it.
+    pub(crate) preauth: RefCell<PreauthHash>,
+    pub(crate) window: RefCell<Window>,
+    pub(crate) channels: RefCell<HashMap<u64, Rc<Channel>>>,
+    /// Sign-ins under way, by session.
+    pub(crate) signing_in: RefCell<HashMap<u64, SigningIn>>,
+    pub(crate) requests: Requests,
+    pub(crate) account: Rc<Account>,
+    outbox: Outbox,
+    ticket: RefCell<Option<Ticket>>,
+    has_ended: Cell<bool>,
+}
+
+/// What client and server agreed on (MS-SMB2 3.3.1.7).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Negotiated {
+    pub(crate) dialect: Dialect,
+    pub(crate) client: Guid,
+    pub(crate) client_capabilities: u32,
+    pub(crate) client_security_mode: u16,
+    pub(crate) capabilities: u32,
+    pub(crate) security_mode: u16,
+    pub(crate) signing: SigningAlgorithm,
+    pub(crate) cipher: Option<Cipher>,
+    pub(crate) posix: bool,
+    pub(crate) transfer_max: u32,
+    pub(crate) transact_max: u32,
+}
+
+/// A sign-in between two of its messages.
+pub(crate) struct SigningIn {
+    pub(crate) session: std::sync::Arc<Session>,
+    pub(crate) acceptor: Acceptor,
+    pub(crate) preauth: PreauthHash,
+}
+
+impl Negotiated {
+    /// Whether requests may pay for more than 64 KiB.
+    pub(crate) fn multi_credit(&self) -> bool {
+        self.capabilities & smb_wire::negotiate::capabilities::LARGE_MTU != 0
+    }
+}
+
+impl Connection {
+    /// Serves a connection to its end.
+    pub(crate) async fn serve(lane: Rc<LaneSmb>, stream: Rc<TcpStream>, open: Open) {
+        let peer = stream.peer_addr().ip();
+        let (account, ticket) = lane.accounts(peer);
+        let me = Rc::new(Self {
+            number: lane.kept.next_connection(),
+            window: RefCell::new(Window::new(lane.options().credits)),
+            lane,
+            stream,
+            peer,
+            negotiated: OnceCell::new(),
+            is_asked_again: Cell::new(false),
+            preauth: RefCell::default(),
+            channels: RefCell::default(),
+            signing_in: RefCell::default(),
+            requests: Requests::default(),
+            account,
+            outbox: Outbox::default(),
+            ticket: RefCell::new(Some(ticket)),
+            has_ended: Cell::new(false),
+        });
+        me.count_end(me.take_frames(&open).await);
+        me.outbox.empty().await;
+        me.end();
+        me.release().await;
+    }
+
+    /// Takes frames until there are no more, or something is wrong with them.
+    async fn take_frames(self: &Rc<Self>, open: &Open) -> End {
+        let mut inbox = Inbox::default();
+        let began = now();
+        let drain = self.lane.connections().drain();
+        loop {
+            self.outbox.room().await;
+            self.requests.room().await;
+            if self.has_ended.get() {
+                return End::Gone;
+            }
+            let is_signed_in = !self.channels.borrow().is_empty();
+            if is_signed_in && self.requests.is_empty() {
+                open.place().idle(now());
+            }
+            let begun = inbox.begun(&self.stream);
+            let begun = match is_signed_in {
+                // A client may say nothing for days.
+                true => drain.unless_leaving(open.cohort(), begun).await,
+                false => {
+                    let begun = timeout_at(began + SIGN_IN_WITHIN, begun);
+                    drain.unless_leaving(open.cohort(), begun).await.map(|begun| begun.unwrap_or(Err(End::Late)))
+                }
+            };
+            match begun {
+                // The server ends, or the lane's connections are to go elsewhere.
+                None => return End::Gone,
+                Some(Err(end)) => return end,
+                Some(Ok(())) => {}
+            }
+            if is_signed_in {
+                open.place().busy(now());
+            }
+            let frame = inbox.frame(&self.stream, self.frame_max(), &self.account, &self.lane.pieces).await;
+            if let Err(end) = frame.and_then(|frame| self.begin(frame)) {
+                return end;
+            }
+        }
+    }
+
+    /// Longest frame that is taken now.
+    fn frame_max(&self) -> usize {
+        let max = match (self.negotiated.get(), self.channels.borrow().is_empty()) {
+            (Some(negotiated), false) => negotiated.transfer_max.max(negotiated.transact_max) as usize,
+            _ => 0,
+        };
+        max + HEADERS_MAX
+    }
+
+    /// Begins to serve a frame.
+    fn begin(self: &Rc<Self>, mut frame: Frame) -> Result<(), End> {
+        match FrameKind::of(&frame).map_err(End::Malformed)? {
+            FrameKind::Plain => self.admit(&frame)?,
+            FrameKind::Sealed => {
+                let (opened, channel) = opening::open(self, frame)?;
+                self.admit(&opened)?;
+                self.spawn(serve_frame(Rc::clone(self), opened, Some(channel)));
+                return Ok(());
+            }
+            FrameKind::Smb1 => return self.negotiate_again(&mut frame),
+            FrameKind::Compressed => {
+                self.lane.counters.ended_compressed.increment();
+                return Err(End::Gone);
+            }
+        }
+        self.spawn(serve_frame(Rc::clone(self), frame, None));
+        Ok(())
+    }
+
+    /// Whether the messages of a frame may come now: their ids are used.
+    fn admit(&self, frame: &[u8]) -> Result<(), End> {
+        let mut window = self.window.borrow_mut();
+        for message in smb_wire::compound::Messages::new(frame) {
+            let message = message.map_err(End::Malformed)?;
+            let header = message.header();
+            let command = header.command().map_err(End::Malformed)?;
+            if header.has(smb_wire::header::flags::SERVER_TO_REDIR) {
+                return Err(End::Malformed(Malformed::Protocol));
+            }
+            //= MS-SMB2 3.3.5.3
+            //# What is no NEGOTIATE before the negotiation ends the connection.
+            if self.negotiated.get().is_none() && command != Command::Negotiate {
+                self.lane.counters.ended_negotiate.increment();
+                return Err(End::Gone);
+            }
+            //= MS-SMB2 3.3.5.2.3
+            //# CANCEL uses no id of its own.
+            if command == Command::Cancel {
+                continue;
+            }
+            let charge = match self.negotiated.get().is_some_and(Negotiated::multi_credit) {
+                true => header.charge(),
+                false => 1,
+            };
+            if window.take(header.message_id.get(), charge).is_err() {
+                self.lane.counters.ended_window.increment();
+                return Err(End::Gone);
+            }
+        }
+        Ok(())
+    }
+
+    fn negotiate_again(self: &Rc<Self>, frame: &mut Frame) -> Result<(), End> {
+        let offer = smb1::parse(frame).map_err(End::Malformed)?;
+        if !command::negotiate::from_smb1(self, offer) {
+            self.lane.counters.ended_smb1.increment();
+            return Err(End::Gone);
+        }
+        self.lane.counters.smb1_negotiations.increment();
+        Ok(())
+    }
+
+    /// Has a frame served: at once as far as it goes, then by a task of its own.
+    fn spawn(self: &Rc<Self>, serving: impl Future<Output = ()> + 'static) {
+        let mut serving = Box::pin(serving);
+        let waker = std::task::Waker::noop();
+        let is_done = serving.as_mut().poll(&mut std::task::Context::from_waker(waker)).is_ready();
+        if !is_done {
+            lane::spawn_for(client_of(self.peer), serving).detach();
+        }
+    }
+
+    /// Nothing of it goes on.
+    pub(crate) fn end(&self) {
+        if !self.has_ended.replace(true) {
+            self.outbox.close();
+            self.requests.cancel_all();
+            // Whoever waits for bytes finds the end. A stream that is broken has it already.
+            let _ = self.stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended.get()
+    }
+
+    /// Gives back what the connection had of sessions: those whose last channel it was are over.
+    async fn release(self: &Rc<Self>) {
+        let signing_in: Vec<_> = self.signing_in.borrow_mut().drain().collect();
+        for (id, sign_in) in signing_in {
+            if sign_in.session.signed_in().is_none() {
+                self.lane.kept.sessions.remove(id);
+            }
+        }
+        let channels: Vec<_> = self.channels.borrow_mut().drain().map(|(_, channel)| channel).collect();
+        for channel in channels {
+            self.lane.counters.sessions.sub(1);
+            if channel.session.remove_channel(self.number) {
+                self.lane.close_session(&channel.session).await;
+            }
+        }
+    }
+
+    fn count_end(&self, end: End) {
+        let counters = &self.lane.counters;
+        match end {
+            End::Gone => {}
+            End::Malformed(_) => counters.ended_malformed.increment(),
+            End::Late => counters.ended_late.increment(),
+        }
+    }
+}
+
+/// `future`'s output if it is there at once.
+pub(crate) async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// How long a client has to negotiate and sign in.
+const SIGN_IN_WITHIN: Duration = Duration::from_secs(60);
+/// Bytes of a frame beside the longest data: headers, names, a compound's other requests.
+const HEADERS_MAX: usize = 128 << 10;

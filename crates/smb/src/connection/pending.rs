@@ -1,0 +1,130 @@
+//! Requests that are not answered at once: how many there are, how they are named, and how they are cancelled.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// Those of a connection.
+#[derive(Default)]
+pub(crate) struct Requests {
+    waiting: RefCell<HashMap<u64, Rc<Pending>>>,
+    /// Of these, those that have got an interim reply.
+    async_count: Cell<usize>,
+    async_ids: Cell<u64>,
+    has_room: RefCell<Option<Waker>>,
+}
+
+/// One request that waits.
+pub(crate) struct Pending {
+    message_id: u64,
+    async_id: Cell<Option<u64>>,
+    is_cancelled: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A request's place among those that wait, until this is dropped.
+pub(crate) struct Place<'a> {
+    requests: &'a Requests,
+    pub(crate) pending: Rc<Pending>,
+}
+
+impl Requests {
+    /// Whether none waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.borrow().is_empty()
+    }
+
+    /// Waits while there are so many without an interim reply that no more should be begun.
+    pub(crate) async fn room(&self) {
+        poll_fn(|cx| {
+            if self.waiting.borrow().len() - self.async_count.get() < SYNC_MAX {
+                return Poll::Ready(());
+            }
+            *self.has_room.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// A request that cannot be answered at once.
+    pub(crate) fn enter(&self, message_id: u64) -> Place<'_> {
+        let pending = Rc::new(Pending {
+            message_id,
+            async_id: Cell::new(None),
+            is_cancelled: Cell::new(false),
+            waker: RefCell::default(),
+        });
+        self.waiting.borrow_mut().insert(message_id, Rc::clone(&pending));
+        Place { requests: self, pending }
+    }
+
+    /// Cancels a request by the id that its interim reply had, or by its message's.
+    pub(crate) fn cancel(&self, async_id: Option<u64>, message_id: u64) {
+        let waiting = self.waiting.borrow();
+        let found = match async_id {
+            Some(id) => waiting.values().find(|pending| pending.async_id.get() == Some(id)),
+            None => waiting.get(&message_id),
+        };
+        if let Some(pending) = found {
+            pending.cancel();
+        }
+    }
+
+    /// Cancels all of them.
+    pub(crate) fn cancel_all(&self) {
+        self.waiting.borrow().values().for_each(|pending| pending.cancel());
+        self.has_room.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Place<'_> {
+    /// The number for its interim reply; `None` where too many have one.
+    pub(crate) fn go_async(&self) -> Option<u64> {
+        let requests = self.requests;
+        //= MS-SMB2 3.3.4.2
+        //# A server may bound asynchronous requests, and fails what goes beyond with STATUS_INSUFFICIENT_RESOURCES.
+        if requests.async_count.get() >= ASYNC_MAX {
+            return None;
+        }
+        let id = requests.async_ids.get() + 1;
+        requests.async_ids.set(id);
+        requests.async_count.update(|count| count + 1);
+        self.pending.async_id.set(Some(id));
+        requests.has_room.take().into_iter().for_each(Waker::wake);
+        Some(id)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let requests = self.requests;
+        if self.pending.async_id.get().is_some() {
+            requests.async_count.update(|count| count - 1);
+        }
+        requests.waiting.borrow_mut().remove(&self.pending.message_id);
+        requests.has_room.take().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Pending {
+    fn cancel(&self) {
+        self.is_cancelled.set(true);
+        self.waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// Ready once it was cancelled.
+    pub(crate) fn poll_cancelled(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.is_cancelled.get() {
+            return Poll::Ready(());
+        }
+        *self.waker.borrow_mut() = Some(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Requests that wait with an interim reply: as many as clients have seen of other servers.
+const ASYNC_MAX: usize = 512;
+/// Requests under way without one.
+const SYNC_MAX: usize = 256;

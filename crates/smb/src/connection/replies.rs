@@ -1,0 +1,150 @@
+//! The replies to a frame, put together to one.
+
+use std::rc::Rc;
+
+use lane::buffer::Buf;
+use service::memory::Charge;
+use smb_proto::sealing::NoNonce;
+use smb_wire::compound::Compound;
+use smb_wire::framing::{self, PREFIX_LEN};
+use smb_wire::header::{SIGNATURE, flags};
+use smb_wire::message::Body;
+use smb_wire::transform::TRANSFORM_LEN;
+use smb_wire::{Header, Role};
+
+use super::Connection;
+use super::outbox::{Outgoing, Payload};
+use crate::session::Channel;
+
+/// Replies that have not left yet.
+pub(crate) struct Replies {
+    /// Room for prefix and transform header, then the messages.
+    out: Vec<u8>,
+    /// Where each message begins, and who signs it.
+    messages: Vec<(usize, Option<Rc<Channel>>)>,
+    charges: Vec<Charge>,
+}
+
+/// Where messages begin.
+pub(crate) const FRONT: usize = PREFIX_LEN + TRANSFORM_LEN;
+
+impl Replies {
+    pub(crate) fn new() -> Self {
+        Self { out: Vec::new(), messages: Vec::new(), charges: Vec::new() }
+    }
+
+    /// Appends a message, signed by `signer` in the end if there is one.
+    pub(crate) fn push(
+        &mut self,
+        header: &Header,
+        signer: Option<Rc<Channel>>,
+        fill: impl FnOnce(&mut Body<'_>),
+    ) {
+        if self.out.is_empty() {
+            self.out.reserve(FRONT + 192);
+            self.out.resize(FRONT, 0);
+        }
+        let header = if signer.is_some() { header.with(flags::SIGNED) } else { *header };
+        let last = self.messages.last().map(|(start, _)| *start);
+        let mut compound = Compound::going_on(&mut self.out, last);
+        fill(&mut compound.begin(&header));
+        let start = compound.last().expect("one was begun");
+        self.messages.push((start, signer));
+    }
+
+    /// What a message holds is paid for until it has left.
+    pub(crate) fn hold(&mut self, charge: Option<Charge>) {
+        self.charges.extend(charge);
+    }
+
+    /// The message that was appended last, as it stands.
+    pub(crate) fn last(&self) -> &[u8] {
+        self.messages.last().map_or(&[], |(start, _)| &self.out[*start..])
+    }
+
+    /// Has them leave, sealed by `sealer`, or else signed one by one.
+    pub(crate) fn leave(&mut self, connection: &Rc<Connection>, sealer: Option<&Channel>) -> Result<(), NoNonce> {
+        if self.messages.is_empty() {
+            return Ok(());
+        }
+        let mut head = std::mem::take(&mut self.out);
+        let messages = std::mem::take(&mut self.messages);
+        let from = match sealer {
+            Some(channel) => {
+                seal(channel, &mut head[PREFIX_LEN..])?;
+                0
+            }
+            None => {
+                let mut end = head.len();
+                for (start, signer) in messages.iter().rev() {
+                    if let Some(key) = signer.as_ref().and_then(|channel| channel.signing.as_ref()) {
+                        key.sign_in_place(Role::Server, &mut head[*start..end]).expect("a message of ours");
+                    }
+                    end = *start;
+                }
+                TRANSFORM_LEN
+            }
+        };
+        put_prefix(&mut head[from..], 0);
+        let charge = self.charges.pop();
+        // One charge travels with the frame; a compound's others are given back now.
+        self.charges.clear();
+        connection.send(Outgoing { head, from, payload: Payload::None, charge });
+        Ok(())
+    }
+}
+
+/// A message alone in its frame, neither signed nor sealed.
+pub(crate) fn send_alone(connection: &Rc<Connection>, header: &Header, fill: impl FnOnce(&mut Body<'_>)) {
+    let mut replies = Replies::new();
+    replies.push(header, None, fill);
+    replies.leave(connection, None).expect("nothing is sealed");
+}
+
+/// A message alone in its frame whose data lies behind it in `piece`, which begins with [`FRONT`] bytes of room and the
+/// message's own headers; sealed or signed where it lies.
+pub(crate) fn leave_in_piece(
+    connection: &Rc<Connection>,
+    mut piece: Buf,
+    charge: Charge,
+    signer: Option<&Channel>,
+    sealer: Option<&Channel>,
+) -> Result<(), NoNonce> {
+    let from = match sealer {
+        Some(channel) => {
+            seal(channel, &mut piece[PREFIX_LEN..])?;
+            0
+        }
+        None => {
+            if let Some(key) = signer.and_then(|channel| channel.signing.as_ref()) {
+                key.sign_in_place(Role::Server, &mut piece[FRONT..]).expect("a message of ours");
+            }
+            TRANSFORM_LEN
+        }
+    };
+    put_prefix(&mut piece[from..], 0);
+    let payload = Payload::Piece { piece, from };
+    connection.send(Outgoing { head: Vec::new(), from: 0, payload, charge: Some(charge) });
+    Ok(())
+}
+
+/// A message alone in its frame whose data leaves behind it by itself: neither signed nor sealed.
+pub(crate) fn leave_before(connection: &Rc<Connection>, replies: &mut Replies, payload: Payload, len: u32) {
+    let mut head = std::mem::take(&mut replies.out);
+    replies.messages.clear();
+    put_prefix(&mut head[TRANSFORM_LEN..], len as usize);
+    connection.send(Outgoing { head, from: TRANSFORM_LEN, payload, charge: None });
+}
+
+fn seal(channel: &Channel, frame: &mut [u8]) -> Result<(), NoNonce> {
+    let (Some(sealing), Some(nonces)) = (channel.sealing(), &channel.nonces) else { return Err(NoNonce) };
+    sealing.to_client.seal(channel.session.id, &mut nonces.borrow_mut(), frame)
+}
+
+/// Says how long the frame is that begins with room for the prefix, and goes on for `behind` bytes elsewhere.
+fn put_prefix(frame: &mut [u8], behind: usize) {
+    let prefix = framing::prefix(frame.len() - PREFIX_LEN + behind).expect("replies are bounded");
+    frame[..PREFIX_LEN].copy_from_slice(&prefix);
+}
+
+const _: () = assert!(SIGNATURE.end <= smb_wire::header::HEADER_LEN);

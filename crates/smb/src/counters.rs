@@ -1,0 +1,42 @@
+//! What a lane counts of SMB.
+
+lane::counter_block! {
+    /// Connections, sessions, requests and what was refused of them.
+    pub struct SmbCounters {
+        count requests: "Requests answered or refused.",
+        count requests_failed: "Requests answered with an error.",
+        count replies_pending: "Interim replies: requests that took longer.",
+        count cancelled: "Requests that their clients cancelled.",
+        count bytes_read: "Bytes of files sent in answer to READ.",
+        count bytes_written: "Bytes of files received by WRITE.",
+        count reads_cut: "Files that became shorter while they were sent: zeros took the place of what was gone.",
+        count negotiated_202: "Connections that speak 2.0.2.",
+        count negotiated_210: "Connections that speak 2.1.",
+        count negotiated_300: "Connections that speak 3.0.",
+        count negotiated_302: "Connections that speak 3.0.2.",
+        count negotiated_311: "Connections that speak 3.1.1.",
+        count smb1_negotiations: "Negotiations in SMB1 that offered SMB2.",
+        gauge sessions: "Sessions that connections of this lane have.",
+        count signed_in: "Sign-ins that ended well.",
+        count signed_in_guest: "Of these, guests and nobody in particular.",
+        count signed_in_again: "Of these, of sessions that there were.",
+        count sign_in_failed: "Sign-ins refused for what was said.",
+        count sign_in_limited: "Sign-ins refused for too many that failed from their address.",
+        count sessions_refused: "Sessions refused for want of room: in all, of an address, or of a connection.",
+        count trees_refused: "Tree connects refused.",
+        count signatures_wrong: "Messages refused for their signature.",
+        count unsigned_refused: "Messages refused for want of one.",
+        count unsealed_refused: "Messages refused as they were not encrypted.",
+        count requests_refused_async: "Requests refused, as too many of their connection waited.",
+        gauge waiting: "Requests that wait with an interim reply.",
+        count ended_malformed: "Connections ended for bytes that are no SMB.",
+        count ended_window: "Connections ended for a message id that was not theirs.",
+        count ended_sealed: "Connections ended for what could not be opened, or was sealed for another session.",
+        count ended_smb1: "Connections ended for speaking SMB1 alone.",
+        count ended_compressed: "Connections ended for compression that was not agreed on.",
+        count ended_negotiate: "Connections ended for negotiating twice, not at all, or otherwise than they say.",
+        count ended_late: "Connections ended that did not negotiate or sign in in time, or left a message unfinished.",
+        count ended_stalled: "Connections ended that did not take their replies.",
+        count ended_short: "Connections ended as memory was short and they had stalled longest.",
+    }
+}

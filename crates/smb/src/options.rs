@@ -1,0 +1,43 @@
+//! What a server says of itself and allows, as one site has it: read-only, shared by the lanes.
+
+use std::sync::Arc;
+
+use identity::Accounts;
+use smb_auth::{Policy, Target};
+use smb_proto::sealing::Cipher;
+use smb_wire::fsctl::interfaces::Interface;
+
+use crate::settings::{Encryption, ShareSection, Signing};
+
+/// The rules of a site.
+pub(crate) struct Options {
+    pub(crate) target: Target,
+    pub(crate) policy: Policy,
+    pub(crate) signing: Signing,
+    pub(crate) encryption: Encryption,
+    pub(crate) accounts: Arc<Accounts>,
+    pub(crate) shares: Vec<ShareSection>,
+    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) connections_max: usize,
+    pub(crate) sessions_max: usize,
+    pub(crate) credits: u16,
+    /// Bytes of one READ or WRITE.
+    pub(crate) transfer_max: u32,
+    /// Bytes that a lane's requests and replies hold.
+    pub(crate) memory: usize,
+}
+
+impl Options {
+    /// Ciphers that may be agreed on.
+    pub(crate) fn ciphers(&self) -> &'static [Cipher] {
+        if self.encryption == Encryption::Off { &[] } else { &Cipher::PREFERRED }
+    }
+
+    /// Bytes of the longest answer of what is not READ, and of the longest input of what is not WRITE.
+    pub(crate) fn transact_max(&self) -> u32 {
+        self.transfer_max.min(TRANSACT_MAX)
+    }
+}
+
+/// Directories and the like: an answer is put together in memory.
+const TRANSACT_MAX: u32 = 1 << 20;

@@ -1,0 +1,164 @@
+//! SMB on one lane: its connections, and what it serves them from.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lane::backend::SocketOption;
+use lane::counters::CounterBlock;
+use lane::net::TcpStream;
+use service::address::client_of;
+use service::commons::Commons;
+use service::connections::Connections;
+use service::counters::ConnectionCounters;
+use service::memory::{Account, ReplyMemory};
+use service::pacer::Ticket;
+use service::volumes::LaneVolumes;
+use service::{Door, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
+use smb_wire::Status;
+
+use super::site::SmbSite;
+use crate::connection::Connection;
+use crate::counters::SmbCounters;
+use crate::memory::Pieces;
+use crate::options::Options;
+use crate::server::Kept;
+use crate::session::{Channel, Kind, LaneTree, Session};
+use crate::settings::PIPES;
+
+/// SMB on one lane.
+pub(crate) struct LaneSmb {
+    options: RefCell<Arc<Options>>,
+    /// Raised by each site: what was made of an earlier one is made anew.
+    generation: Cell<u64>,
+    pub(crate) kept: Arc<Kept>,
+    connections: Rc<Connections>,
+    connection_counters: Arc<ConnectionCounters>,
+    pub(crate) counters: Arc<SmbCounters>,
+    commons: Commons,
+    memory: Rc<ReplyMemory>,
+    pub(crate) pieces: Rc<Pieces>,
+}
+
+impl LaneSmb {
+    pub(super) fn new(options: Arc<Options>, kept: Arc<Kept>, lane: &LaneStart<'_>) -> Result<Rc<Self>, String> {
+        let connection_counters = Arc::<ConnectionCounters>::default();
+        Ok(Rc::new(Self {
+            memory: ReplyMemory::new(options.memory),
+            options: RefCell::new(options),
+            generation: Cell::new(0),
+            kept,
+            connections: Connections::new(Arc::clone(&connection_counters)),
+            connection_counters,
+            counters: Arc::default(),
+            commons: lane.commons.clone(),
+            pieces: Rc::default(),
+        }))
+    }
+
+    /// The rules of now.
+    pub(crate) fn options(&self) -> Arc<Options> {
+        Arc::clone(&self.options.borrow())
+    }
+
+    pub(crate) fn connections(&self) -> &Rc<Connections> {
+        &self.connections
+    }
+
+    /// A connection's books of memory, and its claim to the server's rate.
+    pub(crate) fn accounts(&self, peer: IpAddr) -> (Rc<Account>, Ticket) {
+        (self.memory.account(peer, &self.connection_counters), self.commons.pacer.ticket())
+    }
+
+    /// A tree of a session, as this lane serves it.
+    pub(crate) fn tree(
+        &self,
+        connection: &Connection,
+        channel: &Channel,
+        id: u32,
+    ) -> Result<Rc<LaneTree>, Status> {
+        channel.tree(id, self.generation.get(), |connect| {
+            let session = &channel.session;
+            let principal = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
+            // Who is gone or disabled since he signed in is nobody here.
+            self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
+            let kind = match &*connect.share {
+                PIPES => Kind::Pipes,
+                _ => return Err(Status::BAD_NETWORK_NAME),
+            };
+            let _ = connection;
+            Ok(LaneTree { connect, kind, generation: self.generation.get() })
+        })
+    }
+
+    /// Closes what is open in a tree that was disconnected.
+    pub(crate) async fn close_tree(&self, tree: &LaneTree) {
+        debug_assert!(!tree.connect.is_open());
+    }
+
+    /// Ends a session, wherever its channels are, with all that was open.
+    pub(crate) async fn close_session(&self, session: &Session) {
+        if self.kept.sessions.remove(session.id).is_some() {
+            session.close().iter().for_each(|tree| tree.close());
+        }
+    }
+}
+
+impl LaneService for LaneSmb {
+    fn counters(&self) -> Vec<(&'static str, Arc<dyn CounterBlock>)> {
+        vec![("smb", Arc::clone(&self.counters) as _), ("smb", Arc::clone(&self.connection_counters) as _)]
+    }
+
+    fn listen(
+        self: Rc<Self>,
+        socket: LaneSocket,
+        role: Role,
+        door: Rc<dyn Door>,
+    ) -> LaneFuture<io::Result<()>> {
+        Box::pin(async move {
+            let LaneSocket::Tcp(listener) = socket else {
+                return Err(io::Error::other("SMB is served over TCP"));
+            };
+            let take = |stream| {
+                if let Some(stream) = door.place(stream, role) {
+                    Rc::clone(&self).take(stream, role);
+                }
+            };
+            self.connections.accept(&listener, take).await
+        })
+    }
+
+    fn take(self: Rc<Self>, stream: TcpStream, _: Role) {
+        let max = self.options.borrow().connections_max;
+        let Ok((stream, open)) = self.connections.admit(stream, max) else { return };
+        // It only tunes: a connection without it works.
+        let _ = stream.set_option(SocketOption::NoDelay(true));
+        let client = client_of(stream.peer_addr().ip());
+        lane::spawn_for(client, Connection::serve(self, stream, open)).detach();
+    }
+
+    fn prepare(self: Rc<Self>, site: &dyn Site, _: &LaneVolumes) -> Result<Switch, String> {
+        let options = Arc::clone(site.expect::<SmbSite>().options());
+        Ok(Box::new(move || {
+            *self.options.borrow_mut() = options;
+            self.generation.update(|generation| generation + 1);
+        }))
+    }
+
+    fn mark(&self, mark: u32) {
+        self.connections.set_mark(mark);
+    }
+
+    fn dismiss(&self) {
+        self.connections.drain().dismiss();
+    }
+
+    fn drain(self: Rc<Self>, deadline: Instant) -> LaneFuture<usize> {
+        Box::pin(async move { self.connections.drain().ask(deadline).await })
+    }
+
+    fn flush_log(&self) {}
+}

@@ -1,0 +1,7 @@
+//! SMB as the server knows it: its site, and the service of one lane.
+
+mod lane_service;
+mod site;
+
+pub(crate) use lane_service::LaneSmb;
+pub(crate) use site::SmbSite;

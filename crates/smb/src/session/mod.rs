@@ -1,0 +1,265 @@
+//! Sessions, which lanes share (docs/smb.md "A session over lanes").
+//!
+//! A [`Session`] is one `Arc` in a table of the process. What it agreed on and its keys are read-only once it is
+//! signed in; channels and trees are behind its lock, which is taken when one comes or goes. Each connection has a
+//! [`Channel`] of its own on its lane, and with it all that a request needs: a request takes no lock of the session.
+
+mod table;
+mod tree;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use identity::Principal;
+use smb_proto::keys::{Agreed, SessionKey};
+use smb_proto::sealing::{Nonces, SealingKey};
+use smb_proto::signing::SigningKey;
+use smb_wire::{Guid, Status};
+
+pub(crate) use self::table::Sessions;
+pub(crate) use self::tree::{Kind, LaneTree, TreeConnect};
+
+/// One user of one client, by one connection or more.
+pub(crate) struct Session {
+    /// Its id, never 0 and never given again while the process lives.
+    pub(crate) id: u64,
+    /// By which a client is known on all its connections.
+    pub(crate) client: Guid,
+    /// What its connections agreed on: the same for each.
+    pub(crate) agreed: Agreed,
+    state: AtomicU8,
+    signed_in: OnceLock<SignedIn>,
+    shared: Mutex<Shared>,
+}
+
+/// What sign-in leaves, for good.
+pub(crate) struct SignedIn {
+    /// From which the keys of further channels are made; nobody in particular has none.
+    pub(crate) key: Option<SessionKey>,
+    /// With which requests to bind a further channel are signed.
+    pub(crate) signing: Option<Arc<SigningKey>>,
+    pub(crate) sealing: Option<Sealing>,
+    /// Unsigned requests are refused.
+    pub(crate) signing_required: bool,
+    /// So are unsealed ones.
+    pub(crate) sealing_required: bool,
+    /// Of [`smb_wire::body::session_setup::session_flags`].
+    pub(crate) flags: u16,
+}
+
+/// Keys of both directions, of all channels.
+pub(crate) struct Sealing {
+    pub(crate) to_client: SealingKey,
+    pub(crate) to_server: SealingKey,
+}
+
+/// What changes.
+#[derive(Default)]
+struct Shared {
+    /// Who it is; another snapshot of the same user after he signed in again.
+    principal: Option<Principal>,
+    channels: Vec<ChannelEntry>,
+    /// Channels there were: each has a number of its own, for its nonces.
+    channels_made: u32,
+    trees: HashMap<u32, Arc<TreeConnect>>,
+    trees_made: u32,
+}
+
+/// A connection of the session, as others know it.
+#[derive(Clone, Copy, Debug)]
+struct ChannelEntry {
+    connection: u64,
+}
+
+/// The life of a session (MS-SMB2 3.3.1.8 `Session.State`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum State {
+    /// Its first sign-in is under way.
+    InProgress,
+    /// It can be used.
+    Valid,
+    /// It is over.
+    Closed,
+}
+
+/// What a connection has of a session: on its lane, without a lock.
+pub(crate) struct Channel {
+    pub(crate) session: Arc<Session>,
+    /// With which this connection's messages are signed.
+    pub(crate) signing: Option<Arc<SigningKey>>,
+    /// Of what is sealed on this connection.
+    pub(crate) nonces: Option<RefCell<Nonces>>,
+    trees: RefCell<HashMap<u32, Rc<LaneTree>>>,
+}
+
+impl Session {
+    pub(crate) fn new(id: u64, client: Guid, agreed: Agreed) -> Self {
+        let (state, signed_in, shared) = (AtomicU8::new(State::InProgress as u8), OnceLock::new(), Mutex::default());
+        Self { id, client, agreed, state, signed_in, shared }
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.state.load(Ordering::Acquire) {
+            0 => State::InProgress,
+            1 => State::Valid,
+            _ => State::Closed,
+        }
+    }
+
+    /// What sign-in left; `None` before its end.
+    pub(crate) fn signed_in(&self) -> Option<&SignedIn> {
+        self.signed_in.get()
+    }
+
+    /// The first sign-in has ended well.
+    pub(crate) fn begin(&self, principal: Principal, signed_in: SignedIn) {
+        self.shared().principal = Some(principal);
+        // A session is begun by the one connection that made it.
+        let _ = self.signed_in.set(signed_in);
+        self.state.store(State::Valid as u8, Ordering::Release);
+    }
+
+    /// Whose it is; `None` before the end of sign-in.
+    pub(crate) fn principal(&self) -> Option<Principal> {
+        self.shared().principal.clone()
+    }
+
+    /// The same user has signed in again.
+    pub(crate) fn renew(&self, principal: Principal) {
+        self.shared().principal = Some(principal);
+    }
+
+    /// It is over: whoever still has it refuses what comes. The trees it had.
+    pub(crate) fn close(&self) -> Vec<Arc<TreeConnect>> {
+        self.state.store(State::Closed as u8, Ordering::Release);
+        let mut shared = self.shared();
+        shared.channels.clear();
+        shared.trees.drain().map(|(_, tree)| tree).collect()
+    }
+
+    /// A connection becomes a channel, and gets its number.
+    ///
+    /// # Errors
+    /// As the specification says where there are too many.
+    pub(crate) fn add_channel(&self, connection: u64) -> Result<u32, Status> {
+        let mut shared = self.shared();
+        //= MS-SMB2 3.3.5.5
+        //# A 33rd channel fails with STATUS_INSUFFICIENT_RESOURCES.
+        if shared.channels.len() >= CHANNELS_MAX {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let number = shared.channels_made;
+        shared.channels_made += 1;
+        shared.channels.push(ChannelEntry { connection });
+        Ok(number)
+    }
+
+    /// A connection is none of its channels any more. Whether it was the last.
+    pub(crate) fn remove_channel(&self, connection: u64) -> bool {
+        let mut shared = self.shared();
+        shared.channels.retain(|channel| channel.connection != connection);
+        shared.channels.is_empty()
+    }
+
+    /// How many connections it has.
+    pub(crate) fn channels(&self) -> usize {
+        self.shared().channels.len()
+    }
+
+    /// Connects a tree.
+    ///
+    /// # Errors
+    /// `STATUS_INSUFFICIENT_RESOURCES` where there are too many.
+    pub(crate) fn add_tree(&self, make: impl FnOnce(u32) -> TreeConnect) -> Result<Arc<TreeConnect>, Status> {
+        let mut shared = self.shared();
+        if shared.trees.len() >= TREES_MAX {
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        shared.trees_made = shared.trees_made.wrapping_add(1).max(1);
+        while shared.trees_made == u32::MAX || shared.trees.contains_key(&shared.trees_made) {
+            shared.trees_made = shared.trees_made.wrapping_add(1).max(1);
+        }
+        let tree = Arc::new(make(shared.trees_made));
+        shared.trees.insert(tree.id, Arc::clone(&tree));
+        Ok(tree)
+    }
+
+    /// A tree by its id.
+    pub(crate) fn tree(&self, id: u32) -> Option<Arc<TreeConnect>> {
+        self.shared().trees.get(&id).cloned()
+    }
+
+    /// Disconnects a tree; `None` if it is gone already.
+    pub(crate) fn remove_tree(&self, id: u32) -> Option<Arc<TreeConnect>> {
+        let tree = self.shared().trees.remove(&id)?;
+        tree.close();
+        Some(tree)
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).field("state", &self.state()).finish_non_exhaustive()
+    }
+}
+
+impl Channel {
+    pub(crate) fn new(
+        session: Arc<Session>,
+        signing: Option<Arc<SigningKey>>,
+        nonces: Option<Nonces>,
+    ) -> Rc<Self> {
+        Rc::new(Self { session, signing, nonces: nonces.map(RefCell::new), trees: RefCell::default() })
+    }
+
+    /// The keys that it seals with.
+    pub(crate) fn sealing(&self) -> Option<&Sealing> {
+        self.session.signed_in()?.sealing.as_ref()
+    }
+
+    /// A tree of the session on this lane: `make` is asked at its first use here, and again after a reload.
+    ///
+    /// # Errors
+    /// `STATUS_NETWORK_NAME_DELETED` where there is none of that id, or what `make` says.
+    pub(crate) fn tree(
+        &self,
+        id: u32,
+        generation: u64,
+        make: impl FnOnce(Arc<TreeConnect>) -> Result<LaneTree, Status>,
+    ) -> Result<Rc<LaneTree>, Status> {
+        let known = self.trees.borrow().get(&id).cloned();
+        match known {
+            Some(tree) if tree.connect.is_open() && tree.generation == generation => return Ok(tree),
+            Some(_) => {
+                self.trees.borrow_mut().remove(&id);
+            }
+            None => {}
+        }
+        //= MS-SMB2 3.3.5.2.11
+        //# A tree id that is not in the session's table fails with STATUS_NETWORK_NAME_DELETED.
+        let tree = Rc::new(make(self.session.tree(id).ok_or(Status::NETWORK_NAME_DELETED)?)?);
+        self.trees.borrow_mut().insert(id, Rc::clone(&tree));
+        Ok(tree)
+    }
+
+    /// Forgets what this lane knows of trees: volumes or users are others since.
+    pub(crate) fn forget_trees(&self) {
+        self.trees.borrow_mut().clear();
+    }
+}
+
+/// Channels of a session.
+const CHANNELS_MAX: usize = 32;
+/// Trees of a session.
+const TREES_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Every session of the process, found by id from any lane.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use service::address::address_of;
+use smb_wire::Status;
+
+use super::Session;
+
+/// The table, in shards: each has its own lock.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    shards: [Mutex<HashMap<u64, Entry>>; SHARDS],
+    /// Sessions of each address, for their shares.
+    held: Mutex<HashMap<IpAddr, usize>>,
+    len: AtomicUsize,
+    next: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    session: Arc<Session>,
+    address: IpAddr,
+}
+
+impl Sessions {
+    /// Makes a session of a client at `address`, if it may have one among at most `max`: an address may hold three times
+    /// what is free, so that others always find room.
+    ///
+    /// # Errors
+    /// `STATUS_INSUFFICIENT_RESOURCES`.
+    pub(crate) fn add(
+        &self,
+        address: IpAddr,
+        max: usize,
+        make: impl FnOnce(u64) -> Session,
+    ) -> Result<Arc<Session>, Status> {
+        let address = address_of(address);
+        {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let free = max.saturating_sub(self.len.load(Ordering::Relaxed));
+            let mine = held.entry(address).or_default();
+            if free == 0 || *mine >= ADDRESS_TIMES * free {
+                if *mine == 0 {
+                    held.remove(&address);
+                }
+                return Err(Status::INSUFFICIENT_RESOURCES);
+            }
+            *mine += 1;
+            self.len.fetch_add(1, Ordering::Relaxed);
+        }
+        // Ids are not foretold: who has one of another's knows nothing of others.
+        let id = loop {
+            let id = u64::from(crate::server::random::<4>().iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte)))
+                << 32
+                | (self.next.fetch_add(1, Ordering::Relaxed) + 1) & 0xffff_ffff;
+            if id != 0 && id != u64::MAX && !self.shard(id).contains_key(&id) {
+                break id;
+            }
+        };
+        let session = Arc::new(make(id));
+        self.shard(id).insert(id, Entry { session: Arc::clone(&session), address });
+        Ok(session)
+    }
+
+    /// The session of this id.
+    pub(crate) fn get(&self, id: u64) -> Option<Arc<Session>> {
+        self.shard(id).get(&id).map(|entry| Arc::clone(&entry.session))
+    }
+
+    /// Takes a session out; `None` if somebody else has.
+    pub(crate) fn remove(&self, id: u64) -> Option<Arc<Session>> {
+        let Entry { session, address } = self.shard(id).remove(&id)?;
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mine) = held.get_mut(&address) {
+            *mine -= 1;
+            if *mine == 0 {
+                held.remove(&address);
+            }
+        }
+        self.len.fetch_sub(1, Ordering::Relaxed);
+        Some(session)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Entry>> {
+        self.shards[id as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            held: Mutex::default(),
+            len: AtomicUsize::new(0),
+            next: AtomicU64::new(0),
+        }
+    }
+}
+
+const SHARDS: usize = 64;
+/// An address may hold so many times what is free.
+const ADDRESS_TIMES: usize = 3;

@@ -1,0 +1,57 @@
+use smb_proto::signing::SigningAlgorithm;
+use smb_wire::Dialect;
+
+use super::*;
+
+fn session(id: u64) -> Session {
+    let agreed = Agreed { dialect: Dialect::Smb311, signing: SigningAlgorithm::AesGmac, cipher: None };
+    Session::new(id, Guid::default(), agreed)
+}
+
+#[test]
+fn an_address_leaves_a_quarter_of_the_sessions_to_others() {
+    let sessions = Sessions::default();
+    let add = |address: &str| sessions.add(address.parse().unwrap(), 100, session);
+    let mine: Vec<_> = (0..100).map_while(|_| add("192.0.2.1").ok()).collect();
+    assert_eq!(mine.len(), 75);
+    assert_eq!(add("192.0.2.1").unwrap_err(), Status::INSUFFICIENT_RESOURCES);
+    let other = add("192.0.2.2").unwrap();
+    assert_eq!(sessions.get(other.id).unwrap().id, other.id);
+    assert!(sessions.remove(mine[3].id).is_some() && sessions.remove(mine[3].id).is_none());
+    assert_eq!(sessions.len(), 75);
+    assert!(sessions.get(mine[3].id).is_none());
+    // One of an IPv6 network counts with all of it.
+    let fresh = Sessions::default();
+    let add = |address: &str| fresh.add(address.parse().unwrap(), 4, session);
+    assert!((1..=3).all(|host| add(&format!("2001:db8::{host}")).is_ok()));
+    assert!(add("2001:db8::9").is_err() && add("2001:db8:1::9").is_ok());
+}
+
+#[test]
+fn channels_have_numbers_of_their_own_and_the_last_one_ends_it() {
+    let session = session(7);
+    let numbers: Vec<_> = (0..33).map(|connection| session.add_channel(connection)).collect();
+    assert_eq!(numbers[..32], (0..32).map(Ok).collect::<Vec<_>>());
+    assert_eq!(numbers[32], Err(Status::INSUFFICIENT_RESOURCES));
+    assert!(!session.remove_channel(3));
+    assert_eq!(session.add_channel(40), Ok(32), "a number is never given twice");
+    assert_eq!(session.channels(), 32);
+    assert!((0..32).map(|connection| session.remove_channel(connection)).filter(|last| *last).count() == 0);
+    assert!(session.remove_channel(40));
+}
+
+#[test]
+fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
+    let session = Arc::new(session(7));
+    let [one, other] = [(); 2].map(|()| Channel::new(Arc::clone(&session), None, None));
+    let tree = session.add_tree(|id| TreeConnect::new(id, "files")).unwrap();
+    let find = |channel: &Channel| {
+        channel.tree(tree.id, 1, |connect| Ok(LaneTree { connect, kind: Kind::Pipes, generation: 1 })).map(|tree| tree.connect.id)
+    };
+    assert_eq!((find(&one), find(&other)), (Ok(tree.id), Ok(tree.id)));
+    assert!(session.remove_tree(tree.id).is_some() && session.remove_tree(tree.id).is_none());
+    assert_eq!((find(&one), find(&other)), (Err(Status::NETWORK_NAME_DELETED), Err(Status::NETWORK_NAME_DELETED)));
+    assert_eq!(session.state(), State::InProgress);
+    session.close();
+    assert_eq!(session.state(), State::Closed);
+}

@@ -1,0 +1,43 @@
+//! Tree connects: a session's use of a share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// As all lanes know it.
+#[derive(Debug)]
+pub(crate) struct TreeConnect {
+    pub(crate) id: u32,
+    /// The share's name, as the configuration has it.
+    pub(crate) share: Arc<str>,
+    is_open: AtomicBool,
+}
+
+/// The same with what this lane serves it from.
+pub(crate) struct LaneTree {
+    pub(crate) connect: Arc<TreeConnect>,
+    pub(crate) kind: Kind,
+    /// Of the site that it was made of.
+    pub(crate) generation: u64,
+}
+
+/// What is behind a share.
+#[derive(Clone)]
+pub(crate) enum Kind {
+    /// Named pipes.
+    Pipes,
+}
+
+impl TreeConnect {
+    pub(crate) fn new(id: u32, share: &str) -> Self {
+        Self { id, share: share.into(), is_open: AtomicBool::new(true) }
+    }
+
+    /// Whether it was disconnected, by whatever channel.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn close(&self) {
+        self.is_open.store(false, Ordering::Release);
+    }
+}

@@ -1,0 +1,326 @@
+//! What the configuration says of SMB: `[smb]`, and which volumes are shares by what name.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use serde::Deserialize;
+use service::config::{ConfigError, Document, Keys, Size};
+use service::volumes::VolumeSection;
+use service::{ConnectionsMax, Ground, Problem, Role, Settings, Transport, Wanted};
+use vfs::VolumeName;
+
+use crate::server::Kept;
+use crate::service::SmbSite;
+
+/// SMB as a service of a server: the one value of the process.
+#[derive(Debug, Default)]
+pub struct Smb {
+    listen: Option<Vec<SocketAddr>>,
+    kept: Arc<Kept>,
+}
+
+impl Smb {
+    /// Listens at these instead of what the configuration says; `None` leaves that to the configuration, none of them
+    /// switches it off.
+    pub fn listening(listen: Option<Vec<SocketAddr>>) -> Self {
+        Self { listen, kept: Arc::default() }
+    }
+}
+
+/// Whether messages of a session are signed.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Signing {
+    /// Where the client asks for it, as clients of today do.
+    #[default]
+    Allowed,
+    /// Always; who cannot (guests have no key) is refused.
+    Required,
+}
+
+/// Whether messages of a session are encrypted.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Encryption {
+    /// Never.
+    Off,
+    /// Where the client asks for it.
+    #[default]
+    Allowed,
+    /// Always; who cannot is refused.
+    Required,
+}
+
+/// An address that clients are told of for more connections.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields)]
+pub struct InterfaceSection {
+    /// Of this machine.
+    pub address: IpAddr,
+    /// Bits a second.
+    pub speed: u64,
+    /// Several connections by it are worth it.
+    #[serde(default)]
+    pub rss: bool,
+}
+
+/// `[smb]`
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+#[serde(deny_unknown_fields, default)]
+pub struct SmbSection {
+    /// Where to listen; clients other than smbclient and Linux's know port 445 alone.
+    #[serde(deserialize_with = "service::config::addresses")]
+    pub listen: Vec<SocketAddr>,
+    /// What the server calls itself, at most 15 letters; without it, this machine's name.
+    pub server_name: Option<String>,
+    /// The workgroup.
+    pub workgroup: String,
+    /// Whether messages are signed.
+    pub signing: Signing,
+    /// Whether they are encrypted.
+    pub encryption: Encryption,
+    /// Names that nobody has come in as a guest, with the rights of who has not said who he is.
+    pub guest: bool,
+    /// Who gives no name comes in.
+    pub anonymous: bool,
+    /// Addresses that clients are told of; without any, the one they came by.
+    pub interface: Vec<InterfaceSection>,
+    /// Connections of each lane.
+    pub connections_per_lane: usize,
+    /// Sessions in all.
+    pub sessions: usize,
+    /// Credits of a connection.
+    pub credits: u16,
+    /// Bytes of one READ or WRITE at most.
+    pub transfer_max: Size,
+    /// Bytes of each lane that requests and replies with data hold.
+    pub memory_per_lane: Size,
+}
+
+impl Default for SmbSection {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 445))],
+            server_name: None,
+            workgroup: "WORKGROUP".to_owned(),
+            signing: Signing::default(),
+            encryption: Encryption::default(),
+            guest: false,
+            anonymous: false,
+            interface: Vec::new(),
+            connections_per_lane: 4096,
+            sessions: 65_536,
+            credits: smb_proto::window::WINDOW_MAX,
+            transfer_max: Size(8 << 20),
+            memory_per_lane: Size(256 << 20),
+        }
+    }
+}
+
+/// Keys of `[[volume]]` that are about SMB.
+#[derive(Clone, Debug, Deserialize)]
+struct VolumeKeys {
+    #[serde(default)]
+    smb: Attach,
+    smb_share: Option<String>,
+}
+
+/// As what SMB serves a volume.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Attach {
+    #[default]
+    On,
+    Off,
+}
+
+/// A volume by the name that clients know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShareSection {
+    pub(crate) name: String,
+    pub(crate) volume: VolumeName,
+    pub(crate) path: PathBuf,
+    /// Somebody may change it, as far as the volume says.
+    pub(crate) writable: bool,
+}
+
+#[derive(Deserialize)]
+struct Tables {
+    smb: Option<SmbSection>,
+}
+
+/// What a configuration wants of SMB.
+#[derive(Debug)]
+pub(crate) struct SmbSettings {
+    pub(crate) section: SmbSection,
+    /// In the order of the configuration.
+    pub(crate) shares: Vec<ShareSection>,
+    hindrance: OnceLock<String>,
+    pub(crate) kept: Arc<Kept>,
+}
+
+/// The only kind of socket.
+const ROLE: Role = Role(0);
+
+impl service::Service for Smb {
+    fn name(&self) -> &'static str {
+        "smb"
+    }
+
+    fn keys(&self) -> Keys {
+        Keys { tables: &["smb"], volume: &["smb", "smb_share"], limits: &[] }
+    }
+
+    fn listen_keys(&self) -> &'static [&'static str] {
+        &["smb.listen"]
+    }
+
+    fn read(
+        &self,
+        document: &Document,
+        volumes: &[VolumeSection],
+    ) -> Result<Option<Arc<dyn Settings>>, ConfigError> {
+        let table = document.tables::<Tables>()?.smb;
+        // A directory is served by every protocol; a configuration says which.
+        let is_said = table.is_some() || self.listen.is_some();
+        if !is_said && document.directory().is_none() {
+            return Ok(None);
+        }
+        let mut section = table.unwrap_or_default();
+        if let Some(listen) = &self.listen {
+            section.listen.clone_from(listen);
+        }
+        if section.listen.is_empty() {
+            return Ok(None);
+        }
+        check(&section)?;
+        let shares = shares(volumes, &document.volumes()?)?;
+        let settings =
+            SmbSettings { section, shares, hindrance: OnceLock::new(), kept: Arc::clone(&self.kept) };
+        if !is_said
+            && !settings.kept.has_listened()
+            && let Some(taken) = service::taken::which(&settings.wanted(), "--smb off")
+        {
+            settings.hinder(taken);
+        }
+        Ok(Some(Arc::new(settings)))
+    }
+}
+
+impl SmbSettings {
+    /// Why it is not served though nobody has switched it off.
+    pub(crate) fn hindrance(&self) -> Option<&str> {
+        self.hindrance.get().map(String::as_str)
+    }
+
+    fn hinder(&self, why: String) {
+        // The first reason is as good as any.
+        let _ = self.hindrance.set(format!("SMB is not served: {why}"));
+    }
+
+    fn wanted(&self) -> Vec<Wanted> {
+        let wanted = |&address| Wanted { key: "smb.listen", address, transport: Transport::Tcp, role: ROLE };
+        self.section.listen.iter().map(wanted).collect()
+    }
+}
+
+impl Settings for SmbSettings {
+    fn sockets(&self) -> Vec<Wanted> {
+        if self.hindrance().is_some() { Vec::new() } else { self.wanted() }
+    }
+
+    fn connections(&self) -> ConnectionsMax {
+        let per_lane = if self.hindrance().is_some() { 0 } else { self.section.connections_per_lane };
+        ConnectionsMax { key: "smb.connections_per_lane", per_lane }
+    }
+
+    fn needs_objects(&self, volume: &VolumeName) -> bool {
+        self.hindrance().is_none() && self.shares.iter().any(|share| share.volume == *volume)
+    }
+
+    fn load(&self, ground: &Ground<'_>) -> Result<Box<dyn service::Site>, Problem> {
+        Ok(Box::new(SmbSite::load(self, ground)?))
+    }
+}
+
+/// Refuses what cannot stand.
+fn check(section: &SmbSection) -> Result<(), ConfigError> {
+    let within = |key: &str, value: u64, min: u64, max: u64| match (min..=max).contains(&value) {
+        true => Ok(()),
+        false => Err(ConfigError::invalid(key, format!("{value} is not between {min} and {max}"))),
+    };
+    within("smb.connections_per_lane", section.connections_per_lane as u64, 1, 1 << 20)?;
+    within("smb.sessions", section.sessions as u64, 1, 1 << 24)?;
+    within("smb.credits", section.credits.into(), 16, smb_proto::window::WINDOW_MAX.into())?;
+    within("smb.transfer_max", section.transfer_max.0, 64 << 10, TRANSFER_MAX)?;
+    // The longest WRITE must find room, and a READ beside it.
+    within("smb.memory_per_lane", section.memory_per_lane.0, 4 * section.transfer_max.0, 1 << 40)?;
+    within("smb.interface", section.interface.len() as u64, 0, INTERFACES_MAX as u64)?;
+    for (key, name) in [("smb.server_name", section.server_name.as_deref()), ("smb.workgroup", Some(&*section.workgroup))]
+    {
+        if name.is_some_and(|name| !is_netbios_name(name)) {
+            let problem = "give 1 to 15 letters, digits and hyphens, such as \"FILES\"";
+            return Err(ConfigError::invalid(key, problem));
+        }
+    }
+    if section.signing == Signing::Required && (section.guest || section.anonymous) {
+        let problem = "guests have no key and cannot sign: leave it at \"allowed\", or guest and anonymous out";
+        return Err(ConfigError::invalid("smb.signing", problem));
+    }
+    if section.encryption == Encryption::Required && (section.guest || section.anonymous) {
+        let problem = "guests have no key to encrypt with: leave it at \"allowed\", or guest and anonymous out";
+        return Err(ConfigError::invalid("smb.encryption", problem));
+    }
+    Ok(())
+}
+
+/// Whether a name can be one of NetBIOS.
+fn is_netbios_name(name: &str) -> bool {
+    (1..=15).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Of the volumes that are not switched off.
+fn shares(volumes: &[VolumeSection], keys: &[VolumeKeys]) -> Result<Vec<ShareSection>, ConfigError> {
+    let (mut shares, mut seen) = (Vec::new(), HashSet::new());
+    for (index, (volume, keys)) in volumes.iter().zip(keys).enumerate() {
+        if keys.smb == Attach::Off {
+            continue;
+        }
+        let invalid = |problem: String| ConfigError::invalid(format!("volume[{index}].smb_share"), problem);
+        let name = keys.smb_share.as_deref().unwrap_or(volume.name.as_str());
+        //= MS-SMB2 2.2.9
+        //# A share's name is of at most 80 characters.
+        let fits = (1..=80).contains(&name.encode_utf16().count());
+        if !fits || name.contains(|c: char| c < ' ' || "\\/:*?\"<>|".contains(c)) {
+            return Err(invalid(format!("{name:?} is no name of a share; or set smb = \"off\"")));
+        }
+        if name.eq_ignore_ascii_case(PIPES) {
+            return Err(invalid(format!("{PIPES} is the share of named pipes; give another name")));
+        }
+        if !seen.insert(name.to_lowercase()) {
+            return Err(invalid(format!("\"{name}\" is used twice")));
+        }
+        shares.push(ShareSection {
+            name: name.to_owned(),
+            volume: volume.name.clone(),
+            path: volume.path.clone(),
+            writable: volume.writable != identity::Writable::Nobody,
+        });
+    }
+    if shares.is_empty() {
+        return Err(ConfigError::invalid("smb.listen", "there is no [[volume]] to be served by SMB"));
+    }
+    Ok(shares)
+}
+
+/// The share of named pipes, which every server has.
+pub(crate) const PIPES: &str = "IPC$";
+/// Longest READ and WRITE: with headers it must fit a frame.
+const TRANSFER_MAX: u64 = 0xff_0000;
+/// Addresses that one answer tells.
+const INTERFACES_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests;

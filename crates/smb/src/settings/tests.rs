@@ -1,0 +1,64 @@
+use std::path::Path;
+
+use service::Service as _;
+
+use super::*;
+
+const VOLUME: &str = "[[volume]]\nname = 'files'\npath = 'data'\n";
+
+fn read(text: &str) -> Result<Option<Arc<dyn Settings>>, String> {
+    let document = Document::of_text(Path::new("/etc/linerate.toml"), text);
+    let volumes = VolumeSection::all(&document).map_err(|error| error.to_string())?;
+    Smb::default().read(&document, &volumes).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_configuration_asks_for_it_by_its_table_and_has_the_port_that_clients_know() {
+    assert!(read(VOLUME).unwrap().is_none());
+    assert!(read(&format!("{VOLUME}[smb]\nlisten = 'off'\n")).unwrap().is_none());
+    let settings = read(&format!("{VOLUME}[smb]\n")).unwrap().unwrap();
+    assert_eq!(settings.sockets()[0].address.to_string(), "127.0.0.1:445");
+    assert_eq!(settings.connections().per_lane, 4096);
+}
+
+#[test]
+fn volumes_have_objects_only_where_they_are_shares() {
+    let text = format!("{VOLUME}smb_share = 'Files'\n[[volume]]\nname = 'b'\npath = 'b'\nsmb = 'off'\n[smb]\n");
+    let settings = read(&text).unwrap().unwrap();
+    let needs = |name: &str| settings.needs_objects(&name.parse().unwrap());
+    assert!(needs("files") && !needs("b"));
+}
+
+#[test]
+fn contradictions_name_their_key_and_what_would_do() {
+    for (text, start, word) in [
+        (format!("{VOLUME}smb = 'off'\n[smb]\n"), "smb.listen: ", "[[volume]]"),
+        (format!("{VOLUME}smb_share = 'ipc$'\n[smb]\n"), "volume[0].smb_share: ", "pipes"),
+        (format!("{VOLUME}smb_share = 'a/b'\n[smb]\n"), "volume[0].smb_share: ", "off"),
+        (
+            format!("{VOLUME}[[volume]]\nname = 'b'\npath = 'b'\nsmb_share = 'FILES'\n[smb]\n"),
+            "volume[1].smb_share: ",
+            "twice",
+        ),
+        (format!("{VOLUME}[smb]\nsigning = 'required'\nguest = true\n"), "smb.signing: ", "key"),
+        (format!("{VOLUME}[smb]\nencryption = 'required'\nanonymous = true\n"), "smb.encryption: ", "key"),
+        (format!("{VOLUME}[smb]\ncredits = 1\n"), "smb.credits: ", "8192"),
+        (format!("{VOLUME}[smb]\ntransfer_max = '32 MiB'\n"), "smb.transfer_max: ", "65536"),
+        (format!("{VOLUME}[smb]\nmemory_per_lane = '8 MiB'\n"), "smb.memory_per_lane: ", "between"),
+        (format!("{VOLUME}[smb]\nserver_name = 'a.b'\n"), "smb.server_name: ", "15"),
+        (format!("{VOLUME}[smb]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown field `port`"),
+    ] {
+        let problem = read(&text).unwrap_err();
+        assert!(problem.starts_with(start) && problem.contains(word), "{text:?} gave {problem}");
+    }
+}
+
+#[test]
+fn the_command_line_has_the_last_word() {
+    let document = Document::of_text(Path::new("/x"), format!("{VOLUME}[smb]\n"));
+    let volumes = VolumeSection::all(&document).unwrap();
+    assert!(Smb::listening(Some(Vec::new())).read(&document, &volumes).unwrap().is_none());
+    let given = Smb::listening(Some(vec![SocketAddr::from(([127, 0, 0, 1], 1445))]));
+    let settings = given.read(&document, &volumes).unwrap().unwrap();
+    assert_eq!(settings.sockets()[0].address.port(), 1445);
+}
