@@ -6,6 +6,7 @@ lane::counter_block! {
         count requests: "Requests answered or refused.",
         count requests_failed: "Requests answered with an error.",
         count replies_pending: "Interim replies: requests that took longer.",
+        count breaks_sent: "Breaks of oplocks and leases sent.",
         count cancelled: "Requests that their clients cancelled.",
         count bytes_read: "Bytes of files sent in answer to READ.",
         count bytes_written: "Bytes of files received by WRITE.",

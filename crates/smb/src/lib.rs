@@ -10,6 +10,7 @@ mod connection;
 mod counters;
 mod memory;
 mod options;
+mod pipe;
 mod server;
 mod service;
 mod session;

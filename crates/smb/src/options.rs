@@ -5,6 +5,7 @@ use std::sync::Arc;
 use identity::Accounts;
 use smb_auth::{Policy, Target};
 use smb_proto::sealing::Cipher;
+use smb_sid::Sids;
 use smb_wire::fsctl::interfaces::Interface;
 
 use crate::settings::{Encryption, ShareSection, Signing};
@@ -16,6 +17,8 @@ pub(crate) struct Options {
     pub(crate) signing: Signing,
     pub(crate) encryption: Encryption,
     pub(crate) accounts: Arc<Accounts>,
+    /// How users and groups are called.
+    pub(crate) sids: Sids,
     pub(crate) shares: Vec<ShareSection>,
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) connections_max: usize,

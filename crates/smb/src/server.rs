@@ -1,12 +1,14 @@
 //! What all lanes of the process share of SMB, and what outlives reloads.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
+use smb_tree::{Opens, OpensLimits};
 use smb_wire::Guid;
 use smb_wire::time::from_unix;
 
+use crate::pipe::Pipes;
 use crate::session::Sessions;
 use crate::sign_in::Failures;
 
@@ -14,11 +16,14 @@ use crate::sign_in::Failures;
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     guid: OnceLock<Guid>,
-    started: OnceLock<u64>,
+    started: OnceLock<Instant>,
     has_listened: AtomicBool,
     connections: AtomicU64,
     /// Every session.
     pub(crate) sessions: Sessions,
+    /// Every open pipe.
+    pub(crate) pipes: Pipes,
+    opens: OnceLock<Arc<Opens>>,
     /// Whose sign-ins fail.
     pub(crate) failures: Failures,
 }
@@ -29,9 +34,15 @@ impl Kept {
         *self.guid.get_or_init(|| Guid::new(random()))
     }
 
-    /// When it was first asked, 100 ns since 1601.
-    pub(crate) fn started(&self) -> u64 {
-        *self.started.get_or_init(|| file_time(SystemTime::now()))
+    /// For how long it has run, at least.
+    pub(crate) fn uptime_ms(&self) -> u64 {
+        let started = self.started.get_or_init(Instant::now);
+        started.elapsed().as_millis() as u64
+    }
+
+    /// Every open file.
+    pub(crate) fn opens(&self) -> &Arc<Opens> {
+        self.opens.get_or_init(|| Opens::new(OpensLimits::default()))
     }
 
     /// A number for a connection that no other has.
@@ -41,6 +52,7 @@ impl Kept {
 
     /// Its addresses are its own since.
     pub(crate) fn listens(&self) {
+        self.started.get_or_init(Instant::now);
         self.has_listened.store(true, Ordering::Relaxed);
     }
 

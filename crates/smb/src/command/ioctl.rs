@@ -9,7 +9,9 @@ use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateResponse};
 use smb_wire::{Dialect, Status};
 use zerocopy::IntoBytes;
 
+use super::target::Target;
 use crate::connection::{Call, Reply};
+use crate::pipe::PipeOpen;
 
 /// Carries out a control code.
 pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<Reply, Status> {
@@ -38,6 +40,43 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
         //= MS-SMB2 3.3.5.15.2
         //# A server that knows no DFS fails with STATUS_FS_DRIVER_REQUIRED.
         code::DFS_GET_REFERRALS | code::DFS_GET_REFERRALS_EX => Err(Status::FS_DRIVER_REQUIRED),
+        code => {
+            let charge = call.output_room(most).await?;
+            let answer = match call.target()? {
+                Target::File { share, asker, open } => {
+                    let _entered = call.enter(&open)?;
+                    let answer = share.ioctl(&asker, &open, code, request.input, most).await?;
+                    (answer.status, answer.output)
+                }
+                Target::Pipe(pipe) => of_pipe(call, &pipe, code, request.input, output_max).await?,
+            };
+            Ok(self::answer(request, answer.0, answer.1).paid_by(charge))
+        }
+    }
+}
+
+/// Carries out a control code of pipes (MS-SMB2 3.3.5.15.3, 3.3.5.15.4, MS-FSCC 2.3.45).
+async fn of_pipe(
+    call: &Call<'_>,
+    pipe: &PipeOpen,
+    code: u32,
+    input: &[u8],
+    output_max: usize,
+) -> Result<(Status, Vec<u8>), Status> {
+    match code {
+        code::PIPE_TRANSCEIVE => {
+            let answer = pipe.transact(call, input, output_max).await?;
+            Ok((answer.status, answer.data))
+        }
+        code::PIPE_PEEK => {
+            // State (connected), bytes there, messages, and the length of the first.
+            let there = pipe.available() as u32;
+            let words = [PIPE_CONNECTED, there, u32::from(there > 0), there];
+            let output: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+            if output.len() > output_max { Err(Status::BUFFER_TOO_SMALL) } else { Ok((Status::SUCCESS, output)) }
+        }
+        // There is always one more.
+        code::PIPE_WAIT => Ok((Status::SUCCESS, Vec::new())),
         _ => Err(Status::INVALID_DEVICE_REQUEST),
     }
 }
@@ -100,5 +139,7 @@ fn network_interfaces(call: &Call<'_>, output_max: usize) -> Result<Vec<u8>, Sta
     if fits { Ok(output) } else { Err(Status::BUFFER_TOO_SMALL) }
 }
 
+/// `NamedPipeState`.
+const PIPE_CONNECTED: u32 = 3;
 /// Bits a second that are told of the one address that is not configured.
 const LINK_SPEED: u64 = 1_000_000_000;

@@ -11,6 +11,6 @@ pub(super) async fn logoff(call: &Call<'_>) -> Result<Reply, Status> {
         connection.lane.counters.sessions.sub(1);
     }
     channel.session.remove_channel(connection.number);
-    connection.lane.close_session(&channel.session).await;
+    connection.lane.close_session(connection, &channel.session).await;
     Ok(Reply::empty())
 }

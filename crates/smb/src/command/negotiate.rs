@@ -60,6 +60,7 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
     count(connection, dialect);
     // Nobody else has set it since.
     let _ = connection.negotiated.set(negotiated);
+    connection.lane.ways.add(negotiated.client, connection);
     let (fixed, salt) = (response(connection, &negotiated), random::<32>());
     Ok(Reply::of(move |body| {
         let one = |value: u16| [U16::new(value)];
@@ -99,6 +100,7 @@ pub(crate) fn from_smb1(connection: &Rc<Connection>, offer: smb1::Offer) -> bool
         count(connection, Dialect::Smb202);
         // Nobody else has set it since.
         let _ = connection.negotiated.set(negotiated);
+        connection.lane.ways.add(negotiated.client, connection);
     }
     let mut header = Header::request(Command::Negotiate, 0).with(flags::SERVER_TO_REDIR);
     header.credits.set(connection.window.borrow_mut().grant(1, 1, false));

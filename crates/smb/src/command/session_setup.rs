@@ -184,7 +184,7 @@ async fn end(
         && let Some(previous) = connection.lane.kept.sessions.get(previous)
         && previous.principal().is_some_and(|principal| principal.name() == who.name())
     {
-        connection.lane.close_session(&previous).await;
+        connection.lane.close_session(connection, &previous).await;
     }
     Ok(flags)
 }

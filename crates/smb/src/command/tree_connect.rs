@@ -54,6 +54,10 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
             response.share_flags.set(share_flags::NO_CACHING);
             response.maximal_access.set(rights::FILE_ALL);
         }
+        Kind::Disk { share, asker } => {
+            response.share_type = share_type::DISK;
+            response.maximal_access.set(share.maximal_access(asker).await?);
+        }
     }
     Ok(Reply::of(move |body| body.push(&response)))
 }

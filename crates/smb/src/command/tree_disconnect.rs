@@ -9,6 +9,6 @@ pub(super) async fn tree_disconnect(call: &Call<'_>) -> Result<Reply, Status> {
     let (channel, tree) = (call.channel()?, call.tree()?);
     let id = tree.connect.id;
     channel.session.remove_tree(id).ok_or(Status::NETWORK_NAME_DELETED)?;
-    call.connection.lane.close_tree(tree).await;
+    call.connection.lane.close_tree(channel.session.id, tree).await;
     Ok(Reply::empty())
 }

@@ -3,15 +3,23 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use lane::buffer::Buf;
 use service::memory::Charge;
 use smb_proto::related::Step;
+use smb_proto::window;
 use smb_wire::body::plain::Empty;
+use smb_wire::body::read::DATA_OFFSET;
 use smb_wire::fixed::Fixed;
 use smb_wire::message::Body;
 use smb_wire::{Header, Message, Status};
+use vfs::OpenFile;
 
+use super::replies::FRONT;
 use super::{Connection, Negotiated};
 use crate::session::{Channel, LaneTree};
+
+/// Where the data of a READ begins in [`Content::Piece`].
+pub(crate) const DATA_AT: usize = FRONT + DATA_OFFSET as usize;
 
 /// One request.
 pub(crate) struct Call<'a> {
@@ -24,6 +32,8 @@ pub(crate) struct Call<'a> {
     pub(crate) tree: Option<Rc<LaneTree>>,
     /// It came sealed.
     pub(crate) is_sealed: bool,
+    /// Its reply is to be signed or sealed.
+    pub(crate) protects_reply: bool,
     /// Others stand before or behind it in its frame.
     pub(crate) is_compounded: bool,
 }
@@ -42,6 +52,11 @@ pub(crate) enum Content {
     /// What goes with an error's status.
     Error(Vec<u8>),
     Body(Box<dyn FnOnce(&mut Body<'_>)>),
+    /// READ, alone in its frame and unprotected: these bytes of a file, page cache to socket.
+    File { file: Rc<OpenFile>, offset: u64, len: u32 },
+    /// READ, alone in its frame: a piece of memory that holds the data, and room before it for [`super::DATA_AT`] bytes of
+    /// headers.
+    Piece { piece: Buf, charge: Charge },
 }
 
 impl Call<'_> {
@@ -62,6 +77,16 @@ impl Call<'_> {
     /// The tree that it is of.
     pub(crate) fn tree(&self) -> Result<&Rc<LaneTree>, Status> {
         self.tree.as_ref().ok_or(Status::NETWORK_NAME_DELETED)
+    }
+
+    /// Whether it pays for a payload of `sent` bytes and an answer of up to `received`.
+    ///
+    /// # Errors
+    /// `STATUS_INVALID_PARAMETER`.
+    pub(crate) fn pays(&self, sent: u32, received: u32) -> Result<(), Status> {
+        let charge = self.header().credit_charge.get();
+        let pays = window::pays(charge, self.negotiated()?.multi_credit(), sent, received);
+        if pays { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
     }
 
     /// Puts in a session or a tree that was made.

@@ -7,32 +7,48 @@ use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
+use lane::buffer::Buf;
 use lane::time::sleep;
+use service::memory::Charge;
 use smb_proto::related::{Chain, Step};
 use smb_wire::body::error::ErrorResponse;
+use smb_wire::body::read::ReadResponseFixed;
+use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
 use smb_wire::compound::Messages;
-use smb_wire::header::flags;
+use smb_wire::header::{HEADER_LEN, flags};
 use smb_wire::{Command, Dialect, FileId, Header, Message, Request, Role, Status};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
-use super::call::{Call, Content, Reply, put_empty};
+use super::call::{Call, Content, DATA_AT, Reply, put_empty};
 use super::inbox::Frame;
-use super::replies::Replies;
+use super::outbox::Payload;
+use super::replies::{FRONT, Replies, leave_before, leave_in_piece};
 use super::{Connection, Negotiated};
 use crate::command;
 use crate::session::{Channel, State};
 
 /// Serves the messages of a frame; `sealer` is whose keys have opened it.
 pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer: Option<Rc<Channel>>) {
-    let mut serving = Serving { connection: &connection, sealer, chain: Chain::new(), replies: Replies::new() };
+    let mut serving = Serving {
+        connection: &connection,
+        sealer,
+        chain: Chain::new(),
+        replies: Replies::new(),
+        is_checked: false,
+    };
     let is_compounded = Messages::new(&frame).count() > 1;
-    if !is_compounded && let Some(()) = serving.move_data(&frame).await {
-        return;
+    if !is_compounded && let Ok(message) = Message::new(&frame) {
+        if message.header().command() != Ok(Command::Write) {
+            serving.serve(message, false, None).await;
+        } else {
+            serving.serve_write(frame).await;
+        }
+        return serving.leave();
     }
     for message in Messages::new(&frame) {
         // It was admitted whole.
         let Ok(message) = message else { break };
-        if connection.has_ended() || serving.serve(message, is_compounded).await == Next::End {
+        if connection.has_ended() || serving.serve(message, true, None).await == Next::End {
             return;
         }
     }
@@ -51,16 +67,56 @@ struct Serving<'a> {
     sealer: Option<Rc<Channel>>,
     chain: Chain,
     replies: Replies,
+    /// The signature was looked at while the message was whole.
+    is_checked: bool,
+}
+
+/// The data of a WRITE, where it was received.
+pub(crate) struct Received {
+    pub(crate) fixed: WriteRequestFixed,
+    pub(crate) data: Buf,
+    /// For the data.
+    pub(crate) charge: Option<Charge>,
 }
 
 impl Serving<'_> {
-    /// READ and WRITE of a frame of their own take ways of their own. `None`: the frame is no such.
-    async fn move_data(&mut self, _: &Frame) -> Option<()> {
-        None
+    /// Serves a WRITE that is alone in its frame: its data is written from where it was received.
+    async fn serve_write(&mut self, frame: Frame) -> Next {
+        let part = {
+            let Ok(message) = Message::new(&frame) else { return Next::End };
+            match WriteRequest::parse(&message) {
+                Ok(request) if !request.data.is_empty() => {
+                    let start = usize::from(request.fixed.data_offset.get());
+                    Some((*request.fixed, start..start + request.data.len()))
+                }
+                // What is wrong with it is told as with any other.
+                _ => None,
+            }
+        };
+        let Some((fixed, part)) = part else {
+            let Ok(message) = Message::new(&frame) else { return Next::End };
+            return self.serve(message, false, None).await;
+        };
+        let head: Vec<u8> = frame[..part.start].to_vec();
+        let Ok(message) = Message::new(&frame) else { return Next::End };
+        let channel = self.channel_of(message.header().session_id.get());
+        if let Err(status) = self.check(&message, Command::Write, channel.as_deref()) {
+            let answering = Answering::of(*message.header(), Command::Write);
+            return self.put(&answering, None, channel, status.into());
+        }
+        self.is_checked = true;
+        let (data, charge) = frame.into_part(part);
+        let Ok(message) = Message::new(&head) else { return Next::End };
+        self.serve(message, false, Some(Received { fixed, data, charge })).await
     }
 
     /// Serves one message.
-    async fn serve(&mut self, message: Message<'_>, is_compounded: bool) -> Next {
+    async fn serve(
+        &mut self,
+        message: Message<'_>,
+        is_compounded: bool,
+        received: Option<Received>,
+    ) -> Next {
         let header = *message.header();
         let Ok(command) = header.command() else { return Next::End };
         let named = named_file(&message, command);
@@ -75,8 +131,7 @@ impl Serving<'_> {
             }
             return Next::Message;
         }
-        let mut answering = Answering { header, command, signs: false, async_id: None };
-        answering.signs = header.has(flags::SIGNED);
+        let mut answering = Answering::of(header, command);
         let (used, reply) = match begun {
             Err(status) => (Err(status), Reply::from(status)),
             Ok(step) => {
@@ -87,9 +142,10 @@ impl Serving<'_> {
                     channel: channel.clone(),
                     tree: None,
                     is_sealed: self.sealer.is_some(),
+                    protects_reply: self.sealer.is_some() || answering.is_to_sign(channel.as_deref()),
                     is_compounded,
                 };
-                let reply = self.answer(call, command, &mut answering).await;
+                let reply = self.answer(call, command, &mut answering, received).await;
                 let Some((step, reply)) = reply else { return Next::End };
                 (Ok(step), reply)
             }
@@ -104,9 +160,18 @@ impl Serving<'_> {
         mut call: Call<'_>,
         command: Command,
         answering: &mut Answering,
+        received: Option<Received>,
     ) -> Option<(Step, Reply)> {
         if let Err(status) = self.ready(&mut call, command) {
             return Some((call.step.get(), status.into()));
+        }
+        if let Some(received) = received {
+            let mut running = pin!(command::write::write_received(&call, received));
+            let reply = match super::at_once(&mut running).await {
+                Some(reply) => reply,
+                None => self.wait(running, command, answering).await,
+            };
+            return Some((call.step.get(), reply.unwrap_or_else(Reply::from)));
         }
         let request = match Request::parse(&call.message) {
             Ok(request) => request,
@@ -212,7 +277,7 @@ impl Serving<'_> {
     /// Whether a message is signed or sealed as its session has it.
     fn check(&self, message: &Message<'_>, command: Command, channel: Option<&Channel>) -> Result<(), Status> {
         let counters = &self.connection.lane.counters;
-        if self.sealer.is_some() {
+        if self.sealer.is_some() || self.is_checked {
             return Ok(());
         }
         let signed_in = channel.and_then(|channel| channel.session.signed_in());
@@ -278,11 +343,30 @@ impl Serving<'_> {
             None => header.credits.set(self.grant(&answering.header, self.has_proved(answering, reply.status))),
         }
         let signer = self.signer(answering, step, channel, reply.status);
+        match reply.content {
+            Content::File { file, offset, len } => {
+                self.replies.push(&header, None, |body| body.push(&ReadResponseFixed::new(len)));
+                leave_before(connection, &mut self.replies, Payload::File { file, offset, len }, len);
+                return Next::Message;
+            }
+            Content::Piece { mut piece, charge } => {
+                let header = if signer.is_some() { header.with(flags::SIGNED) } else { header };
+                let fixed = ReadResponseFixed::new((piece.len() - DATA_AT) as u32);
+                piece[FRONT..FRONT + HEADER_LEN].copy_from_slice(header.as_bytes());
+                piece[FRONT + HEADER_LEN..DATA_AT].copy_from_slice(fixed.as_bytes());
+                if leave_in_piece(connection, piece, charge, signer.as_deref(), self.sealer.as_deref()).is_err() {
+                    connection.end();
+                }
+                return Next::Message;
+            }
+            _ => {}
+        }
         let dialect = connection.negotiated.get().map_or(Dialect::Smb202, |negotiated| negotiated.dialect);
         self.replies.push(&header, signer, |body| match reply.content {
             Content::Empty => put_empty(body),
             Content::Error(data) => ErrorResponse::write(body, dialect, &data),
             Content::Body(fill) => fill(body),
+            Content::File { .. } | Content::Piece { .. } => unreachable!("they have left"),
         });
         self.replies.hold(reply.charge);
         command::was_put(connection, answering.command, &header, self.replies.last());
@@ -306,11 +390,10 @@ impl Serving<'_> {
         }
         let made = || step.and_then(|step| self.channel(step));
         let channel = channel.or_else(made).filter(|channel| channel.signing.is_some())?;
-        let required = channel.session.signed_in().is_some_and(|signed_in| signed_in.signing_required);
         //= MS-SMB2 3.3.5.5.3
         //# The final response of a sign-in is signed.
         let ends_sign_in = answering.command == Command::SessionSetup && status == Status::SUCCESS;
-        (answering.signs || required || ends_sign_in).then_some(channel)
+        (answering.is_to_sign(Some(&channel)) || ends_sign_in).then_some(channel)
     }
 
     /// Whether a client has earned more credits than it paid.
@@ -346,6 +429,18 @@ struct Answering {
     signs: bool,
     /// It has had an interim reply by this number.
     async_id: Option<u64>,
+}
+
+impl Answering {
+    fn of(header: Header, command: Command) -> Self {
+        Self { header, command, signs: header.has(flags::SIGNED), async_id: None }
+    }
+
+    /// Whether the reply is signed where it is not sealed.
+    fn is_to_sign(&self, channel: Option<&Channel>) -> bool {
+        let Some(channel) = channel.filter(|channel| channel.signing.is_some()) else { return false };
+        self.signs || channel.session.signed_in().is_some_and(|signed_in| signed_in.signing_required)
+    }
 }
 
 enum Woken {

@@ -31,12 +31,13 @@ use smb_proto::window::Window;
 use smb_wire::negotiate::smb1;
 use smb_wire::{Command, Dialect, FrameKind, Guid, Malformed};
 
-pub(crate) use self::call::{Call, Reply};
+pub(crate) use self::call::{Call, Content, DATA_AT, Reply};
+pub(crate) use self::chain::Received;
 use self::chain::serve_frame;
 use self::inbox::{End, Frame, Inbox};
 use self::outbox::Outbox;
 use self::pending::Requests;
-pub(crate) use self::replies::send_alone;
+pub(crate) use self::replies::{send_alone, send_unasked};
 use crate::command;
 use crate::service::LaneSmb;
 use crate::session::{Channel, Session};
@@ -261,6 +262,9 @@ impl Connection {
 
     /// Gives back what the connection had of sessions: those whose last channel it was are over.
     async fn release(self: &Rc<Self>) {
+        if let Some(negotiated) = self.negotiated.get() {
+            self.lane.ways.remove(negotiated.client, self);
+        }
         let signing_in: Vec<_> = self.signing_in.borrow_mut().drain().collect();
         for (id, sign_in) in signing_in {
             if sign_in.session.signed_in().is_none() {
@@ -271,7 +275,7 @@ impl Connection {
         for channel in channels {
             self.lane.counters.sessions.sub(1);
             if channel.session.remove_channel(self.number) {
-                self.lane.close_session(&channel.session).await;
+                self.lane.close_session(self, &channel.session).await;
             }
         }
     }

@@ -101,6 +101,21 @@ pub(crate) fn send_alone(connection: &Rc<Connection>, header: &Header, fill: imp
     replies.leave(connection, None).expect("nothing is sealed");
 }
 
+/// A message that nobody asked for: sealed where all of the session's is, else unsigned.
+pub(crate) fn send_unasked(
+    connection: &Rc<Connection>,
+    header: &Header,
+    channel: &Channel,
+    fill: impl FnOnce(&mut Body<'_>),
+) {
+    let mut replies = Replies::new();
+    replies.push(header, None, fill);
+    let seals = channel.session.signed_in().is_some_and(|signed_in| signed_in.sealing_required);
+    if replies.leave(connection, seals.then_some(channel)).is_err() {
+        connection.end();
+    }
+}
+
 /// A message alone in its frame whose data lies behind it in `piece`, which begins with [`FRONT`] bytes of room and the
 /// message's own headers; sealed or signed where it lies.
 pub(crate) fn leave_in_piece(

@@ -18,16 +18,19 @@ use service::memory::{Account, ReplyMemory};
 use service::pacer::Ticket;
 use service::volumes::LaneVolumes;
 use service::{Door, LaneFuture, LaneService, LaneSocket, LaneStart, Role, Site, Switch};
+use smb_tree::{Asker, Opens, ShareOptions, Tree};
 use smb_wire::Status;
+use vfs::Caller;
 
+use super::breaks::{LaneBreaks, Ways};
 use super::site::SmbSite;
-use crate::connection::Connection;
+use crate::connection::{Call, Connection};
 use crate::counters::SmbCounters;
 use crate::memory::Pieces;
 use crate::options::Options;
 use crate::server::Kept;
 use crate::session::{Channel, Kind, LaneTree, Session};
-use crate::settings::PIPES;
+use crate::settings::{PIPES, ShareSection};
 
 /// SMB on one lane.
 pub(crate) struct LaneSmb {
@@ -41,12 +44,26 @@ pub(crate) struct LaneSmb {
     commons: Commons,
     memory: Rc<ReplyMemory>,
     pub(crate) pieces: Rc<Pieces>,
+    pub(crate) ways: Rc<Ways>,
+    tree: Tree,
 }
 
 impl LaneSmb {
     pub(super) fn new(options: Arc<Options>, kept: Arc<Kept>, lane: &LaneStart<'_>) -> Result<Rc<Self>, String> {
         let connection_counters = Arc::<ConnectionCounters>::default();
+        let ways = Rc::<Ways>::default();
+        let sessions = Arc::clone(&kept);
+        let breaks = LaneBreaks {
+            ways: Rc::clone(&ways),
+            sessions: Rc::new(move |id| sessions.sessions.get(id).map(|session| session.client)),
+        };
+        // Settings without a volume are refused.
+        let first = lane.volumes.iter().next().ok_or("there is no volume")?;
+        let tree = Tree::new(first.cache(), Arc::clone(kept.opens()), Rc::new(breaks));
+        show(&tree, &options, lane.volumes)?;
         Ok(Rc::new(Self {
+            ways,
+            tree,
             memory: ReplyMemory::new(options.memory),
             options: RefCell::new(options),
             generation: Cell::new(0),
@@ -84,32 +101,91 @@ impl LaneSmb {
             let session = &channel.session;
             let principal = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
             // Who is gone or disabled since he signed in is nobody here.
-            self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
+            let principal = self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
             let kind = match &*connect.share {
                 PIPES => Kind::Pipes,
-                _ => return Err(Status::BAD_NETWORK_NAME),
+                name => {
+                    let share = self.tree.share(name).ok_or(Status::BAD_NETWORK_NAME)?;
+                    let negotiated = connection.negotiated.get().ok_or(Status::BAD_NETWORK_NAME)?;
+                    let asker = Asker {
+                        caller: Caller::new(principal),
+                        session: session.id,
+                        tree: connect.id,
+                        client: session.client,
+                        address: connection.peer,
+                        dialect: negotiated.dialect,
+                        posix: negotiated.posix,
+                    };
+                    Kind::Disk { share, asker }
+                }
             };
-            let _ = connection;
             Ok(LaneTree { connect, kind, generation: self.generation.get() })
         })
     }
 
     /// Closes what is open in a tree that was disconnected.
-    pub(crate) async fn close_tree(&self, tree: &LaneTree) {
-        debug_assert!(!tree.connect.is_open());
+    pub(crate) async fn close_tree(&self, session: u64, tree: &LaneTree) {
+        self.kept.pipes.close_all(session, Some(tree.connect.id));
+        if let Kind::Disk { asker, .. } = &tree.kind {
+            self.tree.close_all(asker, self.opens().of_tree(session, tree.connect.id)).await;
+        }
     }
 
     /// Ends a session, wherever its channels are, with all that was open.
-    pub(crate) async fn close_session(&self, session: &Session) {
-        if self.kept.sessions.remove(session.id).is_some() {
-            session.close().iter().for_each(|tree| tree.close());
+    pub(crate) async fn close_session(&self, connection: &Connection, session: &Session) {
+        if self.kept.sessions.remove(session.id).is_none() {
+            return;
+        }
+        session.close().iter().for_each(|tree| tree.close());
+        self.kept.pipes.close_all(session.id, None);
+        let opens = self.opens().of_session(session.id);
+        let principal = session.principal().filter(|_| !opens.is_empty());
+        if let Some(principal) = principal {
+            let asker = Asker {
+                caller: Caller::new(principal),
+                session: session.id,
+                tree: 0,
+                client: session.client,
+                address: connection.peer,
+                dialect: session.agreed.dialect,
+                posix: false,
+            };
+            self.tree.close_all(&asker, opens).await;
         }
     }
+
+    /// Every open of the process.
+    pub(crate) fn opens(&self) -> &Arc<Opens> {
+        self.tree.opens()
+    }
+
+    /// Some share that a session uses, for what is of none in particular.
+    pub(crate) fn any_share(&self, call: &Call<'_>) -> Result<Rc<LaneTree>, Status> {
+        let channel = call.channel()?;
+        let id = channel.session.disk_tree(PIPES).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        self.tree(call.connection, channel, id)
+    }
+}
+
+/// Shows the volumes as shares.
+fn show(tree: &Tree, options: &Options, volumes: &LaneVolumes) -> Result<(), String> {
+    for share in &options.shares {
+        let volume = volumes.get(&share.volume);
+        let volume = volume.ok_or_else(|| format!("the volume {} is not open", share.volume))?;
+        let (accounts, sids) = (Arc::clone(&options.accounts), options.sids.clone());
+        let how = ShareOptions { accounts, sids, ..ShareOptions::default() };
+        tree.add_share(&share.name, volume.clone(), how);
+    }
+    Ok(())
 }
 
 impl LaneService for LaneSmb {
     fn counters(&self) -> Vec<(&'static str, Arc<dyn CounterBlock>)> {
-        vec![("smb", Arc::clone(&self.counters) as _), ("smb", Arc::clone(&self.connection_counters) as _)]
+        vec![
+            ("smb", Arc::clone(&self.counters) as _),
+            ("smb", Arc::clone(&self.connection_counters) as _),
+            ("smb", Arc::clone(self.tree.counters()) as _),
+        ]
     }
 
     fn listen(
@@ -140,9 +216,18 @@ impl LaneService for LaneSmb {
         lane::spawn_for(client, Connection::serve(self, stream, open)).detach();
     }
 
-    fn prepare(self: Rc<Self>, site: &dyn Site, _: &LaneVolumes) -> Result<Switch, String> {
+    fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String> {
         let options = Arc::clone(site.expect::<SmbSite>().options());
+        let volumes = volumes.clone();
+        let is_open = |share: &&ShareSection| volumes.get(&share.volume).is_none();
+        if let Some(missing) = options.shares.iter().find(is_open) {
+            return Err(format!("the volume {} is not open", missing.volume));
+        }
         Ok(Box::new(move || {
+            let old = self.options();
+            let is_gone = |share: &&ShareSection| options.shares.iter().all(|new| new.name != share.name);
+            old.shares.iter().filter(is_gone).for_each(|share| self.tree.remove_share(&share.name));
+            show(&self.tree, &options, &volumes).expect("each volume was looked for");
             *self.options.borrow_mut() = options;
             self.generation.update(|generation| generation + 1);
         }))

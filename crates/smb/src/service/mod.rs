@@ -1,5 +1,6 @@
 //! SMB as the server knows it: its site, and the service of one lane.
 
+mod breaks;
 mod lane_service;
 mod site;
 

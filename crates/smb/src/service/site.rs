@@ -7,6 +7,7 @@ use std::sync::Arc;
 use service::socket::reachable;
 use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Site};
 use smb_auth::{Policy, Target};
+use smb_sid::Sids;
 use smb_wire::fsctl::interfaces::{Interface, RSS_CAPABLE};
 
 use super::lane_service::LaneSmb;
@@ -27,12 +28,14 @@ pub(crate) struct SmbSite {
 impl SmbSite {
     pub(crate) fn load(settings: &SmbSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
         let section = &settings.section;
+        let target = target(section);
         let options = Options {
-            target: target(section),
             policy: Policy { guest: section.guest, anonymous: section.anonymous },
             signing: section.signing,
             encryption: section.encryption,
             accounts: Arc::clone(ground.accounts),
+            sids: Sids::new(&target.netbios_name),
+            target,
             shares: settings.shares.clone(),
             interfaces: section.interface.iter().zip(1..).map(interface).collect(),
             connections_max: section.connections_per_lane.min(ground.connections_per_lane),

@@ -193,6 +193,12 @@ impl Session {
         self.shared().trees.get(&id).cloned()
     }
 
+    /// A tree of files, if it has one: of any share but `pipes`.
+    pub(crate) fn disk_tree(&self, pipes: &str) -> Option<u32> {
+        let shared = self.shared();
+        shared.trees.values().find(|tree| &*tree.share != pipes).map(|tree| tree.id)
+    }
+
     /// Disconnects a tree; `None` if it is gone already.
     pub(crate) fn remove_tree(&self, id: u32) -> Option<Arc<TreeConnect>> {
         let tree = self.shared().trees.remove(&id)?;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use smb_tree::{Asker, Share};
+
 /// As all lanes know it.
 #[derive(Debug)]
 pub(crate) struct TreeConnect {
@@ -25,6 +27,13 @@ pub(crate) struct LaneTree {
 pub(crate) enum Kind {
     /// Named pipes.
     Pipes,
+    /// Files.
+    Disk {
+        /// The volume on this lane.
+        share: Share,
+        /// On whose behalf.
+        asker: Asker,
+    },
 }
 
 impl TreeConnect {

@@ -1,0 +1,19 @@
+//! FLUSH (MS-SMB2 3.3.5.11).
+
+use smb_wire::Status;
+
+use super::target::Target;
+use crate::connection::{Call, Reply};
+
+/// Has what was written to an open on the disk before it answers.
+pub(super) async fn flush(call: &Call<'_>) -> Result<Reply, Status> {
+    match call.target()? {
+        Target::File { share, asker, open } => {
+            let _entered = call.enter(&open)?;
+            share.flush(&asker, &open).await?;
+        }
+        // What is written to a pipe is taken at once.
+        Target::Pipe(_) => {}
+    }
+    Ok(Reply::empty())
+}

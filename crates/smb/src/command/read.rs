@@ -1,0 +1,65 @@
+//! READ (MS-SMB2 3.3.5.12). Which way the bytes take: docs/smb.md "The way of data".
+
+use std::rc::Rc;
+
+use lane::buffer::Buf;
+use smb_tree::Reading;
+use smb_wire::body::read::{ReadRequest, ReadResponse};
+use smb_wire::Status;
+use vfs::OpenFile;
+
+use super::target::Target;
+use crate::connection::{Call, Content, DATA_AT, Reply};
+use crate::memory::Pieces;
+
+/// Bytes of a file, a stream or a pipe.
+pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply, Status> {
+    let (offset, length) = (request.offset.get(), request.length.get());
+    //= MS-SMB2 3.3.5.12
+    //# More than MaxReadSize fails with STATUS_INVALID_PARAMETER.
+    if length > call.negotiated()?.transfer_max {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    call.pays(0, length)?;
+    let (share, asker, open) = match call.target()? {
+        Target::File { share, asker, open } => (share, asker, open),
+        Target::Pipe(pipe) => {
+            let answer = pipe.read(length as usize).await?;
+            return Ok(Reply::with(answer.status, move |body| ReadResponse::write(body, &answer.data)));
+        }
+    };
+    let _entered = call.enter(&open)?;
+    match share.read(&asker, &open, offset, length, request.minimum_count.get()).await? {
+        Reading::Bytes(data) => Ok(Reply::of(move |body| ReadResponse::write(body, &data))),
+        Reading::File { file, offset, len } if call.is_compounded || len == 0 => {
+            let charge = call.connection.account.acquire(len as usize).await;
+            let data = into_memory(&file, offset, Buf::from(Vec::with_capacity(len as usize)), len).await?;
+            call.connection.lane.counters.bytes_read.add(data.len() as u64);
+            let reply = Reply::of(move |body| ReadResponse::write(body, &data));
+            Ok(reply.paid_by(Some(charge)))
+        }
+        Reading::File { file, offset, len } if call.protects_reply => {
+            let (pieces, size) = (&call.connection.lane.pieces, DATA_AT + len as usize);
+            let charge = call.connection.account.acquire(Pieces::size(size)).await;
+            let mut piece = pieces.take(size);
+            piece.resize(DATA_AT, 0);
+            let piece = into_memory(&file, offset, pieces.lend(piece, 0..size, DATA_AT), len).await?;
+            call.connection.lane.counters.bytes_read.add((piece.len() - DATA_AT) as u64);
+            Ok(Reply { content: Content::Piece { piece, charge }, ..Reply::empty() })
+        }
+        Reading::File { file, offset, len } => {
+            Ok(Reply { content: Content::File { file, offset, len }, ..Reply::empty() })
+        }
+    }
+}
+
+/// Appends bytes of a file to a buffer that has room for them.
+async fn into_memory(file: &Rc<OpenFile>, offset: u64, buf: Buf, len: u32) -> Result<Buf, Status> {
+    let (read, buf) = file.lane_file().read_at(offset, len as usize, buf).await;
+    match read {
+        // It became shorter since it was looked at.
+        Ok(0) if len > 0 => Err(Status::END_OF_FILE),
+        Ok(_) => Ok(buf),
+        Err(_) => Err(Status::UNEXPECTED_IO_ERROR),
+    }
+}
