@@ -1,7 +1,7 @@
 //! What all lanes of the process share of SMB, and what outlives reloads.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
 use smb_tree::{Opens, OpensLimits};

@@ -1,8 +1,8 @@
 //! CLOSE (MS-SMB2 3.3.5.10).
 
+use smb_wire::Status;
 use smb_wire::body::close::{CloseRequest, CloseResponse};
 use smb_wire::fixed::Fixed;
-use smb_wire::Status;
 
 use super::target::Target;
 use crate::connection::{Call, Reply};

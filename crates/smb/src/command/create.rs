@@ -1,7 +1,7 @@
 //! CREATE (MS-SMB2 3.3.5.9): of a file by its share, of a named pipe here.
 
-use smb_wire::create::{CreateRequest, CreateResponse};
 use smb_wire::Status;
+use smb_wire::create::{CreateRequest, CreateResponse};
 
 use crate::connection::{Call, Reply};
 use crate::session::Kind;
@@ -19,7 +19,8 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
             (created.open.id(), created.fixed, created.contexts)
         }
         Kind::Pipes => {
-            let (id, fixed) = call.connection.lane.kept.pipes.open(call.channel()?, tree.connect.id, request)?;
+            let (id, fixed) =
+                call.connection.lane.kept.pipes.open(call.channel()?, tree.connect.id, request)?;
             (id, fixed, Vec::new())
         }
     };

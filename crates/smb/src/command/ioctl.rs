@@ -43,11 +43,7 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
         code => {
             let charge = call.output_room(most).await?;
             let answer = match call.target()? {
-                Target::File { share, asker, open } => {
-                    let _entered = call.enter(&open)?;
-                    let answer = share.ioctl(&asker, &open, code, request.input, most).await?;
-                    (answer.status, answer.output)
-                }
+                Target::File { .. } => return Err(Status::INVALID_DEVICE_REQUEST),
                 Target::Pipe(pipe) => of_pipe(call, &pipe, code, request.input, output_max).await?,
             };
             Ok(self::answer(request, answer.0, answer.1).paid_by(charge))
@@ -73,7 +69,11 @@ async fn of_pipe(
             let there = pipe.available() as u32;
             let words = [PIPE_CONNECTED, there, u32::from(there > 0), there];
             let output: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
-            if output.len() > output_max { Err(Status::BUFFER_TOO_SMALL) } else { Ok((Status::SUCCESS, output)) }
+            if output.len() > output_max {
+                Err(Status::BUFFER_TOO_SMALL)
+            } else {
+                Ok((Status::SUCCESS, output))
+            }
         }
         // There is always one more.
         code::PIPE_WAIT => Ok((Status::SUCCESS, Vec::new())),
@@ -133,7 +133,8 @@ fn network_interfaces(call: &Call<'_>, output_max: usize) -> Result<Vec<u8>, Sta
     });
     let mut output = Vec::new();
     let mut list = EntryWriter::new(&mut output, 8, output_max);
-    let fits = here.iter().chain(&options.interfaces).all(|interface| interfaces::write(&mut list, interface));
+    let fits =
+        here.iter().chain(&options.interfaces).all(|interface| interfaces::write(&mut list, interface));
     //= MS-SMB2 3.3.5.15.11
     //# What does not fit fails with STATUS_BUFFER_TOO_SMALL.
     if fits { Ok(output) } else { Err(Status::BUFFER_TOO_SMALL) }

@@ -1,17 +1,13 @@
 //! The commands, each in a file of its own.
 
 mod binding;
-mod change_notify;
 mod close;
 mod create;
 mod echo;
 mod flush;
 mod ioctl;
-mod lock;
 mod logoff;
 pub(crate) mod negotiate;
-mod oplock_break;
-mod query_directory;
 mod query_info;
 mod read;
 mod session_setup;
@@ -43,16 +39,13 @@ pub(crate) async fn run(call: &Call<'_>, request: Request<'_>) -> Result<Reply, 
         Request::Flush(_) => flush::flush(call).await,
         Request::Read(request) => read::read(call, request).await,
         Request::Write(request) => write::write(call, &request).await,
-        Request::Lock(request) => lock::lock(call, &request).await,
         Request::Ioctl(request) => ioctl::ioctl(call, &request).await,
         // It has no answer, and was obeyed before.
         Request::Cancel => Err(Status::INVALID_PARAMETER),
         Request::Echo => echo::echo(),
-        Request::QueryDirectory(request) => query_directory::query_directory(call, &request).await,
-        Request::ChangeNotify(request) => change_notify::change_notify(call, request).await,
         Request::QueryInfo(request) => query_info::query_info(call, &request).await,
         Request::SetInfo(request) => set_info::set_info(call, &request).await,
-        Request::OplockBreak(answer) => oplock_break::oplock_break(call, &answer).await,
+        _ => Err(Status::NOT_SUPPORTED),
     }
 }
 

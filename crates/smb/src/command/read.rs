@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use lane::buffer::Buf;
 use smb_tree::Reading;
-use smb_wire::body::read::{ReadRequest, ReadResponse};
 use smb_wire::Status;
+use smb_wire::body::read::{ReadRequest, ReadResponse};
 use vfs::OpenFile;
 
 use super::target::Target;

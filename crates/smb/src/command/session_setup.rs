@@ -56,8 +56,10 @@ pub(super) async fn session_setup(
                 connection.lane.kept.sessions.remove(id);
             }
             let flags = ended?;
-            let fixed =
-                SessionSetupResponseFixed { session_flags: flags.into(), ..SessionSetupResponseFixed::blank() };
+            let fixed = SessionSetupResponseFixed {
+                session_flags: flags.into(),
+                ..SessionSetupResponseFixed::blank()
+            };
             Ok(Reply::of(move |body| SessionSetupResponse::write(body, fixed, &token)))
         }
         Err(why) => Err(refused(connection, &signing_in, why)),
@@ -72,11 +74,7 @@ pub(super) fn answered(connection: &Connection, session: u64, reply: &[u8]) {
 }
 
 /// Begins the sign-in of a new session.
-fn begin(
-    connection: &Connection,
-    negotiated: &Negotiated,
-    options: &Options,
-) -> Result<SigningIn, Status> {
+fn begin(connection: &Connection, negotiated: &Negotiated, options: &Options) -> Result<SigningIn, Status> {
     let (kept, counters) = (&connection.lane.kept, &connection.lane.counters);
     //= MS-SMB2 3.3.5.5
     //# A server that encrypts everything refuses who cannot, with STATUS_ACCESS_DENIED.
@@ -224,4 +222,3 @@ fn signed_in(
 
 /// Sessions of a connection, begun ones among them.
 const SESSIONS_MAX: usize = 256;
-

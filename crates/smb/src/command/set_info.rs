@@ -1,10 +1,10 @@
 //! SET_INFO (MS-SMB2 3.3.5.21).
 
+use smb_wire::Status;
 use smb_wire::body::query_info::info_type;
 use smb_wire::body::set_info::{SetInfoRequest, SetInfoResponse};
 use smb_wire::fixed::Fixed;
 use smb_wire::info::file::class;
-use smb_wire::Status;
 
 use super::target::Target;
 use crate::connection::{Call, Reply};
@@ -19,13 +19,11 @@ pub(super) async fn set_info(call: &Call<'_>, request: &SetInfoRequest<'_>) -> R
     }
     call.pays(length, 0)?;
     match call.target()? {
-        Target::File { share, asker, open } => {
-            let _entered = call.enter(&open)?;
-            share.set_info(&asker, &open, request).await?;
-        }
+        Target::File { .. } => return Err(Status::NOT_SUPPORTED),
         // Pipes are in message mode, whatever is asked for: it is what all clients ask for.
         Target::Pipe(_)
-            if request.fixed.info_type == info_type::FILE && request.fixed.file_info_class == class::PIPE => {}
+            if request.fixed.info_type == info_type::FILE && request.fixed.file_info_class == class::PIPE => {
+        }
         Target::Pipe(_) => return Err(Status::NOT_SUPPORTED),
     }
     Ok(Reply::of(|body| body.push(&SetInfoResponse::blank())))

@@ -29,7 +29,8 @@ pub(crate) async fn write_received(call: &Call<'_>, received: Received) -> Resul
         Target::File { share, asker, open } => {
             let _entered = call.enter(&open)?;
             let through = is_through(call, &fixed)?;
-            let (written, buffers) = share.write(&asker, &open, fixed.offset.get(), vec![data], through).await;
+            let (written, buffers) =
+                share.write(&asker, &open, fixed.offset.get(), vec![data], through).await;
             drop(buffers);
             written?
         }

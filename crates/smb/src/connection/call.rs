@@ -53,10 +53,17 @@ pub(crate) enum Content {
     Error(Vec<u8>),
     Body(Box<dyn FnOnce(&mut Body<'_>)>),
     /// READ, alone in its frame and unprotected: these bytes of a file, page cache to socket.
-    File { file: Rc<OpenFile>, offset: u64, len: u32 },
+    File {
+        file: Rc<OpenFile>,
+        offset: u64,
+        len: u32,
+    },
     /// READ, alone in its frame: a piece of memory that holds the data, and room before it for [`super::DATA_AT`] bytes of
     /// headers.
-    Piece { piece: Buf, charge: Charge },
+    Piece {
+        piece: Buf,
+        charge: Charge,
+    },
 }
 
 impl Call<'_> {

@@ -111,12 +111,7 @@ impl Serving<'_> {
     }
 
     /// Serves one message.
-    async fn serve(
-        &mut self,
-        message: Message<'_>,
-        is_compounded: bool,
-        received: Option<Received>,
-    ) -> Next {
+    async fn serve(&mut self, message: Message<'_>, is_compounded: bool, received: Option<Received>) -> Next {
         let header = *message.header();
         let Ok(command) = header.command() else { return Next::End };
         let named = named_file(&message, command);
@@ -275,7 +270,12 @@ impl Serving<'_> {
     }
 
     /// Whether a message is signed or sealed as its session has it.
-    fn check(&self, message: &Message<'_>, command: Command, channel: Option<&Channel>) -> Result<(), Status> {
+    fn check(
+        &self,
+        message: &Message<'_>,
+        command: Command,
+        channel: Option<&Channel>,
+    ) -> Result<(), Status> {
         let counters = &self.connection.lane.counters;
         if self.sealer.is_some() || self.is_checked {
             return Ok(());
@@ -340,7 +340,9 @@ impl Serving<'_> {
         }
         match answering.async_id {
             Some(id) => header = header.with_async_id(id),
-            None => header.credits.set(self.grant(&answering.header, self.has_proved(answering, reply.status))),
+            None => {
+                header.credits.set(self.grant(&answering.header, self.has_proved(answering, reply.status)))
+            }
         }
         let signer = self.signer(answering, step, channel, reply.status);
         match reply.content {
@@ -354,7 +356,9 @@ impl Serving<'_> {
                 let fixed = ReadResponseFixed::new((piece.len() - DATA_AT) as u32);
                 piece[FRONT..FRONT + HEADER_LEN].copy_from_slice(header.as_bytes());
                 piece[FRONT + HEADER_LEN..DATA_AT].copy_from_slice(fixed.as_bytes());
-                if leave_in_piece(connection, piece, charge, signer.as_deref(), self.sealer.as_deref()).is_err() {
+                if leave_in_piece(connection, piece, charge, signer.as_deref(), self.sealer.as_deref())
+                    .is_err()
+                {
                     connection.end();
                 }
                 return Next::Message;

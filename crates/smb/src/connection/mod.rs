@@ -145,7 +145,10 @@ impl Connection {
                 true => drain.unless_leaving(open.cohort(), begun).await,
                 false => {
                     let begun = timeout_at(began + SIGN_IN_WITHIN, begun);
-                    drain.unless_leaving(open.cohort(), begun).await.map(|begun| begun.unwrap_or(Err(End::Late)))
+                    drain
+                        .unless_leaving(open.cohort(), begun)
+                        .await
+                        .map(|begun| begun.unwrap_or(Err(End::Late)))
                 }
             };
             match begun {
@@ -284,7 +287,10 @@ impl Connection {
         let counters = &self.lane.counters;
         match end {
             End::Gone => {}
-            End::Malformed(_) => counters.ended_malformed.increment(),
+            End::Malformed(why) => {
+                tracing::debug!(peer = %self.peer, "SMB: the connection ends: {why}");
+                counters.ended_malformed.increment();
+            }
             End::Late => counters.ended_late.increment(),
         }
     }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use smb_wire::transform::{TRANSFORM_LEN, TransformHeader};
 use smb_wire::{FrameKind, Malformed};
 
-use super::inbox::{End, Frame};
 use super::Connection;
+use super::inbox::{End, Frame};
 use crate::session::Channel;
 
 /// Opens a sealed frame where it lies, and says by whose keys.

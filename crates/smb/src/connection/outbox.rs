@@ -30,9 +30,16 @@ pub(crate) struct Outgoing {
 pub(crate) enum Payload {
     None,
     /// A whole frame, from some byte of it on.
-    Piece { piece: Buf, from: usize },
+    Piece {
+        piece: Buf,
+        from: usize,
+    },
     /// Bytes of a file, page cache to socket.
-    File { file: Rc<OpenFile>, offset: u64, len: u32 },
+    File {
+        file: Rc<OpenFile>,
+        offset: u64,
+        len: u32,
+    },
 }
 
 impl Outgoing {
@@ -64,7 +71,8 @@ impl Outbox {
     /// Waits while so much is queued that nothing more should be asked for.
     pub(crate) async fn room(&self) {
         poll_fn(|cx| {
-            if self.bytes.get() < QUEUED_MAX && self.queue.borrow().len() < FRAMES_MAX || self.is_closed.get() {
+            if self.bytes.get() < QUEUED_MAX && self.queue.borrow().len() < FRAMES_MAX || self.is_closed.get()
+            {
                 return Poll::Ready(());
             }
             *self.waiting.borrow_mut() = Some(cx.waker().clone());
@@ -108,9 +116,10 @@ impl Outbox {
 
     /// The next, if it is short and nothing but headers.
     fn pop_short(&self, room: usize) -> Option<Outgoing> {
-        let fits = self.queue.borrow().front().is_some_and(|next| {
-            matches!(next.payload, Payload::None) && next.head.len() - next.from <= room
-        });
+        let fits =
+            self.queue.borrow().front().is_some_and(|next| {
+                matches!(next.payload, Payload::None) && next.head.len() - next.from <= room
+            });
         if fits { self.pop() } else { None }
     }
 }

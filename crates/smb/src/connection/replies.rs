@@ -63,7 +63,11 @@ impl Replies {
     }
 
     /// Has them leave, sealed by `sealer`, or else signed one by one.
-    pub(crate) fn leave(&mut self, connection: &Rc<Connection>, sealer: Option<&Channel>) -> Result<(), NoNonce> {
+    pub(crate) fn leave(
+        &mut self,
+        connection: &Rc<Connection>,
+        sealer: Option<&Channel>,
+    ) -> Result<(), NoNonce> {
         if self.messages.is_empty() {
             return Ok(());
         }

@@ -49,7 +49,11 @@ pub(crate) struct LaneSmb {
 }
 
 impl LaneSmb {
-    pub(super) fn new(options: Arc<Options>, kept: Arc<Kept>, lane: &LaneStart<'_>) -> Result<Rc<Self>, String> {
+    pub(super) fn new(
+        options: Arc<Options>,
+        kept: Arc<Kept>,
+        lane: &LaneStart<'_>,
+    ) -> Result<Rc<Self>, String> {
         let connection_counters = Arc::<ConnectionCounters>::default();
         let ways = Rc::<Ways>::default();
         let sessions = Arc::clone(&kept);
@@ -101,7 +105,8 @@ impl LaneSmb {
             let session = &channel.session;
             let principal = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
             // Who is gone or disabled since he signed in is nobody here.
-            let principal = self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
+            let principal =
+                self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
             let kind = match &*connect.share {
                 PIPES => Kind::Pipes,
                 name => {
@@ -159,6 +164,7 @@ impl LaneSmb {
         self.tree.opens()
     }
 
+    #[allow(dead_code, reason = "answers to breaks come next")]
     /// Some share that a session uses, for what is of none in particular.
     pub(crate) fn any_share(&self, call: &Call<'_>) -> Result<Rc<LaneTree>, Status> {
         let channel = call.channel()?;

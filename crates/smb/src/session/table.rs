@@ -54,8 +54,9 @@ impl Sessions {
         }
         // Ids are not foretold: who has one of another's knows nothing of others.
         let id = loop {
-            let id = u64::from(crate::server::random::<4>().iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte)))
-                << 32
+            let id = u64::from(
+                crate::server::random::<4>().iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte)),
+            ) << 32
                 | (self.next.fetch_add(1, Ordering::Relaxed) + 1) & 0xffff_ffff;
             if id != 0 && id != u64::MAX && !self.shard(id).contains_key(&id) {
                 break id;
@@ -86,6 +87,7 @@ impl Sessions {
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }

@@ -46,11 +46,16 @@ fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let [one, other] = [(); 2].map(|()| Channel::new(Arc::clone(&session), None, None));
     let tree = session.add_tree(|id| TreeConnect::new(id, "files")).unwrap();
     let find = |channel: &Channel| {
-        channel.tree(tree.id, 1, |connect| Ok(LaneTree { connect, kind: Kind::Pipes, generation: 1 })).map(|tree| tree.connect.id)
+        channel
+            .tree(tree.id, 1, |connect| Ok(LaneTree { connect, kind: Kind::Pipes, generation: 1 }))
+            .map(|tree| tree.connect.id)
     };
     assert_eq!((find(&one), find(&other)), (Ok(tree.id), Ok(tree.id)));
     assert!(session.remove_tree(tree.id).is_some() && session.remove_tree(tree.id).is_none());
-    assert_eq!((find(&one), find(&other)), (Err(Status::NETWORK_NAME_DELETED), Err(Status::NETWORK_NAME_DELETED)));
+    assert_eq!(
+        (find(&one), find(&other)),
+        (Err(Status::NETWORK_NAME_DELETED), Err(Status::NETWORK_NAME_DELETED))
+    );
     assert_eq!(session.state(), State::InProgress);
     session.close();
     assert_eq!(session.state(), State::Closed);

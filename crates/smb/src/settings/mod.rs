@@ -258,7 +258,8 @@ fn check(section: &SmbSection) -> Result<(), ConfigError> {
     // The longest WRITE must find room, and a READ beside it.
     within("smb.memory_per_lane", section.memory_per_lane.0, 4 * section.transfer_max.0, 1 << 40)?;
     within("smb.interface", section.interface.len() as u64, 0, INTERFACES_MAX as u64)?;
-    for (key, name) in [("smb.server_name", section.server_name.as_deref()), ("smb.workgroup", Some(&*section.workgroup))]
+    for (key, name) in
+        [("smb.server_name", section.server_name.as_deref()), ("smb.workgroup", Some(&*section.workgroup))]
     {
         if name.is_some_and(|name| !is_netbios_name(name)) {
             let problem = "give 1 to 15 letters, digits and hyphens, such as \"FILES\"";
@@ -266,11 +267,13 @@ fn check(section: &SmbSection) -> Result<(), ConfigError> {
         }
     }
     if section.signing == Signing::Required && (section.guest || section.anonymous) {
-        let problem = "guests have no key and cannot sign: leave it at \"allowed\", or guest and anonymous out";
+        let problem =
+            "guests have no key and cannot sign: leave it at \"allowed\", or guest and anonymous out";
         return Err(ConfigError::invalid("smb.signing", problem));
     }
     if section.encryption == Encryption::Required && (section.guest || section.anonymous) {
-        let problem = "guests have no key to encrypt with: leave it at \"allowed\", or guest and anonymous out";
+        let problem =
+            "guests have no key to encrypt with: leave it at \"allowed\", or guest and anonymous out";
         return Err(ConfigError::invalid("smb.encryption", problem));
     }
     Ok(())

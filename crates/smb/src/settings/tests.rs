@@ -23,7 +23,8 @@ fn a_configuration_asks_for_it_by_its_table_and_has_the_port_that_clients_know()
 
 #[test]
 fn volumes_have_objects_only_where_they_are_shares() {
-    let text = format!("{VOLUME}smb_share = 'Files'\n[[volume]]\nname = 'b'\npath = 'b'\nsmb = 'off'\n[smb]\n");
+    let text =
+        format!("{VOLUME}smb_share = 'Files'\n[[volume]]\nname = 'b'\npath = 'b'\nsmb = 'off'\n[smb]\n");
     let settings = read(&text).unwrap().unwrap();
     let needs = |name: &str| settings.needs_objects(&name.parse().unwrap());
     assert!(needs("files") && !needs("b"));
