@@ -46,7 +46,7 @@ pub(crate) struct Launch {
 impl Launch {
     /// Serves `dir` by flags alone. Without AFS, whose ports are the same for all.
     pub(crate) fn dir(dir: &Path) -> Self {
-        Self::every_protocol(dir).arg("--afs").arg("off")
+        Self::every_protocol(dir).arg("--afs").arg("off").arg("--smb").arg("off")
     }
 
     /// Serves `dir` as who says no more than that; AFS at the ports that its clients know.

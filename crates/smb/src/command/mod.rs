@@ -6,8 +6,10 @@ mod create;
 mod echo;
 mod flush;
 mod ioctl;
+mod lock;
 mod logoff;
 pub(crate) mod negotiate;
+mod oplock_break;
 mod query_info;
 mod read;
 mod session_setup;
@@ -39,12 +41,14 @@ pub(crate) async fn run(call: &Call<'_>, request: Request<'_>) -> Result<Reply, 
         Request::Flush(_) => flush::flush(call).await,
         Request::Read(request) => read::read(call, request).await,
         Request::Write(request) => write::write(call, &request).await,
+        Request::Lock(request) => lock::lock(call, &request).await,
         Request::Ioctl(request) => ioctl::ioctl(call, &request).await,
         // It has no answer, and was obeyed before.
         Request::Cancel => Err(Status::INVALID_PARAMETER),
         Request::Echo => echo::echo(),
         Request::QueryInfo(request) => query_info::query_info(call, &request).await,
         Request::SetInfo(request) => set_info::set_info(call, &request).await,
+        Request::OplockBreak(answer) => oplock_break::oplock_break(call, &answer).await,
         _ => Err(Status::NOT_SUPPORTED),
     }
 }

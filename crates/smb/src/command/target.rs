@@ -21,7 +21,6 @@ pub(crate) enum Target {
 
 impl Target {
     /// The file; `None` for a pipe.
-    #[allow(dead_code, reason = "locks and listings come next")]
     pub(crate) fn into_file(self) -> Option<(Share, Asker, Arc<Open>)> {
         match self {
             Self::File { share, asker, open } => Some((share, asker, open)),

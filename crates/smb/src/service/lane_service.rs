@@ -164,7 +164,6 @@ impl LaneSmb {
         self.tree.opens()
     }
 
-    #[allow(dead_code, reason = "answers to breaks come next")]
     /// Some share that a session uses, for what is of none in particular.
     pub(crate) fn any_share(&self, call: &Call<'_>) -> Result<Rc<LaneTree>, Status> {
         let channel = call.channel()?;

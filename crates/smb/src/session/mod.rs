@@ -196,7 +196,6 @@ impl Session {
         self.shared().trees.get(&id).cloned()
     }
 
-    #[allow(dead_code, reason = "answers to breaks come next")]
     /// A tree of files, if it has one: of any share but `pipes`.
     pub(crate) fn disk_tree(&self, pipes: &str) -> Option<u32> {
         let shared = self.shared();

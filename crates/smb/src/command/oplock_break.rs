@@ -1,0 +1,38 @@
+//! OPLOCK_BREAK (MS-SMB2 3.3.5.22): a client gives back what it cached.
+
+use smb_wire::body::oplock_break::{Break, LeaseBreakAck, OplockBreak};
+use smb_wire::fixed::Fixed;
+use smb_wire::{FileId, Status};
+
+use crate::connection::{Call, Reply};
+use crate::session::Kind;
+
+/// An oplock or a lease falls to what the client says.
+pub(super) async fn oplock_break(call: &Call<'_>, answer: &Break<'_>) -> Result<Reply, Status> {
+    match answer {
+        Break::Oplock(answer) => oplock(call, answer.file_id, answer.oplock_level),
+        Break::LeaseAck(answer) => {
+            let share = call.connection.lane.any_share(call)?;
+            let Kind::Disk { share, asker } = &share.kind else { return Err(Status::OBJECT_NAME_NOT_FOUND) };
+            let state = share.lease_break(asker, answer.lease_key, answer.lease_state.get())?;
+            let response = LeaseBreakAck {
+                lease_key: answer.lease_key,
+                lease_state: state.into(),
+                ..LeaseBreakAck::blank()
+            };
+            Ok(Reply::of(move |body| body.push(&response)))
+        }
+        // Only a server sends it.
+        Break::Lease(_) => Err(Status::INVALID_PARAMETER),
+    }
+}
+
+fn oplock(call: &Call<'_>, file_id: FileId, level: u8) -> Result<Reply, Status> {
+    let (lane, channel) = (&call.connection.lane, call.channel()?);
+    let open = lane.opens().find(channel.session.id, file_id)?;
+    let tree = lane.tree(call.connection, channel, open.tree())?;
+    let Kind::Disk { share, asker } = &tree.kind else { return Err(Status::FILE_CLOSED) };
+    let oplock_level = share.oplock_break(asker, &open, level)?;
+    let response = OplockBreak { oplock_level, file_id, ..OplockBreak::blank() };
+    Ok(Reply::of(move |body| body.push(&response)))
+}
