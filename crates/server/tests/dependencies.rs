@@ -73,6 +73,7 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("oob-lane"), ["lane", "oob"]);
     assert_eq!(uses("afs-wire"), ["xdr", "rxgen"]);
     assert_eq!(uses("afs-client"), ["afs-wire", "lane", "oob", "oob-lane", "rx", "rx-lane", "xdr"]);
+    assert!(!uses("smb").iter().any(|other| ["http", "tls", "rx", "afs", "server"].contains(other)));
     for other in ["http", "tls", "server"] {
         assert!(!uses("afs").contains(&other), "{:?}", uses("afs"));
     }
