@@ -44,8 +44,8 @@ fn contradictions_name_their_key_and_what_would_do() {
         (format!("{VOLUME}[smb]\nsigning = 'required'\nguest = true\n"), "smb.signing: ", "key"),
         (format!("{VOLUME}[smb]\nencryption = 'required'\nanonymous = true\n"), "smb.encryption: ", "key"),
         (format!("{VOLUME}[smb]\ncredits = 1\n"), "smb.credits: ", "8192"),
-        (format!("{VOLUME}[smb]\ntransfer_max = '32 MiB'\n"), "smb.transfer_max: ", "65536"),
-        (format!("{VOLUME}[smb]\nmemory_per_lane = '8 MiB'\n"), "smb.memory_per_lane: ", "between"),
+        (format!("{VOLUME}[smb]\ntransfer_max = '32M'\n"), "smb.transfer_max: ", "65536"),
+        (format!("{VOLUME}[smb]\nmemory_per_lane = '8M'\n"), "smb.memory_per_lane: ", "between"),
         (format!("{VOLUME}[smb]\nserver_name = 'a.b'\n"), "smb.server_name: ", "15"),
         (format!("{VOLUME}[smb]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown field `port`"),
     ] {
