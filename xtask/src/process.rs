@@ -29,9 +29,10 @@ pub(crate) fn run_with(program: &str, args: &[&str], variables: &[(&str, &str)])
 }
 
 /// Runs a program and gives what it printed.
-pub(crate) fn output(program: &str, args: &[impl AsRef<OsStr>]) -> anyhow::Result<String> {
-    let output =
-        Command::new(program).args(args).output().with_context(|| format!("cannot start {program}"))?;
+pub(crate) fn output(program: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> anyhow::Result<String> {
+    let output = Command::new(&program).args(args).output();
+    let program = program.as_ref().display();
+    let output = output.with_context(|| format!("cannot start {program}"))?;
     if !output.status.success() {
         bail!("{program} failed: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     }

@@ -43,6 +43,9 @@ impl Subject {
         for (name, uid) in UIDS {
             add_user(&program, &accounts, name, uid)?;
         }
+        // Who tests gives files away and takes them back, as Samba's own selftest lets him.
+        let group = ["group", "add-member", "system:administrators", USER, "--accounts"].map(Path::new);
+        process::output(&program, &[&group[..], &[&accounts]].concat())?;
         let [first, second] = SERVER;
         let mut config = format!(
             "[server]\nstate_dir = '{}'\n[identity]\naccounts = '{}'\n\
@@ -54,7 +57,7 @@ impl Subject {
             let path = trees.join(share);
             write!(
                 config,
-                "[[volume]]\nname = '{share}'\npath = '{}'\nwritable = 'listed'\n",
+                "[[volume]]\nname = '{share}'\nmount = '/{share}'\npath = '{}'\nwritable = 'listed'\n",
                 path.display()
             )?;
         }
