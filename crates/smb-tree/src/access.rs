@@ -64,7 +64,8 @@ const SEEN: u32 = READ_ATTRIBUTES | READ_EA | READ_CONTROL | SYNCHRONIZE;
 const FILE: &[(Rights, u32)] = &[
     (Rights::LOOKUP, SEEN),
     (Rights::READ, READ_DATA | EXECUTE | READ_EA | READ_ATTRIBUTES | SYNCHRONIZE),
-    (Rights::WRITE, WRITE_DATA | APPEND_DATA | WRITE_EA | WRITE_ATTRIBUTES | SYNCHRONIZE),
+    // A file has no children: the bit means nothing, and who asks for all of a file asks for it too.
+    (Rights::WRITE, WRITE_DATA | APPEND_DATA | WRITE_EA | WRITE_ATTRIBUTES | DELETE_CHILD | SYNCHRONIZE),
     (Rights::ADMINISTER, WRITE_DAC | WRITE_ATTRIBUTES | SEEN),
 ];
 
@@ -95,7 +96,7 @@ mod tests {
     fn rights_of_lists_are_masks_of_smb() {
         assert_eq!(mask("rl", "rl", false), FILE_READ | EXECUTE);
         assert_eq!(mask("l", "l", false), SEEN);
-        let writer = FILE_ALL & !(WRITE_DAC | WRITE_OWNER | DELETE_CHILD);
+        let writer = FILE_ALL & !(WRITE_DAC | WRITE_OWNER);
         assert_eq!(mask("rlidwk", "rlidwk", false), writer);
         assert_eq!(mask("rlwk", "rlwk", false), writer & !DELETE, "the directory says who deletes");
         assert_eq!(mask("rlidwk", "rlidwk", true), FILE_ALL & !(WRITE_DAC | WRITE_OWNER));
