@@ -56,11 +56,11 @@ impl Serving {
         if extent.file_len < size || extent.len == 0 {
             store.truncate(extent.file_len).await?;
         }
-        take(call, store).await?;
+        take(call, store.clone()).await?;
         // All is here: what is left is done whatever the client does.
         let shield = call.shield();
         if writer.file().attributes()?.size < extent.file_len {
-            writer.store(&asked.caller).truncate(extent.file_len).await?;
+            store.truncate(extent.file_len).await?;
         }
         let outcome = self.finish_store(&asked, fid, change, &writer).await;
         drop(shield);

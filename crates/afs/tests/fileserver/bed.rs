@@ -193,8 +193,33 @@ impl Client {
         bytes: &[u8],
         file_length: u64,
     ) -> Result<Status, Failure<CallError>> {
+        self.store_with(fid, offset, bytes, file_length, StoreStatus::default()).await
+    }
+
+    /// As [`Client::store`], with the time that the client knows of the change.
+    pub(crate) async fn store_at(
+        &self,
+        fid: Fid,
+        offset: u64,
+        bytes: &[u8],
+        file_length: u64,
+        time: u32,
+    ) -> Result<Status, Failure<CallError>> {
+        let change =
+            StoreStatus { mask: afs_wire::SET_MOD_TIME, client_mod_time: time, ..StoreStatus::default() };
+        self.store_with(fid, offset, bytes, file_length, change).await
+    }
+
+    async fn store_with(
+        &self,
+        fid: Fid,
+        offset: u64,
+        bytes: &[u8],
+        file_length: u64,
+        change: StoreStatus,
+    ) -> Result<Status, Failure<CallError>> {
         let mut call = self.connection.call().await.map_err(Failure::Stream)?;
-        let (change, length) = (StoreStatus::default(), bytes.len() as u64);
+        let length = bytes.len() as u64;
         let request = rxafs::StoreData64 { fid, change, offset, length, file_length };
         xdr::rpc::start(&mut call, &request).await?;
         call.write(bytes).await.map_err(Failure::Stream)?;

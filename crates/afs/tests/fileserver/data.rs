@@ -3,6 +3,8 @@
 use afs_wire::code::{EFBIG, EINVAL, EISDIR, VDISKFULL, VNOVNODE, VOVERQUOTA};
 use afs_wire::{Fid, Status, StoreStatus, rxafs};
 use lane::backend::sim::Config;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use vfs::Quota;
 
 use super::bed::{Bed, Client, code, run, with, within};
@@ -74,6 +76,57 @@ fn a_store_sets_the_length_too_and_each_one_is_a_version() {
             assert_eq!(status.length_low as usize, content.len());
         }
     });
+}
+
+/// Linux's client takes the length that it hears for the file's, whatever it has written itself since, when a version is not the one after
+/// what it knew.
+#[test]
+fn each_store_is_one_version_and_every_reply_tells_the_length_that_it_left() {
+    for seed in 0..40 {
+        run(async move |bed| {
+            let mut random = SmallRng::seed_from_u64(seed);
+            let client = bed.client();
+            let (fid, mut known) = new_file(&bed, &client, "f").await;
+            let mut content: Vec<u8> = Vec::new();
+            for step in 0..60 {
+                let at = random.random_range(0..100_000_usize);
+                let bytes = pattern(random.random_range(1..30_000));
+                let (status, stored) = match random.random_range(0..6) {
+                    0 => (client.status(fid).await.unwrap(), 0),
+                    1 => {
+                        let (got, reply) = client.fetch(fid, at as i64, bytes.len() as i64).await.unwrap();
+                        let from = at.min(content.len());
+                        let to = (at + bytes.len()).min(content.len());
+                        assert!(got == content[from..to], "seed {seed}, step {step}");
+                        (reply.status, 0)
+                    }
+                    // A length alone.
+                    2 => {
+                        content.resize(at, 0);
+                        (client.store_at(fid, at as u64, &[], at as u64, step).await.unwrap(), 1)
+                    }
+                    // As long as it is, shorter, or longer.
+                    _ => {
+                        let end = at + bytes.len();
+                        let len = match random.random_range(0..3) {
+                            0 => end,
+                            1 => end.max(content.len()),
+                            _ => end + random.random_range(0..50_000),
+                        };
+                        content.truncate(len);
+                        content.resize(len, 0);
+                        content[at..end].copy_from_slice(&bytes);
+                        let stored = client.store_at(fid, at as u64, &bytes, len as u64, step).await;
+                        (stored.unwrap(), 1)
+                    }
+                };
+                let told = (version(&status), status.length_low as usize);
+                assert_eq!(told, (known + stored, content.len()), "seed {seed}, step {step}");
+                known += stored;
+            }
+            assert_eq!(client.broken(), []);
+        });
+    }
 }
 
 #[test]

@@ -16,7 +16,8 @@ use crate::object::Object;
 use crate::usage::Reach;
 
 /// A change of a file's content in several steps, which raise the version by one together, unless somebody looked at the file in
-/// between: then what he saw had a version of its own. Between two steps nobody waits for who makes them.
+/// between: then what he saw had a version of its own. Between two steps nobody waits for who makes them. Clones are handles to the same.
+#[derive(Clone)]
 pub struct Store {
     writer: Writer,
     caller: Caller,
