@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -85,9 +86,18 @@ pub(super) fn killed_server(guest: &mut Guest) -> anyhow::Result<()> {
     let list = attribute(SIDES[0], ACCESS)?;
     ensure!(!list.is_empty(), "the directory has no access list");
     write_durably(at(RENAMING), b"")?;
-    let refused = rename_until_refused(guest)?;
-    guest.note(format!("the server's end is told as: {refused}"))?;
-    guest.await_signal(BACK)?;
+    let (is_back, renamed) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let refused = std::thread::scope(|scope| -> anyhow::Result<_> {
+        let renaming = scope.spawn(|| rename_until(&is_back, &renamed));
+        wait_for("renames", || (renamed.load(Ordering::Relaxed) > MOVED / 2).then_some(()))?;
+        guest.signal(KILL)?;
+        let back = guest.await_signal(BACK);
+        is_back.store(true, Ordering::Relaxed);
+        back?;
+        Ok(renaming.join().expect("it panics at nothing"))
+    })?;
+    let told = refused.map_or_else(|| "none failed".to_owned(), |error| error.to_string());
+    guest.note(format!("{} renames around the server's end: {told}", renamed.into_inner()))?;
     // A client that has found a server dead looks for it every 30 s.
     wait_for("the server to be found again", || fs::read_dir(at(SIDES[0])).ok())?;
     drop_caches()?;
@@ -125,21 +135,22 @@ fn place_of(name: &str) -> anyhow::Result<&'static str> {
     found.with_context(|| format!("{name} is nowhere"))
 }
 
-/// Renames to and fro until the server does not answer.
-fn rename_until_refused(guest: &mut Guest) -> anyhow::Result<std::io::Error> {
-    for round in 0..ROUNDS_MAX {
+/// Renames to and fro until it is told to stop, or one fails.
+fn rename_until(is_over: &AtomicBool, renamed: &AtomicUsize) -> Option<std::io::Error> {
+    for round in 0.. {
         let (from, to) = (SIDES[round % 2], SIDES[(round + 1) % 2]);
         for number in 0..MOVED {
+            if is_over.load(Ordering::Relaxed) {
+                return None;
+            }
             if let Err(error) = fs::rename(at(&format!("{from}/k-{number}")), at(&format!("{to}/k-{number}")))
             {
-                return Ok(error);
+                return Some(error);
             }
-            if (round, number) == (0, MOVED / 2) {
-                guest.signal(KILL)?;
-            }
+            renamed.fetch_add(1, Ordering::Relaxed);
         }
     }
-    bail!("the server was not killed")
+    None
 }
 
 fn attribute(name: &str, attribute: &str) -> anyhow::Result<Vec<u8>> {
@@ -159,7 +170,6 @@ const MOVED: usize = 30;
 const RENAMING: &str = "renaming";
 /// The server runs again.
 const BACK: &str = "the server is back";
-const ROUNDS_MAX: usize = 10_000;
 /// As Linux's client shows them.
 const ACCESS: &str = "afs.acl";
 const NUMBER: &str = "afs.fid";

@@ -8,11 +8,14 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 
 use super::{CELL, MOUNT, SERVER_IP};
+use crate::lab::guest::modprobe;
 use crate::process;
 
 /// The cell's one volume at [`MOUNT`].
 pub(super) fn mount() -> anyhow::Result<()> {
-    process::output("/sbin/modprobe", &["kafs", &format!("rootcell={CELL}:{SERVER_IP}")])?;
+    // As its parameter `rootcell` a cell with an address has no socket yet to find that by: 6.12 dies of it.
+    modprobe(&["kafs"])?;
+    fs::write("/proc/fs/afs/cells", format!("add {CELL} {SERVER_IP}")).context("/proc/fs/afs/cells")?;
     fs::create_dir_all(MOUNT)?;
     process::output("mount", &["-t", "afs", &format!("%{CELL}:root.cell."), MOUNT])?;
     Ok(())
@@ -81,7 +84,8 @@ pub(super) fn settle() -> anyhow::Result<()> {
     rustix::fs::fadvise(&other, 0, None, rustix::fs::Advice::DontNeed).context("fadvise")
 }
 
-fn kernel() -> (u32, u32) {
+/// Major and minor.
+pub(super) fn kernel() -> (u32, u32) {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy().into_owned();
     let mut numbers = release.split(['.', '-']).map(|number| number.parse().unwrap_or(0));
