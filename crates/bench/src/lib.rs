@@ -5,9 +5,11 @@ pub mod afs;
 mod cpu;
 pub mod http;
 pub mod latency;
+mod pattern;
 mod progress;
 pub mod rx;
 mod share;
+pub mod smb;
 mod start;
 pub mod tcp;
 

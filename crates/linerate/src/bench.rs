@@ -13,6 +13,7 @@ mod callbacks;
 mod http;
 mod oob;
 pub(crate) mod rx;
+mod smb;
 mod tcp;
 mod watch;
 
@@ -33,6 +34,8 @@ enum What {
     Callbacks(callbacks::Args),
     /// Move the bytes of files over TCP beside their calls, as large files go
     Oob(oob::Args),
+    /// Be many SMB clients at once: read, write, open and close, signed or encrypted
+    Smb(smb::Args),
     /// Call an rxperf service over Rx, as fast as it answers
     Rx(rx::Args),
     /// Serve rxperf's calls, for `linerate bench rx` and the stock tool
@@ -50,6 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         What::Http(args) => http::run(args),
         What::Afs(args) => afs::run(args),
         What::Callbacks(args) => callbacks::run(args),
+        What::Smb(args) => smb::run(args),
         What::Rx(args) => rx::run(args),
         What::RxServer(args) => rx::serve(args),
         What::Udp(args) => rx::udp(args),

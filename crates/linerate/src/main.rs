@@ -16,6 +16,7 @@ mod get;
 mod group;
 mod ls;
 mod output;
+mod password;
 mod put;
 mod rxdebug;
 mod serve;

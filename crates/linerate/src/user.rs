@@ -1,6 +1,5 @@
 //! `linerate user`: who may sign in, and with what password.
 
-use std::io::{IsTerminal, Read};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail, ensure};
@@ -9,6 +8,7 @@ use serde_json::json;
 
 use crate::accounts::{Where, read, reload_hint};
 use crate::output::{say, table};
+use crate::password::{first_line, prompt};
 
 /// Commands of `linerate user`.
 #[derive(Debug, clap::Args)]
@@ -185,22 +185,7 @@ impl Input {
     }
 }
 
-fn first_line() -> anyhow::Result<Secret> {
-    let mut bytes = Vec::with_capacity(2 * Secret::LENGTH_MAX);
-    let mut input = std::io::stdin().take(bytes.capacity() as u64);
-    input.read_to_end(&mut bytes).context("cannot read the password from standard input")?;
-    let end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
-    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]).to_vec();
-    // What was read goes with it.
-    drop(Secret::from(bytes));
-    Ok(line.into())
-}
-
 fn ask(name: &str) -> anyhow::Result<Secret> {
-    if !std::io::stdin().is_terminal() {
-        bail!("there is no terminal to ask for the password: give --password-stdin and write it there");
-    }
-    let prompt = |text: &str| rpassword::prompt_password(text).map(Secret::from).context("cannot ask");
     let first = prompt(&format!("Password for {name}: "))?;
     let again = prompt("Once more: ")?;
     ensure!(first.expose() == again.expose(), "these were two different passwords: nothing has changed");

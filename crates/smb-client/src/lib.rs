@@ -8,6 +8,7 @@
 //! The client waits for as long as the connection stands; who wants less puts a time limit around a request. A request that is
 //! given up keeps its credits until the server answers it: [`Pending::cancel`] asks for that.
 
+mod address;
 mod breaks;
 mod channel;
 mod connection;
@@ -21,6 +22,7 @@ mod frame;
 mod options;
 mod tree;
 
+pub use address::{Address, AddressError};
 pub use breaks::Broken;
 pub use channel::{Channel, Ticket};
 pub use connection::{Connection, Negotiated};

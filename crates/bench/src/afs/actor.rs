@@ -9,7 +9,8 @@ use afs_client::{Error, FileServer, of_new};
 use afs_wire::{Fid, StoreStatus};
 
 use super::load::{Load, Work};
-use super::pattern::{Against, Check, Pattern, Stored};
+use super::pattern::{Against, Check, Stored};
+use crate::pattern::Pattern;
 
 /// Makes the calls of one client that follow one another.
 pub(super) struct Actor {

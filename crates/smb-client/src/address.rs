@@ -1,0 +1,143 @@
+//! `smb://[USER@]HOST[:PORT]/SHARE/PATH`.
+
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+use percent_encoding::percent_decode_str;
+
+/// What a user names: a server, who asks, a share, and a path from its root. `%` and two hexadecimal digits stand for a byte of
+/// UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Who signs in; empty is nobody in particular.
+    pub user: String,
+    /// Host name or address, IPv6 without brackets.
+    pub host: String,
+    /// Its port.
+    pub port: u16,
+    /// The share.
+    pub share: String,
+    /// Names from the share's root on; none for the root itself.
+    pub path: Vec<String>,
+}
+
+/// An address that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}: {what}; an address is smb://[USER@]HOST[:PORT]/SHARE/PATH")]
+pub struct AddressError {
+    text: String,
+    what: &'static str,
+}
+
+impl Address {
+    /// The server's address.
+    ///
+    /// # Errors
+    /// The system's, where the host has none.
+    pub fn resolve(&self) -> std::io::Result<SocketAddr> {
+        let found = (self.host.as_str(), self.port).to_socket_addrs()?.next();
+        found.ok_or_else(|| std::io::Error::other(format!("{} has no address", self.host)))
+    }
+
+    /// The share as TREE_CONNECT names it.
+    pub fn unc(&self) -> String {
+        format!("\\\\{}\\{}", self.host, self.share)
+    }
+
+    /// The path as CREATE names it.
+    pub fn name(&self) -> String {
+        self.path.join("\\")
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Self, AddressError> {
+        let error = |what| AddressError { text: text.to_owned(), what };
+        let rest = text.strip_prefix(SCHEME).ok_or_else(|| error("it does not begin with smb://"))?;
+        let (authority, path) = rest.split_once('/').ok_or_else(|| error("it names no share"))?;
+        let (user, server) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (host, port) = server_of(server).ok_or_else(|| error("its port is no number"))?;
+        if host.is_empty() {
+            return Err(error("it names no host"));
+        }
+        let decoded = |part| {
+            let decoded = percent_decode_str(part).decode_utf8().ok()?;
+            let is_name = !decoded.contains(['/', '\\', '\0']);
+            is_name.then(|| decoded.into_owned())
+        };
+        let user = decoded(user).ok_or_else(|| error("no user can have this name"))?;
+        let names = path.split('/').filter(|name| !name.is_empty()).map(decoded);
+        let mut names: Vec<String> =
+            names.collect::<Option<_>>().ok_or_else(|| error("it has a name that no file can have"))?;
+        if names.is_empty() {
+            return Err(error("it names no share"));
+        }
+        let share = names.remove(0);
+        Ok(Self { user, host: host.to_owned(), port, share, path: names })
+    }
+}
+
+/// Host and port.
+fn server_of(text: &str) -> Option<(&str, u16)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, port) = rest.split_once(']')?;
+        return Some((host, if port.is_empty() { PORT } else { port.strip_prefix(':')?.parse().ok()? }));
+    }
+    match text.split_once(':') {
+        Some((host, port)) => Some((host, port.parse().ok()?)),
+        None => Some((text, PORT)),
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(SCHEME)?;
+        if !self.user.is_empty() {
+            write!(f, "{}@", self.user)?;
+        }
+        let host = if self.host.contains(':') { format!("[{}]", self.host) } else { self.host.clone() };
+        write!(f, "{host}")?;
+        if self.port != PORT {
+            write!(f, ":{}", self.port)?;
+        }
+        write!(f, "/{}", self.share)?;
+        self.path.iter().try_for_each(|name| write!(f, "/{name}"))
+    }
+}
+
+const SCHEME: &str = "smb://";
+const PORT: u16 = 445;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_apart_and_put_together() {
+        let address: Address = "smb://alice@files.example:4455/home/a%20b//c".parse().unwrap();
+        assert_eq!((address.user.as_str(), address.host.as_str(), address.port), ("alice", "files.example", 4455));
+        assert_eq!((address.unc().as_str(), address.name().as_str()), ("\\\\files.example\\home", "a b\\c"));
+        assert_eq!(address.to_string(), "smb://alice@files.example:4455/home/a b/c");
+        let six: Address = "smb://[::1]/s".parse().unwrap();
+        assert_eq!((six.host.as_str(), six.port, six.path.len(), six.user.as_str()), ("::1", 445, 0, ""));
+        assert_eq!(six.to_string(), "smb://[::1]/s");
+    }
+
+    #[test]
+    fn what_is_none_says_why() {
+        for (text, what) in [
+            ("afs://host/share", "it does not begin with smb://"),
+            ("smb://host", "it names no share"),
+            ("smb://host/", "it names no share"),
+            ("smb://a@/share", "it names no host"),
+            ("smb://host:x/share", "its port is no number"),
+            ("smb://host/share/a%5cb", "it has a name that no file can have"),
+            ("smb://host/share/%ff", "it has a name that no file can have"),
+        ] {
+            assert_eq!(text.parse::<Address>().unwrap_err().what, what, "{text}");
+        }
+    }
+}
