@@ -38,6 +38,9 @@ pub(crate) const STOCK_RX: &[&str] = &["libopenafs-dev", "iproute2"];
 pub(crate) const STOCK_AFS: &[&str] =
     &["libopenafs-dev", "openafs-fileserver", "openafs-dbserver", "openafs-client", "iproute2"];
 
+/// For `cargo xtask compare smb`: the peer and its client.
+pub(crate) const STOCK_SMB: &[&str] = &["samba", "samba-vfs-modules", "smbclient"];
+
 /// For `cargo xtask counts`.
 pub(crate) const COUNTS: &[&str] = &["valgrind"];
 

@@ -118,7 +118,10 @@ mod tests {
     #[test]
     fn addresses_are_taken_apart_and_put_together() {
         let address: Address = "smb://alice@files.example:4455/home/a%20b//c".parse().unwrap();
-        assert_eq!((address.user.as_str(), address.host.as_str(), address.port), ("alice", "files.example", 4455));
+        assert_eq!(
+            (address.user.as_str(), address.host.as_str(), address.port),
+            ("alice", "files.example", 4455)
+        );
         assert_eq!((address.unc().as_str(), address.name().as_str()), ("\\\\files.example\\home", "a b\\c"));
         assert_eq!(address.to_string(), "smb://alice@files.example:4455/home/a b/c");
         let six: Address = "smb://[::1]/s".parse().unwrap();

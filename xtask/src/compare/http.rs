@@ -73,7 +73,7 @@ fn compare(load: &Load, args: &Args, linerate: &Subject, peer: &Subject) -> anyh
     // Warm-up: page cache, connection tables, the frequency governor.
     measure(linerate, 1)?;
     measure(peer, 1)?;
-    turns::compare(load.bar, args.pairs, linerate, peer, |subject| measure(subject, args.seconds))
+    turns::compare(load.bar, args.pairs, linerate, peer, peer.name, |subject| measure(subject, args.seconds))
 }
 
 /// Both must serve the same bytes, else there is nothing to compare.
@@ -118,5 +118,10 @@ const fn load(
     throughput_least: f64,
     cpu_most: f64,
 ) -> Load {
-    Load { bar: Bar { load: name, throughput_least, cpu_most }, file, body, transport }
+    Load {
+        bar: Bar { load: name, throughput_least: Some(throughput_least), cpu_most: Some(cpu_most) },
+        file,
+        body,
+        transport,
+    }
 }

@@ -13,6 +13,7 @@ mod http;
 mod oob;
 mod programs;
 mod rx;
+mod smb;
 mod stock;
 mod turns;
 mod write;
@@ -35,6 +36,8 @@ enum What {
     Oob(oob::Args),
     /// Rx over loopback against bare UDP; with --stock the stock server of OpenAFS and its clients
     Rx(rx::Args),
+    /// SMB against Debian's smbd, by `linerate bench smb` and smbclient
+    Smb(smb::Args),
     /// Names made and taken away beside bare system calls, and uploads against nginx, by wrk
     Write(write::Args),
 }
@@ -45,6 +48,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         What::Http(args) => http::run(args),
         What::Oob(args) => oob::run(args),
         What::Rx(args) => rx::run(args),
+        What::Smb(args) => smb::run(args),
         What::Write(args) => write::run(args),
     }
 }

@@ -2,14 +2,14 @@
 
 use super::wrk::Run;
 use super::{median, medians, rounded};
-use crate::server::Subject;
 
 /// A load, and what the ratios of its pairs must reach.
 #[derive(Clone, Copy)]
 pub(super) struct Bar {
     pub(super) load: &'static str,
-    pub(super) throughput_least: f64,
-    pub(super) cpu_most: f64,
+    /// `None`: it stands beside the others for comparison.
+    pub(super) throughput_least: Option<f64>,
+    pub(super) cpu_most: Option<f64>,
 }
 
 /// One load's JSON line.
@@ -22,23 +22,24 @@ pub(super) struct Line {
     pairs: u32,
     ratio_throughput: f64,
     ratio_cpu: f64,
-    wanted_throughput: f64,
-    wanted_cpu: f64,
-    reached: bool,
+    wanted_throughput: Option<f64>,
+    wanted_cpu: Option<f64>,
+    reached: Option<bool>,
 }
 
 /// Measures each server `pairs` times, one after the other.
-pub(super) fn compare(
+pub(super) fn compare<S>(
     bar: Bar,
     pairs: u32,
-    linerate: &Subject,
-    peer: &Subject,
-    measure: impl Fn(&Subject) -> anyhow::Result<Run>,
+    linerate: &S,
+    peer: &S,
+    peer_name: &'static str,
+    measure: impl Fn(&S) -> anyhow::Result<Run>,
 ) -> anyhow::Result<Line> {
     let mut runs = Vec::new();
     for pair in 1..=pairs {
         let (ours, theirs) = (measure(linerate)?, measure(peer)?);
-        eprintln!("{} {pair}/{pairs}: linerate {}, {} {}", bar.load, told(&ours), peer.name, told(&theirs));
+        eprintln!("{} {pair}/{pairs}: linerate {}, {} {}", bar.load, told(&ours), peer_name, told(&theirs));
         runs.push((ours, theirs));
     }
     let throughput = median(runs.iter().map(|(a, b)| a.requests_per_second / b.requests_per_second));
@@ -47,13 +48,15 @@ pub(super) fn compare(
         load: bar.load,
         linerate: medians(runs.iter().map(|pair| pair.0)),
         peer: medians(runs.iter().map(|pair| pair.1)),
-        peer_name: peer.name,
+        peer_name,
         pairs,
         ratio_throughput: rounded(throughput),
         ratio_cpu: rounded(cpu),
         wanted_throughput: bar.throughput_least,
         wanted_cpu: bar.cpu_most,
-        reached: throughput >= bar.throughput_least && cpu <= bar.cpu_most,
+        reached: bar
+            .throughput_least
+            .map(|least| throughput >= least && bar.cpu_most.is_none_or(|most| cpu <= most)),
     })
 }
 

@@ -215,8 +215,7 @@ pub(super) async fn look(tree: &Tree, name: &str) -> Result<(u64, bool), Error> 
     let how = How { options: 0, ..How::read() };
     let open = Open::create(tree, name, &how).await?;
     let created = open.created();
-    let is_directory =
-        created.file_attributes.get() & smb_wire::create::access::attributes::DIRECTORY != 0;
+    let is_directory = created.file_attributes.get() & smb_wire::create::access::attributes::DIRECTORY != 0;
     let length = created.end_of_file.get();
     open.close(0).await?;
     Ok((length, is_directory))

@@ -280,9 +280,9 @@ impl LaneLoad {
                 .iter()
                 .map(|_| {
                     let options = self.options.clone();
-                    lane::spawn(async move {
-                        lane::time::timeout(SIGN_IN_MAX, Session::open(&options)).await
-                    })
+                    lane::spawn(
+                        async move { lane::time::timeout(SIGN_IN_MAX, Session::open(&options)).await },
+                    )
                 })
                 .collect();
             for one in starting {

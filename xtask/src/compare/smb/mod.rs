@@ -1,0 +1,105 @@
+//! SMB against Debian's smbd over the same tree: reads and writes unsigned, signed and encrypted, small reads, opens, idle
+//! sessions. `linerate bench smb` is the client of both; smbclient stands beside.
+
+use anyhow::{Context, ensure};
+
+use super::turns;
+use crate::{packages, process};
+
+mod idle;
+mod row;
+mod run;
+mod side;
+
+use row::Row;
+use side::{Linerate, Side, Smbd};
+
+/// Flags of `cargo xtask compare smb`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Seconds of each run
+    #[arg(long, default_value_t = 4)]
+    seconds: u32,
+    /// Runs of each server and load
+    #[arg(long, default_value_t = 5)]
+    pairs: u32,
+    /// Only loads whose name contains this
+    #[arg(long)]
+    load: Option<String>,
+    /// One session over four connections, in place of the other loads
+    #[arg(long)]
+    multichannel: bool,
+    /// Compare all bytes: it costs the clients' time, and shows that both are right
+    #[arg(long)]
+    verify: bool,
+    /// The program to measure; without it the release build is made
+    #[arg(long)]
+    binary: Option<std::path::PathBuf>,
+    /// Sessions of the row of idle ones
+    #[arg(long, default_value_t = 10_000)]
+    idle_sessions: u32,
+}
+
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    ensure!(args.pairs > 0 && args.seconds > 0, "give at least one pair of one second");
+    packages::install(packages::STOCK_SMB)?;
+    let binary = match &args.binary {
+        Some(binary) => binary.clone(),
+        None => process::release_binary()?,
+    };
+    // Files in memory: disks are not what is compared.
+    let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;
+    let tree = work.path().join("tree");
+    std::fs::create_dir_all(tree.join(row::WRITTEN))?;
+    make_file(&tree.join(row::FILE), row::FILE_BYTES)?;
+    std::fs::write(tree.join(row::SMALL), [7; 100])?;
+    let wants = |name: &str| args.load.as_ref().is_none_or(|part| name.contains(part));
+    let rows = row::all().filter(|row| row.is_multichannel() == args.multichannel && wants(row.bar.load));
+    let ours = Linerate::start(&binary, work.path(), &tree)?;
+    let smbd = Smbd::start(work.path(), &tree)?;
+    for row in rows {
+        println!("{}", serde_json::to_string(&measure(&row, args, &binary, &ours, &smbd)?)?);
+    }
+    if wants(idle::LOAD) && !args.multichannel {
+        let line = idle::measure(&binary, &ours, &smbd, args.idle_sessions)?;
+        println!("{}", serde_json::to_string(&line)?);
+    }
+    Ok(())
+}
+
+fn measure(
+    row: &Row,
+    args: &Args,
+    binary: &std::path::Path,
+    ours: &Linerate,
+    smbd: &Smbd,
+) -> anyhow::Result<turns::Line> {
+    let one = |side: &Side, seconds| {
+        run::run(row, side, binary, seconds, args.verify)
+            .with_context(|| format!("{} with {}", row.bar.load, side.name))
+    };
+    // They warm up, and smbd shows which of its modules does better here.
+    one(&ours.side(), 1)?;
+    let mut peer = None;
+    for side in smbd.sides() {
+        let rate = one(&side, args.seconds.min(2))?.requests_per_second;
+        eprintln!("{}: {} {rate:.0}/s", row.bar.load, side.name);
+        if peer.as_ref().is_none_or(|(best, _)| rate > *best) {
+            peer = Some((rate, side));
+        }
+    }
+    let (_, peer) = peer.context("smbd has shares")?;
+    turns::compare(row.bar, args.pairs, &ours.side(), &peer, peer.name, |side| one(side, args.seconds))
+}
+
+/// Bytes that say where they are.
+fn make_file(path: &std::path::Path, len: u64) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path)?;
+    for at in 0..len >> 20 {
+        let mut piece = vec![(at * 31) as u8; 1 << 20];
+        piece[..8].copy_from_slice(&at.to_le_bytes());
+        file.write_all(&piece)?;
+    }
+    Ok(())
+}

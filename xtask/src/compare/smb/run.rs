@@ -1,0 +1,95 @@
+//! One run against one server, with the server's processor time beside it.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, ensure};
+use serde::Deserialize;
+
+use super::row::{Client, FILE, FILE_BYTES, Row, WRITTEN};
+use super::side::{PASSWORD, Side, USER};
+use crate::compare::wrk::Run;
+use crate::cpu;
+
+/// As much of the report of `linerate bench smb` as counts here.
+#[derive(Debug, Deserialize)]
+struct Report {
+    requests: u64,
+    requests_per_second: f64,
+    bits_per_second: f64,
+    errors: std::collections::BTreeMap<String, u64>,
+    wrong_signatures: u64,
+}
+
+pub(super) fn run(row: &Row, side: &Side, binary: &Path, seconds: u32, verify: bool) -> anyhow::Result<Run> {
+    let before = cpu::of_tree(side.pid)?;
+    match row.client {
+        Client::Bench { flags, name, bytes, connections } => {
+            let seconds = seconds.to_string();
+            let mut command = Command::new(binary);
+            command.env("LINERATE_PASSWORD", PASSWORD).args(["bench", "smb", "--json"]).args(flags);
+            command.args(["--connections", connections, "--seconds", &seconds]).arg(side.url(name));
+            if verify {
+                command.arg("--verify");
+            }
+            let report: Report = serde_json::from_str(&told(command)?)?;
+            ensure!(report.errors.is_empty(), "requests failed: {:?}", report.errors);
+            ensure!(report.wrong_signatures == 0, "{} answers were wrongly signed", report.wrong_signatures);
+            ensure!(report.requests > 0, "no request was answered");
+            let cpu_s = cpu::of_tree(side.pid)? - before;
+            Ok(figures(
+                cpu_s,
+                report.requests as f64,
+                report.requests_per_second,
+                report.bits_per_second,
+                bytes,
+            ))
+        }
+        Client::Get => smbclient(side, before, &format!("get {FILE} /dev/null")),
+        Client::Put => {
+            let name = format!("{WRITTEN}\\by-smbclient");
+            let run = smbclient(side, before, &format!("put {FILE} {name}"))?;
+            smbclient(side, before, &format!("rm {name}"))?;
+            Ok(run)
+        }
+    }
+}
+
+/// One file of [`FILE_BYTES`] by smbclient.
+fn smbclient(side: &Side, before: f64, words: &str) -> anyhow::Result<Run> {
+    let began = Instant::now();
+    let mut command = Command::new("smbclient");
+    command.arg(format!("//{}/{}", side.address.ip(), side.share)).args(["--command", words]);
+    command.args(["--port", &side.address.port().to_string(), "--user", &format!("{USER}%{PASSWORD}")]);
+    // What is put lies in the tree that both servers have.
+    command.current_dir(&side.tree);
+    told(command)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let cpu_s = cpu::of_tree(side.pid)? - before;
+    Ok(figures(cpu_s, 1.0, 1.0 / seconds, FILE_BYTES as f64 * 8.0 / seconds, FILE_BYTES))
+}
+
+fn figures(cpu_s: f64, requests: f64, per_second: f64, bits: f64, bytes: u64) -> Run {
+    let gib = requests * bytes as f64 / f64::from(1 << 30);
+    Run {
+        requests_per_second: per_second,
+        gbit_per_second: bits / 1e9,
+        cpu_us_per_request: cpu_s * 1e6 / requests,
+        cpu_s_per_gib: if gib > 0.0 { cpu_s / gib } else { 0.0 },
+    }
+}
+
+/// What a client printed.
+fn told(mut command: Command) -> anyhow::Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(
+        output.status.success(),
+        "{:?}: {}\n{said}{}",
+        command.get_program(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(said)
+}

@@ -1,0 +1,104 @@
+//! Both servers, over the same tree for the same user.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, ensure};
+use testkit::stock_smbd::StockSmbd;
+
+use crate::process::Server;
+
+/// What a client is pointed at.
+#[derive(Clone, Debug)]
+pub(super) struct Side {
+    pub(super) name: &'static str,
+    pub(super) address: SocketAddr,
+    pub(super) share: &'static str,
+    /// Its processes are this one and its descendants.
+    pub(super) pid: u32,
+    /// What is served, on this machine.
+    pub(super) tree: PathBuf,
+}
+
+impl Side {
+    /// Of a name in the tree.
+    pub(super) fn url(&self, name: &str) -> String {
+        format!("smb://{USER}@{}/{}/{name}", self.address, self.share)
+    }
+}
+
+/// Linerate with its defaults, for a user with a password.
+pub(super) struct Linerate {
+    server: Server,
+    address: SocketAddr,
+    tree: PathBuf,
+}
+
+impl Linerate {
+    pub(super) fn start(binary: &Path, work: &Path, tree: &Path) -> anyhow::Result<Self> {
+        let (accounts, config) = (work.join("accounts.toml"), work.join("linerate.toml"));
+        let mut add = Command::new(binary);
+        add.args(["user", "add", USER, "--nt", "--password-stdin", "--accounts"]).arg(&accounts);
+        let mut add = add.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+        writeln!(add.stdin.take().context("it is piped")?, "{PASSWORD}")?;
+        ensure!(add.wait()?.success(), "linerate user add failed");
+        let address = free_address()?;
+        let text = format!(
+            "[server]\nstate_dir = '{}'\n[identity]\naccounts = '{}'\n[[volume]]\nname = '{SHARE}'\npath = '{}'\n\
+             writable = 'anyone'\n[http]\nlisten = []\n[https]\nlisten = []\n[admin]\nlisten = 'off'\n\
+             [smb]\nlisten = ['{address}']\nconnections_per_lane = 16384\n",
+            work.join("state").display(),
+            accounts.display(),
+            tree.display(),
+        );
+        std::fs::write(&config, text)?;
+        let mut command = Command::new(binary);
+        command.arg("serve").arg("--config").arg(&config).stdin(Stdio::null()).stdout(Stdio::null());
+        Ok(Self { server: Server::start("linerate", command, &[address])?, address, tree: tree.to_owned() })
+    }
+
+    pub(super) fn side(&self) -> Side {
+        Side {
+            name: "linerate",
+            address: self.address,
+            share: SHARE,
+            pid: self.server.pid(),
+            tree: self.tree.clone(),
+        }
+    }
+}
+
+/// Debian's smbd.
+pub(super) struct Smbd(StockSmbd, PathBuf);
+
+impl Smbd {
+    pub(super) fn start(work: &Path, tree: &Path) -> anyhow::Result<Self> {
+        let work = work.join("smbd");
+        std::fs::create_dir(&work)?;
+        let smbd = StockSmbd::start(tree, &work, free_address()?, "").context("cannot start smbd")?;
+        Ok(Self(smbd, tree.to_owned()))
+    }
+
+    /// It without a module and with vfs_io_uring.
+    pub(super) fn sides(&self) -> [Side; 2] {
+        [("smbd", "plain"), ("smbd with io_uring", "uring")].map(|(name, share)| Side {
+            name,
+            share,
+            address: self.0.address(),
+            pid: self.0.process(),
+            tree: self.1.clone(),
+        })
+    }
+}
+
+/// An address of loopback at which nobody listens.
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+}
+
+/// The user of both.
+pub(super) const USER: &str = StockSmbd::USER;
+pub(super) const PASSWORD: &str = StockSmbd::PASSWORD;
+const SHARE: &str = "files";
