@@ -113,6 +113,12 @@ impl Share {
         Some(self.info_of(now, &seen, Some(name)))
     }
 
+    /// As [`Share::info_of`] of what nothing more is known of.
+    pub(crate) fn plain_info_of(&self, now: &Attributes, name: &[u8]) -> Info {
+        let seen = Seen { changed: now.ctime, dos: Dos::default(), born: None };
+        self.info_of(now, &seen, Some(name))
+    }
+
     fn info_of(&self, now: &Attributes, seen: &Seen, name: Option<&[u8]>) -> Info {
         let (written, changed) = (wire_time(now.mtime), wire_time(now.ctime));
         let born = seen.born.map(wire_time);

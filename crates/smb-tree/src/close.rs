@@ -18,6 +18,7 @@ impl Share {
     /// # Errors
     /// `STATUS_FILE_CLOSED` where it was closed before.
     pub async fn close(&self, asker: &Asker, open: &Arc<Open>, flags: u16) -> Result<CloseResponse, Status> {
+        self.keep_sticky(asker, open).await;
         let mut response = CloseResponse::blank();
         //= MS-SMB2 3.3.5.10
         //# With SMB2_CLOSE_FLAG_POSTQUERY_ATTRIB the response tells the file's attributes; without, they are zero.

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use smb_wire::Status;
-use smb_wire::chain::EntryWriter;
+use smb_wire::chain::{Entries, EntryWriter};
 use smb_wire::info::ea;
 use vfs::Caller;
 
@@ -70,6 +70,29 @@ pub(crate) async fn list(
         }
     }
     Ok((Answer { status, output }, first + told))
+}
+
+/// Those of a list of names (MS-FSCC 2.4.16.1); one that is not there has an empty value.
+///
+/// # Errors
+/// `STATUS_INVALID_PARAMETER` for a list that is not whole; `STATUS_BUFFER_TOO_SMALL`.
+pub(crate) async fn named(hand: &Hand, wanted: &[u8], len_max: usize) -> Result<Answer, Status> {
+    let known = names(hand).await?;
+    let mut output = Vec::new();
+    let mut entries = EntryWriter::new(&mut output, 4, len_max);
+    for entry in Entries::new(wanted, 4, 5) {
+        let entry = entry.map_err(|malformed| malformed.status())?;
+        let name = entry.get(5..5 + usize::from(entry[4])).ok_or(Status::INVALID_PARAMETER)?;
+        let stored = known.iter().find(|known| known.eq_ignore_ascii_case(name));
+        let value = match stored {
+            Some(stored) => hand.extended(stored, VALUE_MAX).await?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        if !ea::write(&mut entries, &ea::Ea { name, value: &value }) {
+            return Err(Status::BUFFER_TOO_SMALL);
+        }
+    }
+    Ok(Answer { status: Status::SUCCESS, output })
 }
 
 impl Share {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use identity::Rights;
 use lane::fs::XattrHow;
 use smb_wire::Status;
-use vfs::{Attributes, Caller, Directory, Error, OpenFile, Resolved, Volume, Writer};
+use vfs::{Attributes, Caller, Directory, Error, Listing, OpenFile, Resolved, Volume, Writer};
 
 use crate::status;
 
@@ -14,6 +14,8 @@ use crate::status;
 pub(crate) struct Hand {
     pub(crate) what: What,
     writer: RefCell<Option<Writer>>,
+    /// The names of a directory, while they are told reply after reply.
+    listing: RefCell<Option<Listing>>,
 }
 
 pub(crate) enum What {
@@ -30,7 +32,7 @@ impl Hand {
             Resolved::File(file, _) => What::File(file),
             Resolved::Directory(directory, _) => What::Directory(directory),
         };
-        Self { what, writer: RefCell::new(writer) }
+        Self { what, writer: RefCell::new(writer), listing: RefCell::default() }
     }
 
     pub(crate) fn attributes(&self) -> Result<Attributes, Status> {
@@ -72,6 +74,19 @@ impl Hand {
         }
         let writer = volume.reopen_writer(caller, object.identity()).await?;
         Ok(self.writer.borrow_mut().get_or_insert(writer).clone())
+    }
+
+    pub(crate) fn listing(&self) -> Option<Listing> {
+        self.listing.borrow().clone()
+    }
+
+    pub(crate) fn keep_listing(&self, listing: &Listing) {
+        self.listing.replace(Some(listing.clone()));
+    }
+
+    pub(crate) fn forget_listing(&self) {
+        let forgotten = self.listing.take();
+        drop(forgotten);
     }
 
     /// The value of an extended attribute, at most `max` bytes.

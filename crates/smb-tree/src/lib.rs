@@ -16,8 +16,6 @@
 //!
 //! A volume is opened [with objects](vfs::VolumeSpec::with_objects) to be a share, also one that nobody may change.
 
-#![allow(dead_code, reason = "queries, settings and locks come next")]
-
 pub use asker::Asker;
 pub use breaks::{Breaks, LeaseBroken};
 pub use counters::TreeCounters;
@@ -40,11 +38,16 @@ mod dos;
 mod ea;
 mod flush;
 mod hand;
+mod ioctl;
 mod lock;
 mod names;
 mod open;
 mod opens;
+mod query_directory;
+mod query_info;
 mod read;
+mod security;
+mod set_info;
 mod share;
 mod status;
 mod streams;

@@ -26,7 +26,8 @@ pub enum OpenKind {
 pub struct Open {
     pub(crate) grants: vfs::Open,
     pub(crate) room: Room,
-    pub(crate) tellable: Option<Tellable>,
+    /// Its client can be told of breaks for as long as this lives.
+    pub(crate) _tellable: Option<Tellable>,
     pub(crate) session: u64,
     pub(crate) tree: u32,
     pub(crate) client: Guid,
@@ -34,8 +35,6 @@ pub struct Open {
     pub(crate) share: Arc<str>,
     pub(crate) user: Box<str>,
     pub(crate) kind: OpenKind,
-    /// It is of a directory, or of a stream of one.
-    pub(crate) is_of_directory: bool,
     pub(crate) stream: Option<Box<str>>,
     pub(crate) access: u32,
     pub(crate) maximal_access: u32,
@@ -51,6 +50,13 @@ pub struct Open {
 pub(crate) struct State {
     /// CurrentByteOffset, which the server keeps and never uses.
     pub(crate) position: u64,
+    pub(crate) enumeration: Option<crate::query_directory::Enumeration>,
+    /// FILE_MODE_INFORMATION, as it was set.
+    pub(crate) mode: Option<u32>,
+    /// Which extended attribute is told next.
+    pub(crate) ea_next: usize,
+    /// The time of change that was set by this open, which its writes do not move.
+    pub(crate) sticky: Option<lane::fs::Timestamp>,
     pub(crate) lock_sequences: crate::lock::Sequences,
 }
 
@@ -129,7 +135,7 @@ impl Open {
         &self.grants
     }
 
-    /// The name of the stream as grants are kept by: in one case, as streams are found in any.
+    /// Whether it was made with any of these options.
     pub(crate) fn has_options(&self, options: u32) -> bool {
         self.options & options != 0
     }

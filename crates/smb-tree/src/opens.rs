@@ -100,11 +100,6 @@ impl Opens {
         found.ok_or(Status::FILE_CLOSED)
     }
 
-    /// The open that a resume key names.
-    pub(crate) fn find_volatile(&self, volatile: u64) -> Option<Arc<Open>> {
-        self.shard(volatile).get(&volatile).cloned()
-    }
-
     /// All opens of a session.
     pub fn of_session(&self, session: u64) -> Vec<Arc<Open>> {
         let ids: Vec<_> = self.owners().sessions.get(&session).into_iter().flatten().copied().collect();
@@ -206,12 +201,6 @@ impl Drop for Room {
             }
         }
         self.opens.count.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Tellable {
-    pub(crate) fn holder(&self) -> Holder {
-        self.holder
     }
 }
 

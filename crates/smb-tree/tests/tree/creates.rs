@@ -113,10 +113,7 @@ fn attributes_are_kept_and_guard_the_file() {
         assert_eq!(side.status(&who, "page", &goes).await, Status::CANNOT_DELETE);
         let most = Wish { access: rights::MAXIMUM_ALLOWED, ..open };
         let most = side.open(&who, "page", &most).await;
-        assert_eq!(
-            most.granted_access(),
-            rights::FILE_ALL & !(rights::WRITE_DATA | rights::APPEND_DATA | rights::DELETE_CHILD)
-        );
+        assert_eq!(most.granted_access(), rights::FILE_ALL & !(rights::WRITE_DATA | rights::APPEND_DATA));
         side.share.close(&who, &most, 0).await.unwrap();
 
         let hidden = Wish { attributes: attributes::HIDDEN, ..Wish::new(Disposition::Create) };

@@ -21,6 +21,9 @@ use vfs::{Cache, CacheOptions, Caller, Objects, ObjectsOptions, Volume, VolumeOp
 
 mod creates;
 mod data;
+mod directories;
+mod information;
+mod ioctls;
 mod leases;
 mod locks;
 

@@ -1,0 +1,149 @@
+//! Copies within the server (MS-SMB2 3.3.5.15.5, 3.3.5.15.6): a file system that can share room does so.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use grants::Range;
+use grants::conflict::Wants;
+use smb_wire::create::access::rights::{EXECUTE, READ_DATA, WRITE_DATA};
+use smb_wire::fixed::prefix;
+use smb_wire::fsctl::code;
+use smb_wire::fsctl::copy::{Copy, CopyResponse, DuplicateExtents};
+use smb_wire::{FileId, Status};
+use vfs::OpenFile;
+use zerocopy::IntoBytes;
+
+use crate::Answer;
+use crate::asker::Asker;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::status;
+
+/// What names an open to copy from: its id, and its session.
+pub(super) fn resume_key(open: &Open) -> Vec<u8> {
+    let mut key = open.id().as_bytes().to_vec();
+    key.extend(open.session().to_le_bytes());
+    // Length and begin of a context that there is none of.
+    key.extend([0; 8]);
+    key
+}
+
+/// A range to be copied.
+struct Part {
+    from: u64,
+    to: u64,
+    len: u64,
+}
+
+impl Share {
+    pub(super) async fn copy_chunks(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        control: u32,
+        input: &[u8],
+        len_max: usize,
+    ) -> Result<Answer, Status> {
+        let copy = Copy::parse(input).map_err(|_| Status::INVALID_PARAMETER)?;
+        if len_max < size_of::<CopyResponse>() {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        if copy.is_too_much() {
+            let output = CopyResponse::limits().as_bytes().to_vec();
+            return Ok(Answer { status: Status::INVALID_PARAMETER, output });
+        }
+        let (id, _) = prefix::<FileId>(copy.source_key).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+        //= MS-SMB2 3.3.5.15.6
+        //# The key is that of an open of the same session, else STATUS_OBJECT_NAME_NOT_FOUND.
+        let source = self.opens().find(asker.session, *id).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+        //= MS-SMB2 3.3.5.15.6
+        //# The source is read, the target written; FSCTL_SRV_COPYCHUNK reads the target too.
+        let reads_target = control == code::SRV_COPYCHUNK;
+        if !source.may(READ_DATA | EXECUTE)
+            || !open.may(WRITE_DATA)
+            || (reads_target && !open.may(READ_DATA | EXECUTE))
+        {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let file = self.source(asker, open, &source).await?;
+        let (mut chunks_written, mut total) = (0u32, 0u32);
+        let size = file.attributes().map_err(status::of)?.size;
+        for chunk in copy.chunks {
+            let len = u64::from(chunk.length.get());
+            let part = Part { from: chunk.source_offset.get(), to: chunk.target_offset.get(), len };
+            //= MS-SMB2 3.3.5.15.6
+            //# A chunk that reaches behind the source's end: STATUS_INVALID_VIEW_SIZE.
+            if part.from.checked_add(len).is_none_or(|end| end > size) {
+                return Err(Status::INVALID_VIEW_SIZE);
+            }
+            self.copy_part(asker, open, &source, &file, &part).await?;
+            chunks_written += 1;
+            total += chunk.length.get();
+        }
+        let response = CopyResponse {
+            chunks_written: chunks_written.into(),
+            chunk_bytes_written: 0.into(),
+            total_bytes_written: total.into(),
+        };
+        Ok(Answer { status: Status::SUCCESS, output: response.as_bytes().to_vec() })
+    }
+
+    pub(super) async fn duplicate_extents(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        input: &[u8],
+    ) -> Result<(), Status> {
+        let (asked, _) = prefix::<DuplicateExtents>(input).map_err(|_| Status::INVALID_PARAMETER)?;
+        let source = self.opens().find(asker.session, asked.source).map_err(|_| Status::INVALID_HANDLE)?;
+        if !open.may(WRITE_DATA) || !source.may(READ_DATA) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let file = self.source(asker, open, &source).await?;
+        let (from, len) = (asked.source_offset.get(), asked.byte_count.get());
+        let size = file.attributes().map_err(status::of)?.size;
+        //= MS-FSA 2.1.5.10.3
+        //# What is behind the source's end cannot be shared.
+        if from.checked_add(len).is_none_or(|end| end > size) {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let part = Part { from, to: asked.target_offset.get(), len };
+        self.copy_part(asker, open, &source, &file, &part).await
+    }
+
+    async fn source(&self, asker: &Asker, open: &Open, source: &Arc<Open>) -> Result<Rc<OpenFile>, Status> {
+        if open.is_directory() || source.is_directory() {
+            return Err(Status::INVALID_DEVICE_REQUEST);
+        }
+        let is_here = source.share_name() == self.name();
+        if open.kind() == OpenKind::Stream || source.kind() == OpenKind::Stream || !is_here {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let hand = self.hand(asker, source).await?;
+        Ok(Rc::clone(hand.file()?))
+    }
+
+    async fn copy_part(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        source: &Open,
+        file: &Rc<OpenFile>,
+        part: &Part,
+    ) -> Result<(), Status> {
+        let check = |open: &Open, offset, wants| {
+            let range = Range { offset, len: part.len };
+            open.grants().check(range, wants).map_err(|_| Status::FILE_LOCK_CONFLICT)
+        };
+        check(source, part.from, Wants::Reading)?;
+        check(open, part.to, Wants::Writing)?;
+        let (caller, hand) = (asker.by(open), self.hand(asker, open).await?);
+        let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
+        let copied = writer.copy_from(&caller, file, part.from, part.to, part.len).await;
+        match copied.map_err(status::of)? {
+            len if len == part.len => Ok(()),
+            // It was cut meanwhile.
+            _ => Err(Status::INVALID_VIEW_SIZE),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! IOCTL (MS-SMB2 3.3.5.15, MS-FSCC 2.3): control codes of files.
+
+use std::sync::Arc;
+
+use smb_wire::Status;
+use smb_wire::create::access::attributes;
+use smb_wire::create::access::rights::{READ_DATA, WRITE_ATTRIBUTES, WRITE_DATA};
+use smb_wire::fsctl::code;
+use smb_wire::fsctl::ranges::parse_sparse;
+
+use crate::Answer;
+use crate::asker::Asker;
+use crate::dos::Dos;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+
+mod copy;
+mod ranges;
+
+impl Share {
+    /// Does what a code says. An answer may have an error for its status: `STATUS_INVALID_PARAMETER` of a copy that asks for too much comes
+    /// with what is allowed.
+    ///
+    /// # Errors
+    /// `STATUS_INVALID_DEVICE_REQUEST` for a code that no file has; `STATUS_BUFFER_TOO_SMALL`; those of what is done.
+    pub async fn ioctl(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        control: u32,
+        input: &[u8],
+        max_output: u32,
+    ) -> Result<Answer, Status> {
+        let len_max = max_output as usize;
+        let nothing = || whole(Vec::new(), len_max);
+        match control {
+            code::SRV_REQUEST_RESUME_KEY => whole(copy::resume_key(open), len_max),
+            code::SRV_COPYCHUNK | code::SRV_COPYCHUNK_WRITE => {
+                self.copy_chunks(asker, open, control, input, len_max).await
+            }
+            code::DUPLICATE_EXTENTS_TO_FILE => {
+                self.duplicate_extents(asker, open, input).await?;
+                nothing()
+            }
+            code::SET_SPARSE => {
+                self.set_sparse(asker, open, parse_sparse(input)).await?;
+                nothing()
+            }
+            code::SET_ZERO_DATA => {
+                self.zero_data(asker, open, input).await?;
+                nothing()
+            }
+            code::QUERY_ALLOCATED_RANGES => self.allocated_ranges(asker, open, input, len_max).await,
+            code::CREATE_OR_GET_OBJECT_ID => self.object_id(asker, open, len_max).await,
+            // Nothing is compressed.
+            code::GET_COMPRESSION => whole(vec![0; 2], len_max),
+            code::SET_COMPRESSION => match input {
+                [0, 0, ..] => nothing(),
+                [_, _, ..] => Err(Status::NOT_SUPPORTED),
+                _ => Err(Status::INVALID_PARAMETER),
+            },
+            //= MS-FSCC 2.3.30
+            //# A file that is no reparse point: STATUS_NOT_A_REPARSE_POINT. Links are followed here, and opened by nobody.
+            code::GET_REPARSE_POINT | code::DELETE_REPARSE_POINT => Err(Status::NOT_A_REPARSE_POINT),
+            code::SET_REPARSE_POINT => Err(Status::IO_REPARSE_TAG_NOT_HANDLED),
+            //= MS-SMB2 3.3.5.15.1
+            //# There are no snapshots: none in all, none told, and an empty list's two bytes.
+            code::SRV_ENUMERATE_SNAPSHOTS if len_max < 16 => Err(Status::INVALID_PARAMETER),
+            code::SRV_ENUMERATE_SNAPSHOTS => {
+                whole([0u32, 0, 2, 0].iter().flat_map(|word| word.to_le_bytes()).collect(), len_max)
+            }
+            _ => Err(Status::INVALID_DEVICE_REQUEST),
+        }
+    }
+
+    /// Whether there may be holes. There may be in any case: it is kept for who asks.
+    async fn set_sparse(&self, asker: &Asker, open: &Arc<Open>, sparse: bool) -> Result<(), Status> {
+        //= MS-FSA 2.1.5.10.36
+        //# A directory has no holes: STATUS_INVALID_PARAMETER; and it takes the right to write data or attributes.
+        if open.kind() != OpenKind::File {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        if !open.may(WRITE_DATA | WRITE_ATTRIBUTES) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let hand = self.hand(asker, open).await?;
+        let now = self.dos_of(&hand).await?;
+        let had = now.attributes.unwrap_or(attributes::ARCHIVE);
+        let has = if sparse { had | attributes::SPARSE_FILE } else { had & !attributes::SPARSE_FILE };
+        if had == has {
+            return Ok(());
+        }
+        let dos = Dos { attributes: Some(has), ..now };
+        self.keep_dos(&asker.by(open), &hand, open.grants().object(), dos).await
+    }
+
+    /// An id that stays with the file: made of its numbers.
+    async fn object_id(&self, asker: &Asker, open: &Arc<Open>, len_max: usize) -> Result<Answer, Status> {
+        let hand = self.hand(asker, open).await?;
+        let info = self.info(&hand, None).await?;
+        let mut id = [0; 64];
+        for at in [0, 32] {
+            id[at..at + 8].copy_from_slice(&info.index.to_le_bytes());
+            id[at + 8..at + 16].copy_from_slice(&info.device.to_le_bytes());
+        }
+        whole(id.to_vec(), len_max)
+    }
+
+    pub(super) fn may_read_data(&self, open: &Open) -> Result<(), Status> {
+        if open.may(READ_DATA) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+    }
+}
+
+fn whole(output: Vec<u8>, len_max: usize) -> Result<Answer, Status> {
+    if output.len() > len_max {
+        return Err(Status::BUFFER_TOO_SMALL);
+    }
+    Ok(Answer { status: Status::SUCCESS, output })
+}

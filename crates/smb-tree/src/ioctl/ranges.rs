@@ -1,0 +1,91 @@
+//! Holes: made, and told (MS-FSCC 2.3.51, 2.3.85).
+
+use std::io;
+use std::sync::Arc;
+
+use grants::Range;
+use grants::conflict::Wants;
+use lane::fs::{Allocate, File, SeekTo};
+use smb_wire::Status;
+use smb_wire::create::access::rights::WRITE_DATA;
+use smb_wire::fsctl::ranges::{AllocatedRange, parse_query, parse_zero};
+use zerocopy::IntoBytes;
+
+use crate::Answer;
+use crate::asker::Asker;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::status;
+
+impl Share {
+    pub(super) async fn zero_data(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        input: &[u8],
+    ) -> Result<(), Status> {
+        let (offset, len) = parse_zero(input).map_err(|_| Status::INVALID_PARAMETER)?;
+        if open.kind() != OpenKind::File {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        if !open.may(WRITE_DATA) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let checked = open.grants().check(Range { offset, len }, Wants::Writing);
+        checked.map_err(|_| Status::FILE_LOCK_CONFLICT)?;
+        let hand = self.hand(asker, open).await?;
+        //= MS-FSA 2.1.5.10.37
+        //# The file does not get longer by it.
+        let len = len.min(hand.attributes()?.size.saturating_sub(offset));
+        if len == 0 {
+            return Ok(());
+        }
+        let caller = asker.by(open);
+        let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
+        writer.allocate(&caller, Allocate::Punch, offset, len).await.map_err(status::of)
+    }
+
+    pub(super) async fn allocated_ranges(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        input: &[u8],
+        len_max: usize,
+    ) -> Result<Answer, Status> {
+        let (offset, len) = parse_query(input).map_err(|_| Status::INVALID_PARAMETER)?;
+        if open.kind() != OpenKind::File {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        self.may_read_data(open)?;
+        let hand = self.hand(asker, open).await?;
+        let end = offset.saturating_add(len).min(hand.attributes()?.size);
+        let file = hand.file()?.lane_file();
+        let (mut output, mut at, mut status) = (Vec::new(), offset, Status::SUCCESS);
+        while at < end {
+            let Some(begin) = seek(file, at, SeekTo::Data).await?.filter(|begin| *begin < end) else { break };
+            let hole = seek(file, begin, SeekTo::Hole).await?.unwrap_or(end).min(end);
+            let range = AllocatedRange { file_offset: begin.into(), length: (hole - begin).into() };
+            //= MS-FSCC 2.3.52
+            //# What does not fit is left out: STATUS_BUFFER_OVERFLOW, or STATUS_BUFFER_TOO_SMALL without room for one.
+            if output.len() + size_of_val(&range) > len_max {
+                status = Status::BUFFER_OVERFLOW;
+                break;
+            }
+            output.extend(range.as_bytes());
+            at = hole;
+        }
+        if status == Status::BUFFER_OVERFLOW && output.is_empty() {
+            return Err(Status::BUFFER_TOO_SMALL);
+        }
+        Ok(Answer { status, output })
+    }
+}
+
+/// Where the next data or hole begins; `None` behind the last.
+async fn seek(file: &File, offset: u64, to: SeekTo) -> Result<Option<u64>, Status> {
+    match file.seek(offset, to).await {
+        Ok(at) => Ok(Some(at)),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
+        Err(error) => Err(status::of(io::Error::into(error))),
+    }
+}

@@ -1,0 +1,297 @@
+//! QUERY_DIRECTORY (MS-SMB2 3.3.5.18): names of a directory that fit a pattern, reply after reply. Between two replies an open keeps
+//! which name came last, so that any lane goes on, and a name that comes or goes meanwhile moves no other.
+
+use std::sync::Arc;
+
+use identity::Rights;
+use smb_wire::Status;
+use smb_wire::body::query_directory::{QueryDirectoryRequest, flags};
+use smb_wire::chain::EntryWriter;
+use smb_wire::create::access::rights::READ_DATA;
+use smb_wire::info::directory::{self, Class, Entry, fits};
+use vfs::{Attributes, Directory, Error, Listing, Name};
+
+use crate::Answer;
+use crate::asker::Asker;
+use crate::attributes::Info;
+use crate::hand::Hand;
+use crate::names;
+use crate::open::Open;
+use crate::share::Share;
+use crate::status;
+
+/// How far an open's enumeration has come.
+#[derive(Clone, Debug)]
+pub(crate) struct Enumeration {
+    /// In one case.
+    pattern: Arc<[char]>,
+    /// As the client gave it, where it names one file.
+    single: Option<Arc<str>>,
+    next: Next,
+    /// A name was given.
+    has_given: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Next {
+    This,
+    Upper,
+    /// The first name behind this one.
+    After(Option<Box<[u8]>>),
+    Nothing,
+}
+
+/// A reply being filled.
+struct Reply<'a> {
+    entries: EntryWriter<'a>,
+    class: Class,
+    is_single: bool,
+    given: usize,
+}
+
+impl Share {
+    /// The next names that fit, as many as there is room for.
+    ///
+    /// # Errors
+    /// `STATUS_INVALID_INFO_CLASS`; `STATUS_ACCESS_DENIED`; `STATUS_NO_SUCH_FILE` where none fits at all, `STATUS_NO_MORE_FILES` behind
+    /// the last; `STATUS_INFO_LENGTH_MISMATCH` without room for one.
+    pub async fn query_directory(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        request: &QueryDirectoryRequest<'_>,
+    ) -> Result<Answer, Status> {
+        let class = Class::from_wire(request.fixed.file_information_class);
+        let class = class.ok_or(Status::INVALID_INFO_CLASS)?;
+        //= MS-SMB2 3.3.5.18
+        //# An open of something else than a directory fails with STATUS_INVALID_PARAMETER.
+        if !open.is_directory() {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        if !open.may(READ_DATA) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let bits = request.fixed.flags;
+        let mut state = begin_or_go_on(open, request, bits)?;
+        let hand = self.hand(asker, open).await?;
+        if state.next == Next::This {
+            hand.forget_listing();
+        }
+        let len_max = request.fixed.output_buffer_length.get() as usize;
+        if len_max < class.fixed_len() {
+            return Err(Status::INFO_LENGTH_MISMATCH);
+        }
+        let mut output = Vec::new();
+        let entries = EntryWriter::new(&mut output, 8, len_max);
+        let is_single = bits & flags::RETURN_SINGLE_ENTRY != 0;
+        let mut reply = Reply { entries, class, is_single, given: 0 };
+        let is_full = self.fill(asker, open, &hand, &mut state, &mut reply).await?;
+        let given = reply.given;
+        let had_given = state.has_given;
+        state.has_given |= given > 0;
+        open.state().enumeration = Some(state);
+        match (given, is_full, had_given) {
+            (0, true, _) => Err(Status::INFO_LENGTH_MISMATCH),
+            //= MS-SMB2 3.3.5.18
+            //# STATUS_NO_SUCH_FILE where nothing fits the pattern; STATUS_NO_MORE_FILES where all that does was told.
+            (0, false, false) => Err(Status::NO_SUCH_FILE),
+            (0, false, true) => Err(Status::NO_MORE_FILES),
+            _ => Ok(Answer { status: Status::SUCCESS, output }),
+        }
+    }
+
+    /// Fills a reply; `true` where an entry was left out for want of room.
+    async fn fill(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        hand: &Hand,
+        state: &mut Enumeration,
+        reply: &mut Reply<'_>,
+    ) -> Result<bool, Status> {
+        let directory = hand.directory().ok_or(Status::INVALID_PARAMETER)?;
+        if let Some(single) = state.single.clone().filter(|_| state.next == Next::This) {
+            state.next = Next::Nothing;
+            return self.fill_single(asker, directory, &single, reply).await;
+        }
+        for (dots, then) in [(".", Next::Upper), ("..", Next::After(None))] {
+            let is_next = matches!((dots, &state.next), (".", Next::This) | ("..", Next::Upper));
+            if !is_next {
+                continue;
+            }
+            if fits(&state.pattern, &dots.chars().collect::<Vec<_>>()) {
+                let info = self.dots_info(asker, open, hand, dots).await?;
+                if !reply.push(dots, &info) {
+                    return Ok(true);
+                }
+            }
+            state.next = then;
+            if reply.is_over() {
+                return Ok(false);
+            }
+        }
+        let Next::After(after) = state.next.clone() else { return Ok(false) };
+        let listing = self.listing(asker, hand, directory).await?;
+        let first = match &after {
+            Some(name) => listing.partition_point(|entry| *entry.name <= **name),
+            None => 0,
+        };
+        for (at, entry) in listing[first..].iter().enumerate() {
+            if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {
+                lane::give_way().await;
+            }
+            if let Some(name) = names::to_wire(&entry.name) {
+                if fits(&state.pattern, &folded(&name)) {
+                    let info = self.entry_info(asker, directory, &entry.name, &entry.attributes).await;
+                    if !reply.push(&name, &info) {
+                        return Ok(true);
+                    }
+                }
+            } else {
+                self.counters().names_unmappable.increment();
+            }
+            state.next = Next::After(Some(entry.name.clone()));
+            if reply.is_over() {
+                return Ok(false);
+            }
+        }
+        state.next = Next::Nothing;
+        hand.forget_listing();
+        Ok(false)
+    }
+
+    async fn fill_single(
+        &self,
+        asker: &Asker,
+        directory: &Directory,
+        single: &str,
+        reply: &mut Reply<'_>,
+    ) -> Result<bool, Status> {
+        let stored = names::to_stored(single);
+        let Ok(name) = Name::parse(&stored) else { return Ok(false) };
+        let names_max = self.options().names_max;
+        let found = directory.lookup_folded(&asker.caller, name, Rights::NONE, names_max).await;
+        let (stored, found) = match found {
+            Ok(found) => found,
+            Err(Error::NotFound | Error::Hidden) => return Ok(false),
+            Err(error) => return Err(status::of(error)),
+        };
+        let Some(name) = names::to_wire(&stored) else { return Ok(false) };
+        let info = self.entry_info(asker, directory, &stored, found.attributes()).await;
+        Ok(!reply.push(&name, &info))
+    }
+
+    /// The names as this lane has read them for the open.
+    async fn listing(&self, asker: &Asker, hand: &Hand, directory: &Directory) -> Result<Listing, Status> {
+        if let Some(listing) = hand.listing() {
+            return Ok(listing);
+        }
+        let listing = directory.entries_as(&asker.caller, self.options().names_max).await;
+        let listing = listing.map_err(|error| {
+            if matches!(error, Error::TooLarge { .. } | Error::Overloaded) {
+                self.counters().listings_refused.increment();
+            }
+            status::of(error)
+        })?;
+        hand.keep_listing(&listing);
+        Ok(listing)
+    }
+
+    /// What a name of a directory is of: looked up where this lane does not remember it.
+    async fn entry_info(
+        &self,
+        asker: &Asker,
+        directory: &Directory,
+        name: &[u8],
+        attributes: &Attributes,
+    ) -> Info {
+        if let Some(info) = self.try_info_of(attributes, name) {
+            return info;
+        }
+        if let Ok(at) = Name::parse(name)
+            && let Ok(found) = directory.lookup_as(&asker.caller, at, Rights::NONE).await
+            && let Ok(info) = self.info(&Hand::new(found, None), Some(name)).await
+        {
+            return info;
+        }
+        // It went meanwhile, or cannot be looked at: what the directory said of it is told.
+        self.plain_info_of(attributes, name)
+    }
+
+    async fn dots_info(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        hand: &Hand,
+        dots: &str,
+    ) -> Result<Info, Status> {
+        if dots == ".." {
+            let path = open.grants().path(self.volume());
+            let above = path.as_ref().and_then(|path| path.as_path().parent());
+            if let Some(above) = above
+                && let Ok(found) = self.volume().lookup_as(&asker.caller, above, Rights::NONE).await
+            {
+                return self.info(&Hand::new(found, None), None).await;
+            }
+        }
+        self.info(hand, None).await
+    }
+}
+
+impl Reply<'_> {
+    fn push(&mut self, name: &str, info: &Info) -> bool {
+        let entry = Entry {
+            name,
+            file_id: info.index,
+            creation_time: info.created,
+            last_access_time: info.accessed,
+            last_write_time: info.written,
+            change_time: info.changed,
+            end_of_file: info.size,
+            allocation_size: info.allocation,
+            file_attributes: info.attributes,
+            ea_size: 0,
+            reparse_tag: 0,
+            short_name: [0; 24],
+            short_name_len: 0,
+            reserved2: 0,
+        };
+        let fits = directory::write(&mut self.entries, self.class, &entry);
+        self.given += usize::from(fits);
+        fits
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_single && self.given > 0
+    }
+}
+
+/// Where the open's enumeration stands, begun anew where the request says so.
+fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) -> Result<Enumeration, Status> {
+    let known = open.state().enumeration.clone();
+    let pattern = request.pattern.decode().ok_or(Status::OBJECT_NAME_INVALID)?;
+    let is_anew = bits & (flags::RESTART_SCANS | flags::REOPEN) != 0;
+    match known {
+        //= MS-SMB2 3.3.5.18
+        //# The pattern of the first request counts until a scan is begun anew.
+        Some(known) if !is_anew => Ok(known),
+        _ => {
+            if pattern.is_empty() || pattern.contains(['\\', '/']) {
+                return Err(Status::OBJECT_NAME_INVALID);
+            }
+            let is_pattern = pattern.contains(['*', '?', '<', '>', '"']);
+            let single = (!is_pattern && !matches!(&*pattern, "." | "..")).then(|| pattern.as_str().into());
+            let pattern = folded(&pattern).into();
+            Ok(Enumeration { pattern, single, next: Next::This, has_given: false })
+        }
+    }
+}
+
+/// As patterns and names are compared.
+fn folded(name: &str) -> Vec<char> {
+    name.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect()
+}
+
+/// Names looked at before other tasks of the lane get a turn.
+const NAMES_PER_TURN: usize = 256;

@@ -1,0 +1,237 @@
+//! What a file is (MS-FSCC 2.4).
+
+use std::sync::Arc;
+
+use smb_wire::body::query_info::QueryInfoRequest;
+use smb_wire::chain::EntryWriter;
+use smb_wire::create::access::rights::{READ_ATTRIBUTES, READ_EA};
+use smb_wire::create::options;
+use smb_wire::info::file::{
+    AllInformationFixed, AttributeTagInformation, BasicInformation, CompressionInformation, IdInformation,
+    NetworkOpenInformation, StandardInformation, class, write_all, write_name,
+};
+use smb_wire::info::{ea as ea_wire, stream};
+use smb_wire::{Dialect, Status};
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::cut;
+use crate::asker::Asker;
+use crate::attributes::Info;
+use crate::hand::Hand;
+use crate::names::path_to_wire;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::{Answer, ea, streams};
+
+impl Share {
+    pub(super) async fn query_file(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        class: u8,
+        request: &QueryInfoRequest<'_>,
+        len_max: usize,
+    ) -> Result<Answer, Status> {
+        //= MS-SMB2 3.3.5.20.1
+        //# Classes that tell attributes take FILE_READ_ATTRIBUTES, the extended attributes FILE_READ_EA.
+        let needs = match class {
+            class::BASIC | class::ALL | class::NETWORK_OPEN | class::ATTRIBUTE_TAG => READ_ATTRIBUTES,
+            class::FULL_EA => READ_EA,
+            _ => 0,
+        };
+        if needs != 0 && !open.may(needs) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let hand = self.hand(asker, open).await?;
+        let whole = |output: Vec<u8>| {
+            let len = output.len();
+            cut(output, len, len_max)
+        };
+        match class {
+            class::STREAM => self.query_streams(&hand, len_max).await,
+            class::FULL_EA => query_eas(open, &hand, request, len_max).await,
+            class::ACCESS => whole(open.granted_access().to_le_bytes().to_vec()),
+            class::POSITION => whole(open.state().position.to_le_bytes().to_vec()),
+            class::MODE => whole(mode(open).to_le_bytes().to_vec()),
+            class::ALIGNMENT => whole(vec![0; 4]),
+            class::EA => whole(ea::size(&hand).await?.to_le_bytes().to_vec()),
+            //= MS-FSCC 2.4.32
+            //# The normalized name is known since dialect 3.1.1, and begins without a backslash.
+            class::NORMALIZED_NAME if asker.dialect < Dialect::Smb311 => Err(Status::NOT_SUPPORTED),
+            class::NORMALIZED_NAME => {
+                let mut output = Vec::new();
+                write_name(self.name_of(open).trim_start_matches('\\'), &mut output);
+                cut(output, 4, len_max)
+            }
+            // There are no short names.
+            class::ALTERNATE_NAME => Err(Status::OBJECT_NAME_NOT_FOUND),
+            class::ALL => {
+                let info = self.open_info(open, &hand).await?;
+                let mut output = Vec::new();
+                let size = ea::size(&hand).await?;
+                write_all(self.all(open, &info, size), &self.name_of(open), &mut output);
+                cut(output, size_of::<AllInformationFixed>(), len_max)
+            }
+            class => {
+                let info = self.open_info(open, &hand).await?;
+                whole(plain(asker, open, &info, class).ok_or(Status::INVALID_INFO_CLASS)?)
+            }
+        }
+    }
+
+    /// The path of an open below the share, as it is now, with its stream.
+    pub(crate) fn name_of(&self, open: &Open) -> String {
+        let path = open.grants().path(self.volume()).unwrap_or_default();
+        let mut name = path_to_wire(path.as_path());
+        if let Some(stream) = open.stream() {
+            name.push(':');
+            name.push_str(stream);
+        }
+        name
+    }
+
+    fn all(&self, open: &Open, info: &Info, ea_size: u32) -> AllInformationFixed {
+        let position = open.state().position;
+        AllInformationFixed {
+            basic: basic(info),
+            standard: standard(open, info),
+            index_number: info.index.into(),
+            ea_size: ea_size.into(),
+            access_flags: open.granted_access().into(),
+            current_byte_offset: position.into(),
+            mode: mode(open).into(),
+            alignment_requirement: 0.into(),
+            file_name_length: 0.into(),
+        }
+    }
+
+    async fn query_streams(&self, hand: &Hand, len_max: usize) -> Result<Answer, Status> {
+        let mut output = Vec::new();
+        let mut entries = EntryWriter::new(&mut output, 8, len_max);
+        let info = self.info(hand, None).await?;
+        let mut fits = info.is_directory || stream::write(&mut entries, "", info.size, info.allocation);
+        for it in streams::all(hand).await? {
+            let allocation = crate::attributes::allocated(it.size);
+            fits = fits && stream::write(&mut entries, &it.name, it.size, allocation);
+        }
+        match (fits, output.is_empty()) {
+            (false, true) => Err(Status::INFO_LENGTH_MISMATCH),
+            (false, false) => Ok(Answer { status: Status::BUFFER_OVERFLOW, output }),
+            (true, _) => Ok(Answer { status: Status::SUCCESS, output }),
+        }
+    }
+}
+
+async fn query_eas(
+    open: &Open,
+    hand: &Hand,
+    request: &QueryInfoRequest<'_>,
+    len_max: usize,
+) -> Result<Answer, Status> {
+    let bits = request.fixed.flags.get();
+    let first = if bits & EA_RESTART == 0 { open.state().ea_next } else { 0 };
+    if !request.input.is_empty() {
+        return ea::named(hand, request.input, len_max).await;
+    }
+    let (answer, next) = ea::list(hand, first, bits & EA_SINGLE != 0, len_max).await?;
+    open.state().ea_next = next;
+    debug_assert!(answer.output.len() <= len_max && ea_wire::parse(&answer.output).all(|ea| ea.is_ok()));
+    Ok(answer)
+}
+
+/// Classes of fixed length that say what the file is.
+fn plain(asker: &Asker, open: &Open, info: &Info, class: u8) -> Option<Vec<u8>> {
+    Some(match class {
+        class::BASIC => basic(info).as_bytes().to_vec(),
+        class::STANDARD => standard(open, info).as_bytes().to_vec(),
+        class::INTERNAL => info.index.to_le_bytes().to_vec(),
+        class::COMPRESSION => {
+            let compression = CompressionInformation {
+                compressed_file_size: info.size.into(),
+                ..CompressionInformation::new_zeroed()
+            };
+            compression.as_bytes().to_vec()
+        }
+        class::NETWORK_OPEN => {
+            let network = NetworkOpenInformation {
+                creation_time: info.created.into(),
+                last_access_time: info.accessed.into(),
+                last_write_time: info.written.into(),
+                change_time: info.changed.into(),
+                allocation_size: info.allocation.into(),
+                end_of_file: info.size.into(),
+                file_attributes: info.attributes.into(),
+                reserved: 0.into(),
+            };
+            network.as_bytes().to_vec()
+        }
+        class::ATTRIBUTE_TAG => {
+            let tag =
+                AttributeTagInformation { file_attributes: info.attributes.into(), reparse_tag: 0.into() };
+            tag.as_bytes().to_vec()
+        }
+        class::ID => {
+            let mut file_id = [0; 16];
+            file_id[..8].copy_from_slice(&info.index.to_le_bytes());
+            let id = IdInformation { volume_serial_number: info.device.into(), file_id };
+            id.as_bytes().to_vec()
+        }
+        class::POSIX if asker.posix => posix(info),
+        _ => return None,
+    })
+}
+
+fn basic(info: &Info) -> BasicInformation {
+    BasicInformation {
+        creation_time: info.created.into(),
+        last_access_time: info.accessed.into(),
+        last_write_time: info.written.into(),
+        change_time: info.changed.into(),
+        file_attributes: info.attributes.into(),
+        reserved: 0.into(),
+    }
+}
+
+fn standard(open: &Open, info: &Info) -> StandardInformation {
+    let goes = open.grants().is_deleting();
+    StandardInformation {
+        allocation_size: info.allocation.into(),
+        end_of_file: info.size.into(),
+        // A name that goes is no longer counted.
+        number_of_links: (if open.kind() == OpenKind::Directory { 1 } else { info.links } - u32::from(goes))
+            .into(),
+        delete_pending: goes.into(),
+        directory: (open.kind() == OpenKind::Directory).into(),
+        reserved: 0.into(),
+    }
+}
+
+/// Options of the open that FILE_MODE_INFORMATION tells.
+fn mode(open: &Open) -> u32 {
+    let made = open.options & (options::WRITE_THROUGH | MODE_SETTABLE | options::DELETE_ON_CLOSE);
+    open.state().mode.map_or(made, |set| set | made & !MODE_SETTABLE)
+}
+
+/// What Linux's client asks for with the POSIX extensions.
+fn posix(info: &Info) -> Vec<u8> {
+    let mut out = Vec::new();
+    for word in [info.created, info.accessed, info.written, info.changed, info.size, info.allocation] {
+        out.extend(word.to_le_bytes());
+    }
+    out.extend(info.attributes.to_le_bytes());
+    out.extend(info.index.to_le_bytes());
+    out.extend((info.device as u32).to_le_bytes());
+    out.extend([0; 4]);
+    out.extend(info.links.to_le_bytes());
+    out.extend([0; 4]);
+    out.extend((info.mode & 0o7777).to_le_bytes());
+    smb_sid::Sids::of_uid(info.uid).write(&mut out);
+    smb_sid::Sids::of_gid(info.gid).write(&mut out);
+    out
+}
+
+/// FILE_SEQUENTIAL_ONLY, FILE_NO_INTERMEDIATE_BUFFERING and the two of synchronous use.
+pub(crate) const MODE_SETTABLE: u32 = 0x3c;
+/// Flags where the extended attributes are asked for.
+const EA_RESTART: u32 = 1;
+const EA_SINGLE: u32 = 2;

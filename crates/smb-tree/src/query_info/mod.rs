@@ -1,0 +1,50 @@
+//! QUERY_INFO (MS-SMB2 3.3.5.20): what a file, its file system and its security descriptor are.
+
+use std::sync::Arc;
+
+use smb_wire::Status;
+use smb_wire::body::query_info::{QueryInfoRequest, info_type};
+
+use crate::Answer;
+use crate::asker::Asker;
+use crate::open::Open;
+use crate::share::Share;
+
+pub(crate) use self::file::MODE_SETTABLE;
+
+mod file;
+mod file_system;
+
+impl Share {
+    /// What is asked for, as long as the client has room for it.
+    ///
+    /// # Errors
+    /// `STATUS_INVALID_INFO_CLASS`, `STATUS_INFO_LENGTH_MISMATCH`, `STATUS_ACCESS_DENIED`; `STATUS_NOT_SUPPORTED` for quota.
+    pub async fn query_info(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        request: &QueryInfoRequest<'_>,
+    ) -> Result<Answer, Status> {
+        let len_max = request.fixed.output_buffer_length.get() as usize;
+        let class = request.fixed.file_info_class;
+        match request.fixed.info_type {
+            info_type::FILE => self.query_file(asker, open, class, request, len_max).await,
+            info_type::FILE_SYSTEM => self.query_file_system(asker, open, class, len_max).await,
+            info_type::SECURITY => {
+                let wanted = request.fixed.additional_information.get();
+                self.query_security(asker, open, wanted, len_max).await
+            }
+            info_type::QUOTA => Err(Status::NOT_SUPPORTED),
+            _ => Err(Status::INVALID_PARAMETER),
+        }
+    }
+}
+
+/// An answer whose first `fixed_len` bytes have to fit, and whose rest is cut.
+pub(crate) fn cut(mut output: Vec<u8>, fixed_len: usize, len_max: usize) -> Result<Answer, Status> {
+    match smb_wire::info::file_system::cut(&mut output, 0, fixed_len, len_max) {
+        status if status.is_error() => Err(status),
+        status => Ok(Answer { status, output }),
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether a name goes (MS-FSCC 2.4.11, 2.4.12, MS-FSA 2.1.5.15.3).
+
+use std::sync::Arc;
+
+use identity::Rights;
+use smb_wire::Status;
+use smb_wire::create::access::{attributes, rights};
+use smb_wire::info::file::{class, disposition, plain};
+use vfs::{Directory, Error, Name, Resolved};
+use zerocopy::little_endian::U32;
+
+use super::mismatch;
+use crate::asker::Asker;
+use crate::hand::Hand;
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::status;
+
+impl Share {
+    pub(super) async fn set_disposition(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        hand: &Hand,
+        class: u8,
+        data: &[u8],
+    ) -> Result<(), Status> {
+        let bits = match class {
+            class::DISPOSITION => u32::from(*data.first().ok_or(Status::INFO_LENGTH_MISMATCH)? != 0),
+            _ => plain::<U32>(data).map_err(mismatch)?.get(),
+        };
+        if !open.may(rights::DELETE) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let deletes = bits & disposition::DELETE != 0;
+        if deletes {
+            let kept = self.dos_of(hand).await?.attributes.unwrap_or_default();
+            //= MS-FSA 2.1.5.15.3
+            //# What is not to be written is not deleted, unless that is to be ignored; nor is a share's root.
+            let is_readonly = kept & attributes::READONLY != 0 && open.kind() != OpenKind::Directory;
+            if is_readonly && bits & disposition::IGNORE_READONLY == 0 {
+                return Err(Status::CANNOT_DELETE);
+            }
+            let is_root = open.grants().path(self.volume()).is_some_and(|path| path.as_path().is_root());
+            if is_root && open.kind() != OpenKind::Stream {
+                return Err(Status::CANNOT_DELETE);
+            }
+            if open.kind() == OpenKind::Directory {
+                let directory = hand.directory().ok_or(Status::NOT_A_DIRECTORY)?;
+                check_empty(directory).await?;
+            }
+        }
+        let set = open.grants().set_deletion(self.volume(), deletes).await;
+        set.map_err(status::of_open)?;
+        let at_once = disposition::POSIX_SEMANTICS;
+        if deletes && bits & at_once != 0 && open.kind() != OpenKind::Stream {
+            self.remove_now(asker, open).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the name away though it is open, as POSIX does. Where somebody does not share that it goes with its last open.
+    async fn remove_now(&self, asker: &Asker, open: &Arc<Open>) -> Result<(), Status> {
+        let caller = asker.by(open);
+        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let (Some(above), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
+            return Err(Status::CANNOT_DELETE);
+        };
+        let above = self.volume().lookup_as(&caller, above, Rights::NONE).await;
+        let (directory, _) = above.and_then(Resolved::into_directory).map_err(status::of)?;
+        match remove(&directory, &caller, name, open.is_directory()).await {
+            Ok(()) | Err(Error::NotFound | Error::Locked | Error::Busy) => Ok(()),
+            Err(error) => Err(status::of(error)),
+        }
+    }
+}
+
+async fn remove(
+    directory: &Directory,
+    caller: &vfs::Caller,
+    name: Name<'_>,
+    is_directory: bool,
+) -> Result<(), Error> {
+    match is_directory {
+        true => directory.remove_directory(caller, name).await,
+        false => directory.remove(caller, name).await,
+    }
+}
+
+//= MS-FSA 2.1.5.15.3
+//# A directory that holds names fails with STATUS_DIRECTORY_NOT_EMPTY.
+async fn check_empty(directory: &Directory) -> Result<(), Status> {
+    match directory.entries(0).await {
+        Ok(_) => Ok(()),
+        Err(Error::TooLarge { .. }) => Err(Status::DIRECTORY_NOT_EMPTY),
+        Err(error) => Err(status::of(error)),
+    }
+}

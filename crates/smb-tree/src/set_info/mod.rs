@@ -1,0 +1,155 @@
+//! SET_INFO (MS-SMB2 3.3.5.21): what a file is becomes something else.
+
+use std::sync::Arc;
+
+use lane::fs::Allocate;
+use smb_wire::Status;
+use smb_wire::body::query_info::info_type;
+use smb_wire::body::set_info::SetInfoRequest;
+use smb_wire::create::access::rights::{WRITE_ATTRIBUTES, WRITE_DATA, WRITE_EA};
+use smb_wire::info::file::{BasicInformation, class, plain};
+use smb_wire::malformed::Malformed;
+use zerocopy::little_endian::{U32, U64};
+
+use crate::asker::Asker;
+use crate::hand::Hand;
+use crate::open::{Open, OpenKind};
+use crate::query_info::MODE_SETTABLE;
+use crate::share::Share;
+use crate::status;
+use crate::streams::Change;
+
+mod basic;
+mod disposition;
+mod rename;
+
+impl Share {
+    /// Sets what is said.
+    ///
+    /// # Errors
+    /// `STATUS_INVALID_INFO_CLASS`, `STATUS_INFO_LENGTH_MISMATCH`, `STATUS_ACCESS_DENIED`; those of what is set.
+    pub async fn set_info(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        request: &SetInfoRequest<'_>,
+    ) -> Result<(), Status> {
+        match request.fixed.info_type {
+            info_type::FILE => self.set_file(asker, open, request.fixed.file_info_class, request.data).await,
+            info_type::SECURITY => {
+                let wanted = request.fixed.additional_information.get();
+                self.set_security(asker, open, wanted, request.data).await
+            }
+            //= MS-SMB2 3.3.5.21.2
+            //# A file system's information is not the clients' to set.
+            info_type::FILE_SYSTEM => Err(Status::ACCESS_DENIED),
+            info_type::QUOTA => Err(Status::NOT_SUPPORTED),
+            _ => Err(Status::INVALID_PARAMETER),
+        }
+    }
+
+    async fn set_file(&self, asker: &Asker, open: &Arc<Open>, class: u8, data: &[u8]) -> Result<(), Status> {
+        //= MS-SMB2 3.3.5.21.1
+        //# Classes take the right to write what they set.
+        let needs = match class {
+            class::BASIC => WRITE_ATTRIBUTES,
+            class::FULL_EA => WRITE_EA,
+            class::END_OF_FILE | class::ALLOCATION | class::VALID_DATA_LENGTH => WRITE_DATA,
+            _ => 0,
+        };
+        if needs != 0 && !open.may(needs) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let hand = self.hand(asker, open).await?;
+        match class {
+            class::BASIC => {
+                let basic = plain::<BasicInformation>(data).map_err(mismatch)?;
+                self.set_basic(asker, open, &hand, basic).await
+            }
+            class::RENAME | class::RENAME_EX => self.rename(asker, open, data, class).await,
+            class::LINK => self.link(asker, open, data).await,
+            class::DISPOSITION | class::DISPOSITION_EX => {
+                self.set_disposition(asker, open, &hand, class, data).await
+            }
+            class::POSITION => {
+                open.state().position = plain::<U64>(data).map_err(mismatch)?.get();
+                Ok(())
+            }
+            class::MODE => set_mode(open, plain::<U32>(data).map_err(mismatch)?.get()),
+            class::FULL_EA => self.set_eas(&asker.by(open), &hand, open.grants().object(), data).await,
+            class::END_OF_FILE => {
+                let size = plain::<U64>(data).map_err(mismatch)?.get();
+                self.set_size(asker, open, &hand, size).await
+            }
+            class::ALLOCATION => {
+                let size = plain::<U64>(data).map_err(mismatch)?.get();
+                self.set_allocation(asker, open, &hand, size).await
+            }
+            //= MS-FSCC 2.4.54
+            //# Data is valid as far as it was written, which is as far as the file reaches.
+            class::VALID_DATA_LENGTH => {
+                let size = plain::<U64>(data).map_err(mismatch)?.get();
+                if size > hand.attributes()?.size { Err(Status::INVALID_PARAMETER) } else { Ok(()) }
+            }
+            class::SHORT_NAME => Err(Status::ACCESS_DENIED),
+            _ => Err(Status::INVALID_INFO_CLASS),
+        }
+    }
+
+    /// The file, or the stream, is so long from now on.
+    async fn set_size(&self, asker: &Asker, open: &Open, hand: &Hand, size: u64) -> Result<(), Status> {
+        if size > i64::MAX as u64 || open.is_directory() {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        let (caller, object) = (asker.by(open), open.grants().object());
+        if open.kind() == OpenKind::Stream {
+            let stream = open.stream().unwrap_or_default();
+            return self.change_stream(&caller, hand, object, stream, Change::Resize(size)).await;
+        }
+        let now = hand.attributes()?.size;
+        let (from, to) = (now.min(size), now.max(size));
+        let range = grants::Range { offset: from, len: to - from };
+        let checked = open.grants().check(range, grants::conflict::Wants::Writing);
+        checked.map_err(|_| Status::FILE_LOCK_CONFLICT)?;
+        let writer = hand.writer(self.volume(), &caller, object).await.map_err(status::of)?;
+        writer.truncate(&caller, size).await.map_err(status::of)
+    }
+
+    /// Room is set aside; what is longer than it is cut.
+    async fn set_allocation(&self, asker: &Asker, open: &Open, hand: &Hand, size: u64) -> Result<(), Status> {
+        if size > i64::MAX as u64 || open.is_directory() {
+            return Err(Status::INVALID_PARAMETER);
+        }
+        let now = self.open_info(open, hand).await?;
+        if size < now.size {
+            return self.set_size(asker, open, hand, size).await;
+        }
+        if open.kind() == OpenKind::Stream || size == 0 {
+            return Ok(());
+        }
+        let caller = asker.by(open);
+        let writer = hand.writer(self.volume(), &caller, open.grants().object()).await.map_err(status::of)?;
+        match writer.allocate(&caller, Allocate::KeepSize, 0, size).await {
+            Err(error @ (vfs::Error::NoSpace | vfs::Error::Quota | vfs::Error::FileTooLarge)) => {
+                Err(status::of(error))
+            }
+            // A file system that cannot set room aside writes as well without.
+            _ => Ok(()),
+        }
+    }
+}
+
+fn set_mode(open: &Open, mode: u32) -> Result<(), Status> {
+    //= MS-FSCC 2.4.31
+    //# Of the mode only these are set, and not both of those that wait.
+    if mode & !(MODE_SETTABLE | smb_wire::create::options::WRITE_THROUGH) != 0 || mode & 0x30 == 0x30 {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    open.state().mode = Some(mode & MODE_SETTABLE);
+    Ok(())
+}
+
+/// What is shorter than its class.
+pub(crate) fn mismatch(_: Malformed) -> Status {
+    Status::INFO_LENGTH_MISMATCH
+}

@@ -1,0 +1,182 @@
+//! Another name, or one more (MS-FSCC 2.4.42, 2.4.28, MS-FSA 2.1.5.15.11).
+
+use std::sync::Arc;
+
+use identity::Rights;
+use smb_wire::Status;
+use smb_wire::create::access::{attributes, rights};
+use smb_wire::info::file::{Rename, class};
+use smb_wire::name::Name as WireName;
+use vfs::{Directory, Error, Name, Over, RelPath, RelPathBuf, Resolved};
+
+use crate::asker::Asker;
+use crate::hand::{Hand, VALUE_MAX};
+use crate::names::{self, to_stored};
+use crate::open::{Open, OpenKind};
+use crate::share::Share;
+use crate::status;
+use crate::streams::{self, Change};
+
+/// Where a name is to lead to what is open.
+struct Target {
+    directory: Directory,
+    /// As it was asked for,
+    name: Vec<u8>,
+    /// and as it is there, if anything has it in some case.
+    stored: Vec<u8>,
+    /// What has it now.
+    replaced: Option<Resolved>,
+}
+
+impl Share {
+    pub(super) async fn rename(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        data: &[u8],
+        class: u8,
+    ) -> Result<(), Status> {
+        let rename = Rename::parse(data).map_err(super::mismatch)?;
+        //= MS-SMB2 3.3.5.21.1
+        //# A rename takes DELETE.
+        if !open.may(rights::DELETE) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let replaces = if class == class::RENAME_EX { rename.flags & 1 != 0 } else { rename.replace };
+        let text = rename.name.decode().ok_or(Status::OBJECT_NAME_INVALID)?;
+        if text.starts_with(':') {
+            return self.rename_stream(asker, open, &text, replaces).await;
+        }
+        if open.kind() == OpenKind::Stream {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let name = WireName::parse(rename.name)?;
+        if name.stream.is_some() {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let caller = asker.by(open);
+        let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
+        let target = self.target(asker, &caller, &name).await?;
+        let here = self.directory_at(&caller, from.as_path().parent()).await?;
+        let (name, over) = match &target.replaced {
+            // It has that name already, or the other that it is to have.
+            Some(it) if is_it(it, open) && target.name == target.stored => return Ok(()),
+            Some(it) if is_it(it, open) => (&target.name, Over::Nothing),
+            Some(_) if !replaces => return Err(Status::OBJECT_NAME_COLLISION),
+            Some(it) => {
+                self.may_replace(it).await?;
+                (&target.stored, Over::Anything)
+            }
+            None => (&target.name, Over::Nothing),
+        };
+        let to = Name::parse(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+        let renamed = here.rename(&caller, from_name, &target.directory, to, over).await;
+        renamed.map_err(|error| match error {
+            //= MS-FSA 2.1.5.15.11
+            //# What is replaced, or lies beneath what moves, is open: STATUS_ACCESS_DENIED.
+            Error::Locked if over == Over::Anything || open.is_directory() => Status::ACCESS_DENIED,
+            error => status::of(error),
+        })
+    }
+
+    /// One more name for a file. Names in other directories would have other rights, so there are none.
+    pub(super) async fn link(&self, asker: &Asker, open: &Arc<Open>, data: &[u8]) -> Result<(), Status> {
+        let link = Rename::parse(data).map_err(super::mismatch)?;
+        if open.kind() != OpenKind::File {
+            return Err(Status::FILE_IS_A_DIRECTORY);
+        }
+        let name = WireName::parse(link.name)?;
+        let caller = asker.by(open);
+        let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
+        let target = self.target(asker, &caller, &name).await?;
+        let here = self.directory_at(&caller, from.as_path().parent()).await?;
+        if here.id() != target.directory.id() {
+            return Err(Status::NOT_SUPPORTED);
+        }
+        let to = Name::parse(&target.stored).map_err(|_| Status::OBJECT_NAME_INVALID)?;
+        match &target.replaced {
+            Some(it) if is_it(it, open) => return Ok(()),
+            Some(_) if !link.replace => return Err(Status::OBJECT_NAME_COLLISION),
+            Some(it) => {
+                self.may_replace(it).await?;
+                target.directory.remove(&caller, to).await.map_err(status::of)?;
+            }
+            None => {}
+        }
+        here.link(&caller, from_name, to).await.map_err(status::of)
+    }
+
+    /// Where the new name lies.
+    async fn target(&self, asker: &Asker, caller: &vfs::Caller, name: &WireName) -> Result<Target, Status> {
+        let last = name.path.last().ok_or(Status::OBJECT_NAME_COLLISION)?;
+        let names_max = self.options().names_max;
+        let spot = names::find(self.volume(), &asker.caller, name, names_max).await?;
+        let directory = self.directory_at(caller, spot.above.as_ref().map(RelPathBuf::as_path)).await?;
+        let stored = spot.path.as_path().file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
+        Ok(Target {
+            directory,
+            name: to_stored(last),
+            stored: stored.as_bytes().to_vec(),
+            replaced: spot.found.map(|found| found.resolved),
+        })
+    }
+
+    async fn directory_at(
+        &self,
+        caller: &vfs::Caller,
+        path: Option<RelPath<'_>>,
+    ) -> Result<Directory, Status> {
+        let found = self.volume().lookup_as(caller, path.unwrap_or(RelPath::ROOT), Rights::NONE).await;
+        found.and_then(Resolved::into_directory).map(|(directory, _)| directory).map_err(
+            |error| match error {
+                Error::NotFound | Error::NotADirectory => Status::OBJECT_PATH_NOT_FOUND,
+                error => status::of(error),
+            },
+        )
+    }
+
+    //= MS-FSA 2.1.5.15.11
+    //# A directory, and a file that is not to be written, is not replaced: STATUS_ACCESS_DENIED.
+    async fn may_replace(&self, replaced: &Resolved) -> Result<(), Status> {
+        if matches!(replaced, Resolved::Directory(..)) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let kept = self.dos_of(&Hand::new(replaced.clone(), None)).await?.attributes.unwrap_or_default();
+        if kept & attributes::READONLY == 0 { Ok(()) } else { Err(Status::ACCESS_DENIED) }
+    }
+
+    /// Gives a stream another name, within its file.
+    async fn rename_stream(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        text: &str,
+        replaces: bool,
+    ) -> Result<(), Status> {
+        let name = text.trim_start_matches(':').split(':').next().unwrap_or_default();
+        let from = open.stream().ok_or(Status::NOT_SUPPORTED)?;
+        if name.is_empty() || name.contains(['\\', '/', '\0']) {
+            return Err(Status::OBJECT_NAME_INVALID);
+        }
+        let hand = self.hand(asker, open).await?;
+        let there = streams::find(&hand, name).await?.filter(|there| there != from);
+        if let Some(there) = &there {
+            if !replaces {
+                return Err(Status::OBJECT_NAME_COLLISION);
+            }
+            self.change_stream(&asker.by(open), &hand, open.grants().object(), there, Change::Remove).await?;
+        }
+        let (caller, object) = (asker.by(open), open.grants().object());
+        let value = hand.extended(&streams::attribute(from), VALUE_MAX).await?;
+        let value = value.ok_or(Status::FILE_DELETED)?;
+        let set = hand.set_extended(self.volume(), &caller, object, &streams::attribute(name), value).await;
+        set.map_err(status::of)?;
+        self.change_stream(&caller, &hand, object, from, Change::Remove).await
+    }
+}
+
+fn is_it(found: &Resolved, open: &Open) -> bool {
+    found.object().is_some_and(|object| Arc::ptr_eq(object, open.grants().object()))
+}

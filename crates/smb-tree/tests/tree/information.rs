@@ -1,0 +1,336 @@
+//! What is told of files and file systems, and what of it is set.
+
+use std::sync::Arc;
+
+use smb_tree::{Answer, Asker, Open};
+use smb_wire::Status;
+use smb_wire::body::query_info::{QueryInfoRequest, QueryInfoRequestFixed, info_type, security_information};
+use smb_wire::body::set_info::{SetInfoRequest, SetInfoRequestFixed};
+use smb_wire::chain::EntryWriter;
+use smb_wire::create::access::{attributes, rights};
+use smb_wire::create::{Disposition, options};
+use smb_wire::fixed::Fixed;
+use smb_wire::info::ea::{self, Ea};
+use smb_wire::info::file::{
+    AllInformationFixed, BasicInformation, RenameFixed, StandardInformation, class, disposition, parse_name,
+    plain,
+};
+use smb_wire::info::file_system::{SizeInformation, class as fs_class};
+use smb_wire::info::security::{Ace, Descriptor, Sid, ace_type};
+use smb_wire::info::stream;
+use smb_wire::text::encoded;
+use smb_wire::time::from_unix;
+use zerocopy::{FromZeros, IntoBytes};
+
+use super::{Side, Wish, alone, asker};
+
+async fn query(
+    side: &Side,
+    who: &Asker,
+    open: &Arc<Open>,
+    (kind, class, room): (u8, u8, u32),
+) -> Result<Answer, Status> {
+    let mut fixed = QueryInfoRequestFixed::blank();
+    fixed.info_type = kind;
+    fixed.file_info_class = class;
+    fixed.output_buffer_length.set(room);
+    if kind == info_type::SECURITY {
+        use security_information::{DACL, GROUP, OWNER};
+        fixed.additional_information.set(OWNER | GROUP | DACL);
+    }
+    side.share.query_info(who, open, &QueryInfoRequest { fixed: &fixed, input: &[] }).await
+}
+
+async fn file(side: &Side, who: &Asker, open: &Arc<Open>, class: u8) -> Result<Vec<u8>, Status> {
+    query(side, who, open, (info_type::FILE, class, 65_536)).await.map(|answer| answer.output)
+}
+
+async fn set(side: &Side, who: &Asker, open: &Arc<Open>, class: u8, data: &[u8]) -> Result<(), Status> {
+    set_of(side, who, open, info_type::FILE, class, data).await
+}
+
+async fn set_of(
+    side: &Side,
+    who: &Asker,
+    open: &Arc<Open>,
+    kind: u8,
+    class: u8,
+    data: &[u8],
+) -> Result<(), Status> {
+    let mut fixed = SetInfoRequestFixed::blank();
+    fixed.info_type = kind;
+    fixed.file_info_class = class;
+    if kind == info_type::SECURITY {
+        fixed.additional_information.set(security_information::DACL);
+    }
+    side.share.set_info(who, open, &SetInfoRequest { fixed: &fixed, data }).await
+}
+
+fn renamed(name: &str, replaces: bool) -> Vec<u8> {
+    let name = encoded(name);
+    let fixed = RenameFixed {
+        flags: u32::from(replaces).into(),
+        file_name_length: (name.len() as u32).into(),
+        ..RenameFixed::new_zeroed()
+    };
+    [fixed.as_bytes(), &name].concat()
+}
+
+const FULL: u32 = rights::FILE_ALL;
+
+fn full() -> Wish {
+    Wish { access: FULL, ..Wish::new(Disposition::OpenIf) }
+}
+
+#[test]
+fn every_class_is_told_and_short_buffers_are_refused_or_cut() {
+    alone(|side| async move {
+        let who = asker(1);
+        let directory = full().with(options::DIRECTORY_FILE);
+        assert_eq!(side.status(&who, "sub", &directory).await, Status::SUCCESS);
+        let open = side.open(&who, "sub\\page", &full()).await;
+        side.share.write_bytes(&who, &open, 0, b"12345", false).await.unwrap();
+        for (class, len) in [
+            (class::BASIC, 40),
+            (class::STANDARD, 24),
+            (class::INTERNAL, 8),
+            (class::EA, 4),
+            (class::ACCESS, 4),
+            (class::POSITION, 8),
+            (class::MODE, 4),
+            (class::ALIGNMENT, 4),
+            (class::COMPRESSION, 16),
+            (class::NETWORK_OPEN, 56),
+            (class::ATTRIBUTE_TAG, 8),
+            (class::ID, 24),
+        ] {
+            assert_eq!(file(&side, &who, &open, class).await.unwrap().len(), len, "{class}");
+            let short = query(&side, &who, &open, (info_type::FILE, class, len as u32 - 1)).await;
+            assert_eq!(short, Err(Status::INFO_LENGTH_MISMATCH), "{class}");
+        }
+        let all = file(&side, &who, &open, class::ALL).await.unwrap();
+        let fixed = plain::<AllInformationFixed>(&all).unwrap();
+        assert_eq!((fixed.standard.end_of_file.get(), fixed.access_flags.get()), (5, FULL));
+        assert_eq!(parse_name(&all[96..]).unwrap().lossy(), "\\sub\\page");
+        let cut = query(&side, &who, &open, (info_type::FILE, class::ALL, 102)).await.unwrap();
+        assert_eq!((cut.status, cut.output.len()), (Status::BUFFER_OVERFLOW, 102));
+        let name = file(&side, &who, &open, class::NORMALIZED_NAME).await.unwrap();
+        assert_eq!(parse_name(&name).unwrap().lossy(), "sub\\page");
+        assert_eq!(file(&side, &who, &open, class::RENAME).await, Err(Status::INVALID_INFO_CLASS));
+        for (class, len) in [
+            (fs_class::VOLUME, 18 + 8),
+            (fs_class::SIZE, 24),
+            (fs_class::FULL_SIZE, 32),
+            (fs_class::DEVICE, 8),
+            (fs_class::ATTRIBUTE, 12 + 8),
+            (fs_class::CONTROL, 48),
+            (fs_class::OBJECT_ID, 64),
+            (fs_class::SECTOR_SIZE, 28),
+        ] {
+            let told = query(&side, &who, &open, (info_type::FILE_SYSTEM, class, 4096)).await.unwrap();
+            assert_eq!((told.status, told.output.len()), (Status::SUCCESS, len), "{class}");
+        }
+        let size = query(&side, &who, &open, (info_type::FILE_SYSTEM, fs_class::SIZE, 24)).await.unwrap();
+        assert_ne!(plain::<SizeInformation>(&size.output).unwrap().total_allocation_units.get(), 0);
+        side.share.close(&who, &open, 0).await.unwrap();
+        let blind = Wish { access: rights::READ_DATA, ..Wish::new(Disposition::Open) };
+        let blind = side.open(&who, "sub\\page", &blind).await;
+        assert_eq!(file(&side, &who, &blind, class::BASIC).await, Err(Status::ACCESS_DENIED));
+        assert!(file(&side, &who, &blind, class::STANDARD).await.is_ok());
+        side.share.close(&who, &blind, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn times_attributes_and_sizes_are_set_and_kept() {
+    alone(|side| async move {
+        let who = asker(1);
+        let open = side.open(&who, "page", &full()).await;
+        let mut basic = BasicInformation::new_zeroed();
+        basic.creation_time.set(from_unix(1_000_000, 0));
+        basic.last_write_time.set(from_unix(2_000_000, 0));
+        basic.file_attributes.set(attributes::HIDDEN);
+        set(&side, &who, &open, class::BASIC, basic.as_bytes()).await.unwrap();
+        // What this open writes does not move a time that it has set.
+        side.share.write_bytes(&who, &open, 0, b"12345", false).await.unwrap();
+        side.share.close(&who, &open, 0).await.unwrap();
+        let open = side.open(&who, "page", &full()).await;
+        let told = file(&side, &who, &open, class::BASIC).await.unwrap();
+        let told = plain::<BasicInformation>(&told).unwrap();
+        assert_eq!(told.creation_time.get(), from_unix(1_000_000, 0));
+        assert_eq!(told.last_write_time.get(), from_unix(2_000_000, 0));
+        assert_eq!(told.file_attributes.get(), attributes::HIDDEN);
+        basic = BasicInformation::new_zeroed();
+        basic.file_attributes.set(attributes::DIRECTORY);
+        assert_eq!(
+            set(&side, &who, &open, class::BASIC, basic.as_bytes()).await,
+            Err(Status::INVALID_PARAMETER)
+        );
+        for (class, size, expected) in
+            [(class::END_OF_FILE, 3u64, 3), (class::ALLOCATION, 1 << 20, 3), (class::ALLOCATION, 1, 1)]
+        {
+            set(&side, &who, &open, class, &size.to_le_bytes()).await.unwrap();
+            let told = file(&side, &who, &open, class::STANDARD).await.unwrap();
+            assert_eq!(plain::<StandardInformation>(&told).unwrap().end_of_file.get(), expected);
+        }
+        set(&side, &who, &open, class::POSITION, &77u64.to_le_bytes()).await.unwrap();
+        assert_eq!(file(&side, &who, &open, class::POSITION).await.unwrap(), 77u64.to_le_bytes());
+        set(&side, &who, &open, class::MODE, &4u32.to_le_bytes()).await.unwrap();
+        assert_eq!(file(&side, &who, &open, class::MODE).await.unwrap(), 4u32.to_le_bytes());
+        assert_eq!(
+            set(&side, &who, &open, class::MODE, &0x30u32.to_le_bytes()).await,
+            Err(Status::INVALID_PARAMETER)
+        );
+        side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_file_gets_another_name_over_another_file_only_if_asked() {
+    alone(|side| async move {
+        let who = asker(1);
+        side.make(&who, "one", b"1").await;
+        side.make(&who, "Two", b"2").await;
+        let directory = full().with(options::DIRECTORY_FILE);
+        assert_eq!(side.status(&who, "sub", &directory).await, Status::SUCCESS);
+        let open = side.open(&who, "one", &full()).await;
+        for (name, replaces, expected) in [
+            ("two", false, Err(Status::OBJECT_NAME_COLLISION)),
+            ("sub", true, Err(Status::ACCESS_DENIED)),
+            ("none\\x", true, Err(Status::OBJECT_PATH_NOT_FOUND)),
+            ("a*b", true, Err(Status::OBJECT_NAME_INVALID)),
+            ("one", false, Ok(())),
+            ("ONE", false, Ok(())),
+            ("two", true, Ok(())),
+            ("sub\\moved", false, Ok(())),
+        ] {
+            assert_eq!(
+                set(&side, &who, &open, class::RENAME, &renamed(name, replaces)).await,
+                expected,
+                "{name}"
+            );
+            if name == "ONE" {
+                let all = file(&side, &who, &open, class::ALL).await.unwrap();
+                assert_eq!(parse_name(&all[96..]).unwrap().lossy(), "\\ONE");
+            }
+        }
+        assert_eq!(side.content(&who, "sub\\moved").await, Ok(b"1".to_vec()));
+        assert_eq!(side.content(&who, "two").await, Err(Status::OBJECT_NAME_NOT_FOUND));
+        assert_eq!(set(&side, &who, &open, class::LINK, &renamed("sub\\more", false)).await, Ok(()));
+        assert_eq!(side.content(&who, "sub\\more").await, Ok(b"1".to_vec()));
+        assert_eq!(
+            set(&side, &who, &open, class::LINK, &renamed("elsewhere", false)).await,
+            Err(Status::NOT_SUPPORTED)
+        );
+        side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn what_is_to_go_says_so_and_goes_or_stays() {
+    alone(|side| async move {
+        let who = asker(1);
+        let directory = full().with(options::DIRECTORY_FILE);
+        let sub = side.open(&who, "sub", &directory).await;
+        side.make(&who, "sub\\page", b"").await;
+        let goes = [1];
+        assert_eq!(set(&side, &who, &sub, class::DISPOSITION, &goes).await, Err(Status::DIRECTORY_NOT_EMPTY));
+        let page = side.open(&who, "sub\\page", &full()).await;
+        assert_eq!(set(&side, &who, &page, class::DISPOSITION, &goes).await, Ok(()));
+        let told = file(&side, &who, &page, class::STANDARD).await.unwrap();
+        let told = plain::<StandardInformation>(&told).unwrap();
+        assert_eq!((told.delete_pending, told.number_of_links.get()), (1, 0));
+        assert_eq!(set(&side, &who, &page, class::DISPOSITION, &[0]).await, Ok(()));
+        assert_eq!(set(&side, &who, &page, class::DISPOSITION, &goes).await, Ok(()));
+        side.share.close(&who, &page, 0).await.unwrap();
+        assert_eq!(set(&side, &who, &sub, class::DISPOSITION, &goes).await, Ok(()));
+        side.share.close(&who, &sub, 0).await.unwrap();
+        assert_eq!(
+            side.status(&who, "sub", &Wish::new(Disposition::Open)).await,
+            Status::OBJECT_NAME_NOT_FOUND
+        );
+        // As POSIX has it: the name goes at once.
+        let page = side.open(&who, "page", &full()).await;
+        let bits = disposition::DELETE | disposition::POSIX_SEMANTICS;
+        set(&side, &who, &page, class::DISPOSITION_EX, &bits.to_le_bytes()).await.unwrap();
+        assert_eq!(
+            side.status(&who, "page", &Wish::new(Disposition::Open)).await,
+            Status::OBJECT_NAME_NOT_FOUND
+        );
+        side.share.close(&who, &page, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn streams_and_extended_attributes_are_told_apart() {
+    alone(|side| async move {
+        let who = asker(1);
+        let open = side.open(&who, "page", &full()).await;
+        let stream = side.open(&who, "page:One", &full()).await;
+        side.share.write_bytes(&who, &stream, 0, b"123", false).await.unwrap();
+        set(&side, &who, &stream, class::END_OF_FILE, &7u64.to_le_bytes()).await.unwrap();
+        let told = file(&side, &who, &open, class::STREAM).await.unwrap();
+        let told: Vec<_> = stream::parse(&told).map(Result::unwrap).collect();
+        let told: Vec<_> = told.iter().map(|(head, name)| (name.lossy(), head.stream_size.get())).collect();
+        assert_eq!(told, [("::$DATA".to_owned(), 0), (":One:$DATA".to_owned(), 7)]);
+        assert_eq!(file(&side, &who, &open, class::FULL_EA).await, Err(Status::NO_EAS_ON_FILE));
+        let mut list = Vec::new();
+        let mut entries = EntryWriter::new(&mut list, 4, 4096);
+        assert!(ea::write(&mut entries, &Ea { name: b"COLOUR", value: b"red" }));
+        set(&side, &who, &open, class::FULL_EA, &list).await.unwrap();
+        let told = file(&side, &who, &open, class::FULL_EA).await.unwrap();
+        let told: Vec<_> = ea::parse(&told).map(Result::unwrap).collect();
+        assert_eq!(told, [Ea { name: b"COLOUR", value: b"red" }]);
+        assert_ne!(file(&side, &who, &open, class::EA).await.unwrap(), [0; 4]);
+        set(&side, &who, &stream, class::RENAME, &renamed(":Two", false)).await.unwrap();
+        let again = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
+        assert_eq!(side.content(&who, "page:two").await, Ok(b"123\0\0\0\0".to_vec()));
+        assert_eq!(side.status(&who, "page:one", &again).await, Status::OBJECT_NAME_NOT_FOUND);
+        // Emptied, the file has neither.
+        assert_eq!(side.share.close(&who, &stream, 0).await.map(drop), Ok(()));
+        side.share.close(&who, &open, 0).await.unwrap();
+        assert_eq!(side.status(&who, "page", &Wish::new(Disposition::Overwrite)).await, Status::SUCCESS);
+        assert_eq!(side.status(&who, "page:two", &again).await, Status::OBJECT_NAME_NOT_FOUND);
+    });
+}
+
+#[test]
+fn a_descriptor_says_who_may_what_and_only_what_a_list_holds_is_taken() {
+    alone(|side| async move {
+        let who = asker(1);
+        let directory = side.open(&who, "sub", &full().with(options::DIRECTORY_FILE)).await;
+        let page = side.open(&who, "page", &full()).await;
+        let kind = info_type::SECURITY;
+        for open in [&directory, &page] {
+            let told = query(&side, &who, open, (kind, 0, 4096)).await.unwrap();
+            let told = Descriptor::parse(&told.output).unwrap();
+            assert!(told.owner.is_some() && told.group.is_some());
+            assert!(!told.dacl.as_ref().unwrap().is_empty());
+            assert_eq!(
+                set_of(&side, &who, open, kind, 0, &told.to_bytes()).await,
+                Ok(()),
+                "it is so already"
+            );
+            let short = query(&side, &who, open, (kind, 0, 20)).await;
+            assert_eq!(short, Err(Status::BUFFER_TOO_SMALL));
+        }
+        let allow = |mask, sid| Ace { kind: ace_type::ACCESS_ALLOWED, flags: 3, mask, sid };
+        let with = |aces: Vec<Ace>| Descriptor { dacl: Some(aces), ..Descriptor::default() }.to_bytes();
+        let reads = with(vec![allow(rights::FILE_READ | rights::EXECUTE, Sid::EVERYONE)]);
+        assert_eq!(set_of(&side, &who, &directory, kind, 0, &reads).await, Ok(()));
+        let told = query(&side, &who, &directory, (kind, 0, 4096)).await.unwrap();
+        let told = Descriptor::parse(&told.output).unwrap().dacl.unwrap();
+        assert_eq!((told.len(), told[0].sid), (1, Sid::EVERYONE));
+        assert_eq!(told[0].mask, rights::FILE_READ | rights::EXECUTE);
+        let unheard = Sid::new(5, &[21, 1, 2, 3, 500]).unwrap();
+        for (open, descriptor) in [
+            (&page, &reads),
+            (&directory, &with(vec![allow(rights::FILE_READ, unheard)])),
+            (&directory, &with(vec![allow(rights::WRITE_OWNER, Sid::EVERYONE)])),
+        ] {
+            assert_eq!(set_of(&side, &who, open, kind, 0, descriptor).await, Err(Status::ACCESS_DENIED));
+        }
+        assert_eq!(side.tree.counters().security_refused.get(), 3);
+        side.tree.close_all(&who, side.tree.opens().of_session(1)).await;
+    });
+}

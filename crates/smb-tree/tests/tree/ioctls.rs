@@ -1,0 +1,107 @@
+//! Control codes of files.
+
+use smb_wire::Status;
+use smb_wire::create::Disposition;
+use smb_wire::create::access::rights;
+use smb_wire::fsctl::code;
+use smb_wire::fsctl::copy::{CHUNK_LEN_MAX, Chunk, Copy, CopyResponse, DuplicateExtents, ResumeKeyResponse};
+use smb_wire::fsctl::ranges::parse_allocated;
+use smb_wire::info::file::plain;
+use zerocopy::IntoBytes;
+
+use super::{Wish, alone, asker};
+
+fn pair(a: u64, b: u64) -> Vec<u8> {
+    [a.to_le_bytes(), b.to_le_bytes()].concat()
+}
+
+#[test]
+fn ranges_are_copied_between_opens_of_a_session() {
+    alone(|side| async move {
+        let who = asker(1);
+        let content: Vec<u8> = (0..10_000).map(|n| n as u8).collect();
+        side.make(&who, "from", &content).await;
+        let from = side.open(&who, "from", &Wish::new(Disposition::Open)).await;
+        let to = side.open(&who, "to", &Wish::new(Disposition::Create)).await;
+        let key = side.share.ioctl(&who, &from, code::SRV_REQUEST_RESUME_KEY, &[], 32).await.unwrap();
+        let key = *plain::<ResumeKeyResponse>(&key.output).unwrap();
+        let chunk = |source: u64, target: u64, length: u32| Chunk {
+            source_offset: source.into(),
+            target_offset: target.into(),
+            length: length.into(),
+            reserved: 0.into(),
+        };
+        let copy = |chunks: &[Chunk]| Copy { source_key: &key.resume_key, chunks }.to_bytes();
+        let input = copy(&[chunk(0, 5000, 4000), chunk(9000, 0, 1000)]);
+        let done = side.share.ioctl(&who, &to, code::SRV_COPYCHUNK, &input, 12).await.unwrap();
+        let response = plain::<CopyResponse>(&done.output).unwrap();
+        assert_eq!((response.chunks_written.get(), response.total_bytes_written.get()), (2, 5000));
+        assert_eq!(side.read(&who, &to, 5000, 4000).await, Ok(content[..4000].to_vec()));
+        assert_eq!(side.read(&who, &to, 0, 1000).await, Ok(content[9000..].to_vec()));
+        let input = copy(&[chunk(0, 0, CHUNK_LEN_MAX + 1)]);
+        let limits = side.share.ioctl(&who, &to, code::SRV_COPYCHUNK, &input, 12).await.unwrap();
+        assert_eq!(
+            (limits.status, limits.output),
+            (Status::INVALID_PARAMETER, CopyResponse::limits().as_bytes().to_vec())
+        );
+        let input = copy(&[chunk(9000, 0, 1001)]);
+        let beyond = side.share.ioctl(&who, &to, code::SRV_COPYCHUNK_WRITE, &input, 12).await;
+        assert_eq!(beyond, Err(Status::INVALID_VIEW_SIZE));
+        let extents = DuplicateExtents {
+            source: from.id(),
+            source_offset: 0.into(),
+            target_offset: 0.into(),
+            byte_count: 10_000.into(),
+        };
+        let shared =
+            side.share.ioctl(&who, &to, code::DUPLICATE_EXTENTS_TO_FILE, extents.as_bytes(), 0).await;
+        assert_eq!(shared.map(|answer| answer.status), Ok(Status::SUCCESS));
+        assert_eq!(side.content(&who, "to").await, Ok(content));
+        // Another session does not know the key.
+        let other = asker(2);
+        let its = side.open(&other, "its", &Wish::new(Disposition::Create)).await;
+        let stolen = side.share.ioctl(&other, &its, code::SRV_COPYCHUNK, &copy(&[chunk(0, 0, 1)]), 12).await;
+        assert_eq!(stolen, Err(Status::OBJECT_NAME_NOT_FOUND));
+        for (who, open) in [(&who, &from), (&who, &to), (&other, &its)] {
+            side.share.close(who, open, 0).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn holes_are_made_and_told_and_other_codes_are_refused() {
+    alone(|side| async move {
+        let who = asker(1);
+        let open = side.open(&who, "page", &Wish::new(Disposition::Create)).await;
+        side.share.write_bytes(&who, &open, 0, &[7; 65_536], false).await.unwrap();
+        side.share.ioctl(&who, &open, code::SET_SPARSE, &[], 0).await.unwrap();
+        side.share.ioctl(&who, &open, code::SET_ZERO_DATA, &pair(16_384, 49_152), 0).await.unwrap();
+        let told = side.share.ioctl(&who, &open, code::QUERY_ALLOCATED_RANGES, &pair(0, 1 << 30), 64).await;
+        let told = told.unwrap().output;
+        let told = parse_allocated(&told).unwrap();
+        let told: Vec<_> = told.iter().map(|range| (range.file_offset.get(), range.length.get())).collect();
+        assert_eq!(told, [(0, 16_384), (49_152, 16_384)]);
+        let cut = side.share.ioctl(&who, &open, code::QUERY_ALLOCATED_RANGES, &pair(0, 1 << 30), 16).await;
+        assert_eq!(cut.map(|answer| (answer.status, answer.output.len())), Ok((Status::BUFFER_OVERFLOW, 16)));
+        assert_eq!(side.read(&who, &open, 16_384, 4).await, Ok(vec![0; 4]));
+        for (control, input, room, expected) in [
+            (code::SET_ZERO_DATA, &pair(5, 4)[..], 0, Err(Status::INVALID_PARAMETER)),
+            (code::CREATE_OR_GET_OBJECT_ID, &[], 64, Ok(64)),
+            (code::CREATE_OR_GET_OBJECT_ID, &[], 63, Err(Status::BUFFER_TOO_SMALL)),
+            (code::GET_COMPRESSION, &[], 2, Ok(2)),
+            (code::SET_COMPRESSION, &[2, 0], 0, Err(Status::NOT_SUPPORTED)),
+            (code::GET_REPARSE_POINT, &[], 1024, Err(Status::NOT_A_REPARSE_POINT)),
+            (code::SRV_ENUMERATE_SNAPSHOTS, &[], 16, Ok(16)),
+            (0x0009_ffff, &[], 64, Err(Status::INVALID_DEVICE_REQUEST)),
+        ] {
+            let answer = side.share.ioctl(&who, &open, control, input, room).await;
+            assert_eq!(answer.map(|answer| answer.output.len()), expected, "{control:x}");
+        }
+        side.share.close(&who, &open, 0).await.unwrap();
+        let reader = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
+        let reader = side.open(&who, "page", &reader).await;
+        let refused = side.share.ioctl(&who, &reader, code::SET_ZERO_DATA, &pair(0, 1), 0).await;
+        assert_eq!(refused, Err(Status::ACCESS_DENIED));
+        side.share.close(&who, &reader, 0).await.unwrap();
+    });
+}
