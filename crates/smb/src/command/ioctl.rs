@@ -43,7 +43,11 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
         code => {
             let charge = call.output_room(most).await?;
             let answer = match call.target()? {
-                Target::File { .. } => return Err(Status::INVALID_DEVICE_REQUEST),
+                Target::File { share, asker, open } => {
+                    let _entered = call.enter(&open)?;
+                    let answer = share.ioctl(&asker, &open, code, request.input, most).await?;
+                    (answer.status, answer.output)
+                }
                 Target::Pipe(pipe) => of_pipe(call, &pipe, code, request.input, output_max).await?,
             };
             Ok(self::answer(request, answer.0, answer.1).paid_by(charge))

@@ -10,6 +10,7 @@ mod lock;
 mod logoff;
 pub(crate) mod negotiate;
 mod oplock_break;
+mod query_directory;
 mod query_info;
 mod read;
 mod session_setup;
@@ -46,6 +47,7 @@ pub(crate) async fn run(call: &Call<'_>, request: Request<'_>) -> Result<Reply, 
         // It has no answer, and was obeyed before.
         Request::Cancel => Err(Status::INVALID_PARAMETER),
         Request::Echo => echo::echo(),
+        Request::QueryDirectory(request) => query_directory::query_directory(call, &request).await,
         Request::QueryInfo(request) => query_info::query_info(call, &request).await,
         Request::SetInfo(request) => set_info::set_info(call, &request).await,
         Request::OplockBreak(answer) => oplock_break::oplock_break(call, &answer).await,

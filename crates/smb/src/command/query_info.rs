@@ -9,9 +9,13 @@ use crate::connection::{Call, Reply};
 /// What is known of an open, its file system, or who may do what with it.
 pub(super) async fn query_info(call: &Call<'_>, request: &QueryInfoRequest<'_>) -> Result<Reply, Status> {
     let room = request.fixed.output_buffer_length.get();
-    let _charge = call.output_room(room.max(request.fixed.input_buffer_length.get())).await?;
+    let charge = call.output_room(room.max(request.fixed.input_buffer_length.get())).await?;
     match call.target()? {
-        Target::File { .. } => Err(Status::NOT_SUPPORTED),
+        Target::File { share, asker, open } => {
+            let _entered = call.enter(&open)?;
+            let answer = share.query_info(&asker, &open, request).await?;
+            Ok(Reply::output(answer.status, answer.output).paid_by(charge))
+        }
         Target::Pipe(pipe) => {
             let output = pipe.query_info(request)?;
             Ok(Reply::output(Status::SUCCESS, output))

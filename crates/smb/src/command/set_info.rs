@@ -19,7 +19,10 @@ pub(super) async fn set_info(call: &Call<'_>, request: &SetInfoRequest<'_>) -> R
     }
     call.pays(length, 0)?;
     match call.target()? {
-        Target::File { .. } => return Err(Status::NOT_SUPPORTED),
+        Target::File { share, asker, open } => {
+            let _entered = call.enter(&open)?;
+            share.set_info(&asker, &open, request).await?;
+        }
         // Pipes are in message mode, whatever is asked for: it is what all clients ask for.
         Target::Pipe(_)
             if request.fixed.info_type == info_type::FILE && request.fixed.file_info_class == class::PIPE => {
