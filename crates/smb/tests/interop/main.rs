@@ -85,7 +85,8 @@ fn stock_clients_use_the_tree() {
     let site = Site { directory, port: address.port() };
     pipes::are_answered(&site);
     smbclient::sign_in(&site);
-    smbclient::stores(&site);
+    smbclient::transfers(&site);
+    smbclient::many_names(&site);
     kill_process(getpid(), Signal::TERM).unwrap();
     thread.join().unwrap();
 }

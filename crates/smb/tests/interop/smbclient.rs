@@ -32,32 +32,58 @@ pub(crate) fn sign_in(site: &Site) {
     assert!(!is_well && told.contains("NT_STATUS_BAD_NETWORK_NAME"), "{told}");
 }
 
-/// By every dialect, signed or not, sealed or not, files are stored.
-pub(crate) fn stores(site: &Site) {
+/// By every dialect, signed or not, sealed or not, files go there and back.
+pub(crate) fn transfers(site: &Site) {
     let bytes: Vec<u8> = (0..9_000_001u32).map(|at| (at * 31 + at / 253) as u8).collect();
     fs::write(site.beside("large"), &bytes).unwrap();
     fs::write(site.beside("small"), "small").unwrap();
     fs::write(site.beside("empty"), "").unwrap();
-    for way in WAYS {
-        done(site, way, "put large; put small; put empty; mkdir sub; cd sub; put small other");
+    let ways: [&[&str]; 8] = [
+        &["-m", "SMB2_02"],
+        &["-m", "SMB2_10"],
+        &["-m", "SMB3_00"],
+        &["-m", "SMB3_02"],
+        &["-m", "SMB3_11"],
+        &["-m", "SMB3_11", "--option=client signing=off"],
+        &["-m", "SMB3_11", "--option=client signing=required"],
+        &["-m", "SMB3_11", "--client-protection=encrypt"],
+    ];
+    for way in ways {
+        let beside = site.directory.path();
+        done(site, way, "put large; put small; put empty; mkdir sub; cd sub; put small other; cd ..");
         assert!(fs::read(site.in_tree("large")).unwrap() == bytes, "{way:?}");
-        assert_eq!(fs::read(site.in_tree("small")).unwrap(), b"small");
-        assert_eq!(fs::read(site.in_tree("empty")).unwrap(), b"");
-        assert_eq!(fs::read(site.in_tree("sub/other")).unwrap(), b"small");
-        fs::remove_dir_all(site.in_tree("sub")).unwrap();
-        for name in ["large", "small", "empty"] {
-            fs::remove_file(site.in_tree(name)).unwrap();
-        }
+        let list = done(site, way, "ls");
+        assert!(list.contains("9000001") && list.contains("sub"), "{way:?}: {list}");
+        done(site, way, "get large large.back; get small small.back; get empty empty.back");
+        assert!(fs::read(beside.join("large.back")).unwrap() == bytes, "{way:?}");
+        assert_eq!(fs::read(beside.join("small.back")).unwrap(), b"small");
+        assert_eq!(fs::read(beside.join("empty.back")).unwrap(), b"");
+        fs::create_dir(beside.join("fetched")).unwrap();
+        done(site, way, "lcd fetched; prompt off; recurse on; mget *");
+        assert_eq!(fs::read(beside.join("fetched/sub/other")).unwrap(), b"small", "{way:?}");
+        assert!(fs::read(beside.join("fetched/large")).unwrap() == bytes, "{way:?}");
+        fs::remove_dir_all(beside.join("fetched")).unwrap();
+        done(site, way, "rename small sub/renamed; del large; del empty; deltree sub");
+        assert_eq!(fs::read_dir(site.in_tree("")).unwrap().count(), 0, "{way:?}");
+    }
+    let (told, _) = run(site, &[], "get none; rmdir none; cd none; put small a*b");
+    for status in ["NT_STATUS_OBJECT_NAME_NOT_FOUND", "NT_STATUS_OBJECT_NAME_INVALID"] {
+        assert!(told.contains(status), "{told}");
     }
 }
 
-const WAYS: [&[&str]; 8] = [
-    &["-m", "SMB2_02"],
-    &["-m", "SMB2_10"],
-    &["-m", "SMB3_00"],
-    &["-m", "SMB3_02"],
-    &["-m", "SMB3_11"],
-    &["-m", "SMB3_11", "--option=client signing=off"],
-    &["-m", "SMB3_11", "--option=client signing=required"],
-    &["-m", "SMB3_11", "--client-protection=encrypt"],
-];
+/// A large tree is listed to its end.
+pub(crate) fn many_names(site: &Site) {
+    for directory in 0..10 {
+        let path = site.in_tree("many").join(directory.to_string());
+        fs::create_dir_all(&path).unwrap();
+        for number in 0..1000 {
+            fs::write(path.join(format!("a file, number {number}")), "").unwrap();
+        }
+    }
+    let list = done(site, &[], "recurse on; ls many/*");
+    assert_eq!(list.matches("a file, number ").count(), 10_000);
+    let list = done(site, &[], "ls \"many/3/a file, number 99?\"");
+    assert_eq!(list.matches("a file, number ").count(), 10);
+    fs::remove_dir_all(site.in_tree("many")).unwrap();
+}
