@@ -8,8 +8,8 @@ use smb_wire::{Command, FileId, Header, Status};
 #[derive(Debug, Default)]
 pub struct Chain {
     begun: usize,
-    /// What the second request said of all that follow.
-    related: Option<bool>,
+    /// The first claimed to be related: there is nothing to go on with until one does not.
+    is_broken: bool,
     session_id: Option<u64>,
     tree_id: Option<u32>,
     file: File,
@@ -55,20 +55,13 @@ impl Chain {
     ) -> Result<Step, Status> {
         self.begun += 1;
         let related = header.has(flags::RELATED_OPERATIONS);
-        match (self.begun, self.related) {
-            //= MS-SMB2 3.3.5.2.7.2
-            //# A first operation that claims to be related fails the chain.
-            (1, _) if related => {
-                self.related = Some(false);
-                return Err(Status::INVALID_PARAMETER);
-            }
-            (1, _) => {}
-            (_, None) => self.related = Some(related),
-            //= MS-SMB2 3.3.5.2.7
-            //# The two styles are not intermixed; what differs from the style of its chain fails.
-            (_, Some(style)) if style != related => return Err(Status::INVALID_PARAMETER),
-            _ => {}
+        //= MS-SMB2 3.3.5.2.7.2
+        //# A first operation that claims to be related fails the chain.
+        self.is_broken = related && (self.is_broken || self.begun == 1);
+        if self.is_broken {
+            return Err(Status::INVALID_PARAMETER);
         }
+        // The specification would have no unrelated operation among related ones; Windows begins anew with it.
         let own = Step { session_id: header.session_id.get(), tree_id: own_tree(header), file_id: named };
         if !related {
             (self.session_id, self.tree_id, self.file) = (None, None, File::None);
@@ -216,14 +209,15 @@ mod tests {
     }
 
     #[test]
-    fn styles_are_not_mixed_and_the_first_is_never_related() {
+    fn the_first_is_never_related_and_one_that_is_not_begins_anew() {
         use Command::{Close, Create};
         let ok = Status::SUCCESS;
         let steps = run(&[(Create, true, ok), (Close, true, ok)]);
         assert_eq!(steps, [Err(Status::INVALID_PARAMETER); 2]);
-        let steps = run(&[(Create, false, ok), (Create, false, ok), (Close, true, ok)]);
-        assert_eq!(steps[2], Err(Status::INVALID_PARAMETER));
-        let steps = run(&[(Create, false, ok), (Close, true, ok), (Create, false, ok)]);
-        assert_eq!(steps[2], Err(Status::INVALID_PARAMETER));
+        let steps = run(&[(Create, true, ok), (Create, false, ok), (Close, true, ok)]);
+        assert_eq!(steps[2].unwrap().file_id, Some(OPEN()));
+        let steps = run(&[(Create, false, ok), (Close, true, ok), (Close, false, ok), (Close, true, ok)]);
+        assert_eq!(steps[2].unwrap().file_id, Some(FileId::RELATED), "what it names is its own business");
+        assert_eq!(steps[3].unwrap().file_id, Some(FileId::RELATED));
     }
 }

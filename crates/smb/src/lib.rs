@@ -17,5 +17,8 @@ mod session;
 mod settings;
 mod sign_in;
 
+#[cfg(test)]
+mod tests;
+
 pub use counters::SmbCounters;
 pub use settings::{Encryption, Signing, Smb, SmbSection};

@@ -206,6 +206,6 @@ fn with_facts<T>(call: &Call<'_>, tell: impl FnOnce(&Facts<'_>) -> T) -> Result<
 /// `CreateAction`: it was there.
 const ACTION_OPENED: u32 = 1;
 /// Pipes of a session.
-const PER_SESSION_MAX: usize = 128;
+const PER_SESSION_MAX: usize = 1024;
 /// Pipes of all sessions.
 const ALL_MAX: usize = 16_384;

@@ -113,7 +113,11 @@ impl Serving<'_> {
     /// Serves one message.
     async fn serve(&mut self, message: Message<'_>, is_compounded: bool, received: Option<Received>) -> Next {
         let header = *message.header();
-        let Ok(command) = header.command() else { return Next::End };
+        let Ok(command) = header.command() else {
+            // As Windows and Samba have it; the specification would end the connection.
+            let answering = Answering::of(header, Command::Echo);
+            return self.put(&answering, None, None, Status::INVALID_PARAMETER.into());
+        };
         let named = named_file(&message, command);
         let begun = self.chain.begin(&header, command, named);
         let channel = match begun {

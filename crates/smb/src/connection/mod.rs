@@ -202,19 +202,19 @@ impl Connection {
         for message in smb_wire::compound::Messages::new(frame) {
             let message = message.map_err(End::Malformed)?;
             let header = message.header();
-            let command = header.command().map_err(End::Malformed)?;
+            let command = header.command();
             if header.has(smb_wire::header::flags::SERVER_TO_REDIR) {
                 return Err(End::Malformed(Malformed::Protocol));
             }
             //= MS-SMB2 3.3.5.3
             //# What is no NEGOTIATE before the negotiation ends the connection.
-            if self.negotiated.get().is_none() && command != Command::Negotiate {
+            if self.negotiated.get().is_none() && command != Ok(Command::Negotiate) {
                 self.lane.counters.ended_negotiate.increment();
                 return Err(End::Gone);
             }
             //= MS-SMB2 3.3.5.2.3
             //# CANCEL uses no id of its own.
-            if command == Command::Cancel {
+            if command == Ok(Command::Cancel) {
                 continue;
             }
             let charge = match self.negotiated.get().is_some_and(Negotiated::multi_credit) {

@@ -49,7 +49,7 @@ pub(crate) struct LaneSmb {
 }
 
 impl LaneSmb {
-    pub(super) fn new(
+    pub(crate) fn new(
         options: Arc<Options>,
         kept: Arc<Kept>,
         lane: &LaneStart<'_>,

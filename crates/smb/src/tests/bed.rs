@@ -1,0 +1,176 @@
+//! A server of one lane, and clients of it on another host.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use identity::{Accounts, NtHash, Writable};
+use lane::backend::ListenOptions;
+use lane::backend::sim::{Config, Fs, Host, World};
+use lane::net::{TcpListener, TcpStream};
+use service::commons::Commons;
+use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
+use service::{Door, LaneService, LaneSocket, LaneStart, Role};
+use smb_auth::{Credentials, Policy, Target};
+use smb_client::{Channel, Connection, Options as ClientOptions, Tree};
+use smb_sid::Sids;
+use smb_wire::Guid;
+use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
+use zeroize::Zeroizing;
+
+use crate::counters::SmbCounters;
+use crate::options::Options;
+use crate::server::Kept;
+use crate::service::LaneSmb;
+use crate::settings::{Encryption, ShareSection, Signing};
+
+/// The server of a test.
+pub(crate) struct Bed {
+    pub(crate) lane: Rc<LaneSmb>,
+    pub(crate) kept: Arc<Kept>,
+    pub(crate) fs: Fs,
+    pub(crate) host: Host,
+    pub(crate) address: SocketAddr,
+    guids: Cell<u8>,
+}
+
+pub(crate) const PASSWORD: &str = "open sesame";
+
+/// Whatever comes is served here.
+struct Open;
+
+impl Door for Open {
+    fn place(&self, stream: TcpStream, _: Role) -> Option<TcpStream> {
+        Some(stream)
+    }
+}
+
+/// Rules of a server that lets clients do what they like.
+pub(crate) fn rules() -> Options {
+    let nt = NtHash::new(&PASSWORD.into()).unwrap();
+    let text = format!("version = 1\n[user.alice]\nid = 1000\nnt = '{}'\n", *nt.to_text());
+    let name = || "FILES".to_owned();
+    let target =
+        Target { netbios_name: name(), netbios_domain: name(), dns_name: name(), dns_domain: name() };
+    Options {
+        target,
+        policy: Policy::default(),
+        signing: Signing::Allowed,
+        encryption: Encryption::Allowed,
+        accounts: Accounts::parse(&text).unwrap(),
+        sids: Sids::new("FILES"),
+        shares: vec![ShareSection {
+            name: "Files".to_owned(),
+            volume: "files".parse().unwrap(),
+            path: "/srv".into(),
+            writable: true,
+        }],
+        interfaces: Vec::new(),
+        connections_max: 20_000,
+        sessions_max: 1000,
+        credits: 512,
+        transfer_max: 1 << 20,
+        memory: 32 << 20,
+    }
+}
+
+/// Runs `test` on the host of the server.
+pub(crate) fn run(seed: u64, options: Options, test: impl AsyncFnOnce(Rc<Bed>, Clients) + 'static) {
+    let world = World::new(seed, Config::clean());
+    let host = world.host("10.0.0.1");
+    let others = Clients { hosts: (2..6).map(|last| world.host(&format!("10.0.0.{last}"))).collect() };
+    host.fs().create_dir_all("/srv").unwrap();
+    let here = host.clone();
+    world.block_on(&host, async move {
+        let bed = Rc::new(Bed::new(here, options));
+        test(bed, others).await;
+    });
+}
+
+/// Hosts of clients.
+pub(crate) struct Clients {
+    pub(crate) hosts: Vec<Host>,
+}
+
+impl Clients {
+    /// Does something on the host of a client.
+    pub(crate) async fn on<T: 'static>(&self, host: usize, story: impl Future<Output = T> + 'static) -> T {
+        self.hosts[host].start_on(0, story).await
+    }
+}
+
+impl Bed {
+    fn new(host: Host, options: Options) -> Self {
+        let objects = Objects::in_memory(ObjectsOptions::default());
+        let mut section = VolumeSection::new("files".parse().unwrap(), "/srv".into());
+        section.writable = Writable::anyone();
+        section.objects = true;
+        let table = VolumeTable::default().followed_by(&[section], |_| None).sharing(&objects);
+        let volumes = LaneVolumes::new(Cache::sharing(CacheOptions::default(), &objects));
+        let volumes = volumes.followed_by(&table).unwrap();
+        let kept = Arc::<Kept>::default();
+        let start = LaneStart {
+            volumes: &volumes,
+            commons: Commons::new(Arc::default()),
+            log: None,
+            audit: None,
+            seed: 1,
+        };
+        let lane = LaneSmb::new(Arc::new(options), Arc::clone(&kept), &start).unwrap();
+        let address: SocketAddr = "10.0.0.1:445".parse().unwrap();
+        let listener = Rc::new(TcpListener::bind(address, &ListenOptions::default()).unwrap());
+        let service = Rc::clone(&lane);
+        lane::spawn(async move {
+            service.listen(LaneSocket::Tcp(listener), Role(0), Rc::new(Open)).await.unwrap();
+        })
+        .detach();
+        Self { lane, kept, fs: host.fs(), host, address, guids: Cell::new(1) }
+    }
+
+    pub(crate) fn counters(&self) -> &SmbCounters {
+        &self.lane.counters
+    }
+
+    /// How a client of ours negotiates.
+    pub(crate) fn client(&self) -> ClientOptions {
+        let guid = self.guids.get();
+        self.guids.set(guid + 1);
+        let state = Cell::new(u64::from(guid));
+        let random = move |bytes: &mut [u8]| {
+            for byte in bytes {
+                state.set(state.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+                *byte = (state.get() >> 33) as u8;
+            }
+        };
+        ClientOptions::new(Guid::new([guid; 16]), Rc::new(random))
+    }
+
+    /// Nothing is left of anybody.
+    pub(crate) fn expect_empty(&self) {
+        assert_eq!(self.kept.sessions.len(), 0, "sessions");
+        assert_eq!(self.counters().sessions.get(), 0, "sessions of the lane");
+        assert_eq!(self.counters().waiting.get(), 0, "requests that wait");
+        assert_eq!(self.lane.opens().usage().opens, 0, "opens");
+        assert!(self.lane.connections().is_empty(), "connections");
+        let held = self.lane.connections().counters().reply_memory_bytes.get();
+        assert_eq!(held, 0, "memory on the books");
+    }
+}
+
+/// Signs in and opens the share.
+pub(crate) async fn sign_in(address: SocketAddr, options: ClientOptions) -> Result<Tree, smb_client::Error> {
+    let connection = Connection::open(address, options).await?;
+    let channel = Channel::sign_in(&connection, credentials("alice", PASSWORD)).await?;
+    Tree::connect(&channel, r"\\10.0.0.1\files").await
+}
+
+pub(crate) fn credentials(user: &str, password: &str) -> Credentials {
+    let nt = NtHash::new(&password.into()).unwrap();
+    Credentials {
+        domain: String::new(),
+        user: user.to_owned(),
+        nt_hash: Zeroizing::new(*nt.expose()),
+        workstation: "CLIENT".to_owned(),
+    }
+}

@@ -1,0 +1,73 @@
+//! What is written comes back, however it is protected.
+
+use lane::buffer::Buf;
+use smb_client::{How, Open, Sealing, Signing as Signs};
+use smb_proto::sealing::Cipher;
+use smb_proto::signing::SigningAlgorithm;
+use smb_wire::Dialect;
+
+use super::bed::{rules, run, sign_in};
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+}
+
+#[test]
+fn bytes_come_back_as_they_were_in_every_dialect_signed_sealed_or_plain() {
+    run(1, rules(), async |bed, world| {
+        let mut ways = Vec::new();
+        for dialect in Dialect::ALL {
+            let mut options = bed.client();
+            options.dialects = vec![dialect];
+            ways.push(options);
+            for signing in SigningAlgorithm::PREFERRED.into_iter().take(2) {
+                let mut options = bed.client();
+                options.dialects = vec![dialect];
+                (options.signing, options.signing_algorithms) = (Signs::Required, vec![signing]);
+                ways.push(options);
+            }
+            for cipher in Cipher::PREFERRED.into_iter().filter(|_| dialect.is_smb3()) {
+                let mut options = bed.client();
+                options.dialects = vec![dialect];
+                (options.sealing, options.ciphers) = (Sealing::Required, vec![cipher]);
+                ways.push(options);
+            }
+        }
+        let (address, count) = (bed.address, ways.len());
+        for (number, options) in ways.into_iter().enumerate() {
+            let (dialect, name) = (options.dialects[0], format!("file-{number}"));
+            let told = format!("{options:?}");
+            let (path, data) = (format!("/srv/{name}"), pattern(300_000));
+            let sent = data.clone();
+            let read = world
+                .on(0, async move {
+                    let tree = sign_in(address, options).await.unwrap();
+                    let file = Open::create(&tree, &name, &How::overwrite()).await.unwrap();
+                    // 2.0.2 has 64 KiB a request.
+                    let step = if dialect == Dialect::Smb202 { 60_000 } else { 200_000 };
+                    for (at, part) in sent.chunks(step).enumerate() {
+                        let (written, _) =
+                            file.write((at * step) as u64, vec![Buf::from(part.to_vec())]).await;
+                        assert_eq!(written.unwrap() as usize, part.len());
+                    }
+                    let mut read = Vec::new();
+                    while read.len() < sent.len() {
+                        let part = file.read(read.len() as u64, step as u32).await.unwrap();
+                        read.extend_from_slice(&part);
+                    }
+                    file.close(0).await.unwrap();
+                    tree.disconnect().await.unwrap();
+                    tree.channel().log_off().await.unwrap();
+                    read
+                })
+                .await;
+            assert!(read == data, "{told}");
+            assert!(bed.fs.read(&path).unwrap() == data, "{told}");
+        }
+        assert_eq!(bed.counters().signed_in.get() as usize, count);
+        while !bed.lane.connections().is_empty() {
+            lane::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        bed.expect_empty();
+    });
+}

@@ -1,0 +1,64 @@
+//! Those who come to harm: each has its share and no more, and others go on.
+
+use std::time::Duration;
+
+use lane::net::TcpStream;
+use lane::time::sleep;
+use smb_client::{Channel, Connection, Error};
+use smb_wire::Status;
+
+use super::bed::{credentials, rules, run, sign_in};
+
+#[test]
+fn connections_that_never_negotiate_end_and_others_sign_in_meanwhile() {
+    run(2, rules(), async |bed, world| {
+        let (address, options) = (bed.address, bed.client());
+        world.hosts[1].set_descriptors_max(4096);
+        bed.host.set_descriptors_max(4096);
+        world
+            .on(1, async move {
+                let mut all = Vec::new();
+                for _ in 0..2000 {
+                    all.push(TcpStream::connect(address).await.unwrap());
+                }
+                lane::spawn(async move {
+                    sleep(Duration::from_secs(70)).await;
+                    drop(all);
+                })
+                .detach();
+            })
+            .await;
+        let tree = world.on(0, async move { sign_in(address, options).await.unwrap() }).await;
+        assert_eq!(bed.lane.connections().len(), 2001);
+        sleep(Duration::from_secs(61)).await;
+        assert_eq!(bed.lane.connections().len(), 1, "who has signed in may say nothing");
+        assert_eq!(bed.counters().ended_late.get(), 2000);
+        world.on(0, async move { tree.channel().echo().await.unwrap() }).await;
+        sleep(Duration::from_secs(10)).await;
+    });
+}
+
+#[test]
+fn an_address_whose_sign_ins_fail_has_to_wait_and_another_does_not() {
+    run(3, rules(), async |bed, world| {
+        let address = bed.address;
+        let options: Vec<_> = (0..30).map(|_| bed.client()).collect();
+        let refused = world
+            .on(1, async move {
+                let mut refused = Vec::new();
+                for options in options {
+                    let connection = Connection::open(address, options).await.unwrap();
+                    let outcome = Channel::sign_in(&connection, credentials("alice", "wrong")).await;
+                    refused.push(outcome.err().and_then(|error: Error| error.status()));
+                }
+                refused
+            })
+            .await;
+        assert_eq!(refused[..20], [Some(Status::LOGON_FAILURE); 20]);
+        assert_eq!(refused[20..], [Some(Status::REQUEST_NOT_ACCEPTED); 10]);
+        assert_eq!(bed.counters().sign_in_failed.get(), 20);
+        assert_eq!(bed.counters().sign_in_limited.get(), 10);
+        let options = bed.client();
+        world.on(0, async move { sign_in(address, options).await.map(drop).unwrap() }).await;
+    });
+}

@@ -1,0 +1,6 @@
+//! The server in a simulated world, spoken to by our own client and by whoever sends bytes.
+
+mod bed;
+mod data;
+mod floods;
+mod hostile;
