@@ -32,8 +32,10 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
     match share.read(&asker, &open, offset, length, request.minimum_count.get()).await? {
         Reading::Bytes(data) => Ok(Reply::of(move |body| ReadResponse::write(body, &data))),
         Reading::File { file, offset, len } if call.is_compounded || len == 0 => {
-            let charge = call.connection.account.acquire(len as usize).await;
-            let data = into_memory(&file, offset, Buf::from(Vec::with_capacity(len as usize)), len).await?;
+            let (pieces, size) = (&call.connection.lane.pieces, len as usize);
+            let charge = call.connection.account.acquire(Pieces::size(size)).await;
+            let room = pieces.lend(pieces.take(size), 0..size, 0);
+            let data = into_memory(&file, offset, room, len).await?;
             call.connection.lane.counters.bytes_read.add(data.len() as u64);
             let reply = Reply::of(move |body| ReadResponse::write(body, &data));
             Ok(reply.paid_by(Some(charge)))

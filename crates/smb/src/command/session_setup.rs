@@ -50,7 +50,7 @@ pub(super) async fn session_setup(
         }
         Ok(smb_auth::Reply::Done(token, proved)) => {
             let who = principal(&options, &proved);
-            let Some(who) = who else { return Err(refused(connection, &signing_in, Refused::Wrong)) };
+            let Some(who) = who else { return Err(refused(connection, &signing_in, Refused::Wrong).await) };
             let ended = end(call, request, &options, &signing_in, who, proved).await;
             if ended.is_err() && signing_in.session.signed_in().is_none() {
                 connection.lane.kept.sessions.remove(id);
@@ -62,7 +62,7 @@ pub(super) async fn session_setup(
             };
             Ok(Reply::of(move |body| SessionSetupResponse::write(body, fixed, &token)))
         }
-        Err(why) => Err(refused(connection, &signing_in, why)),
+        Err(why) => Err(refused(connection, &signing_in, why).await),
     }
 }
 
@@ -121,14 +121,22 @@ fn may_try(connection: &Connection) -> Result<(), Status> {
     Err(Status::REQUEST_NOT_ACCEPTED)
 }
 
-/// A sign-in has failed: a session that was to begin with it is none.
-fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused) -> Status {
+/// A sign-in has failed: a session that was to begin with it is none, and one that was to go on is over.
+async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused) -> Status {
     connection.lane.counters.sign_in_failed.increment();
     if matches!(why, Refused::Wrong | Refused::Weak | Refused::Changed) {
         connection.lane.kept.failures.failed(connection.peer, now());
     }
-    if signing_in.session.signed_in().is_none() {
-        connection.lane.kept.sessions.remove(signing_in.session.id);
+    let session = &signing_in.session;
+    if session.signed_in().is_none() {
+        connection.lane.kept.sessions.remove(session.id);
+    } else {
+        let channel = connection.channels.borrow_mut().remove(&session.id);
+        if channel.is_some() {
+            connection.lane.counters.sessions.sub(1);
+        }
+        session.remove_channel(connection.number);
+        connection.lane.close_session(connection, session).await;
     }
     why.status()
 }

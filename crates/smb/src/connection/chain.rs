@@ -199,6 +199,13 @@ impl Serving<'_> {
         answering: &mut Answering,
     ) -> Result<Reply, Status> {
         let (connection, counters) = (self.connection, &self.connection.lane.counters);
+        //= MS-SMB2 3.3.5.2.7
+        //# Amid a compound only CREATE goes on asynchronously; what would wait for others fails with STATUS_INTERNAL_ERROR.
+        let is_last = answering.header.next_command.get() == 0;
+        if !is_last && matches!(command, Command::Lock | Command::ChangeNotify) {
+            return Err(Status::INTERNAL_ERROR);
+        }
+        let may_be_async = is_last || command == Command::Create;
         let place = connection.requests.enter(answering.header.message_id.get());
         let mut patience = pin!(sleep(patience(command)));
         loop {
@@ -210,7 +217,7 @@ impl Serving<'_> {
                 if place.pending.poll_cancelled(cx).is_ready() {
                     return Poll::Ready(Woken::Cancelled);
                 }
-                if !is_async && patience.as_mut().poll(cx).is_ready() {
+                if may_be_async && !is_async && patience.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Woken::Late);
                 }
                 Poll::Pending

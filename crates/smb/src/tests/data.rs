@@ -71,3 +71,24 @@ fn bytes_come_back_as_they_were_in_every_dialect_signed_sealed_or_plain() {
         bed.expect_empty();
     });
 }
+
+#[test]
+fn a_file_is_written_and_read_within_compounds() {
+    run(4, rules(), async |bed, world| {
+        let (address, options) = (bed.address, bed.client());
+        let read = world
+            .on(0, async move {
+                let tree = sign_in(address, options).await.unwrap();
+                let file = Open::create(&tree, "small", &How::overwrite()).await.unwrap();
+                let (written, _) = file.write(0, vec![Buf::from(b"twelve bytes".to_vec())]).await;
+                assert_eq!(written.unwrap(), 12);
+                file.close(0).await.unwrap();
+                // CREATE, READ and CLOSE in one frame.
+                let read = tree.read("small", 100).await.unwrap();
+                tree.channel().log_off().await.unwrap();
+                read.to_vec()
+            })
+            .await;
+        assert_eq!(read, b"twelve bytes");
+    });
+}
