@@ -8,6 +8,7 @@ use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat, Timestamp
 
 use crate::attributes::{Attributes, FileId};
 use crate::caller::Caller;
+use crate::change::c_name;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
@@ -139,6 +140,17 @@ impl Directory {
         let by = By::Open(&file);
         let object = self.shared()?.object_of(self.volume.root().dir(), by, stat, at).await?;
         self.file_of(name, file, stat, object)
+    }
+
+    /// What has just been given this name, open to be read alone: a program that somebody has open to write it cannot be run (ETXTBSY).
+    /// `None` where it cannot be opened so, or is another by now.
+    pub(crate) async fn opened_again(&self, name: Name<'_>, made: &OpenFile) -> Option<Rc<OpenFile>> {
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+        let file = self.dir().open(&c_name(name), how).await.ok()?;
+        let stat = file.stat().ok()?;
+        let is_it = Attributes::from(stat).id == made.id();
+        let object = made.object().filter(|_| is_it)?;
+        self.file_of(name, file, &stat, Arc::clone(object)).ok().map(Rc::new)
     }
 
     fn file_of(

@@ -6,12 +6,13 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
+use identity::Writable;
 use lane::buffer::BufClass;
 use lane::runtime::{RuntimeOptions, run_here};
 use lane::time;
 use vfs::{
-    Cache, CacheOptions, Directory, Error, FileKind, Name, OpenFile, RelPath, Resolved, Volume,
-    VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Directory, Error, Expect, FileKind, Name, Objects, ObjectsOptions, OpenFile,
+    RelPath, Resolved, Volume, VolumeOptions, VolumeSpec,
 };
 
 #[test]
@@ -421,6 +422,36 @@ fn what_the_process_may_not_read_is_denied() {
         fs::set_permissions(tree.path("file"), fs::Permissions::from_mode(0o000)).unwrap();
         let volume = tree.volume(VolumeOptions::default());
         assert!(matches!(lookup(&volume, "file").await, Err(Error::AccessDenied)));
+    });
+}
+
+#[test]
+fn a_program_that_was_uploaded_can_be_run_at_once_though_the_lane_keeps_it_open() {
+    on_tree(|tree| async move {
+        let cache = Cache::sharing(patient(), &Objects::in_memory(ObjectsOptions::default()));
+        let spec = VolumeSpec::new("test".parse().unwrap(), tree.dir.path(), VolumeOptions::default());
+        let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
+        let root = directory(&volume, "").await;
+        let (anyone, name) = (Caller::anonymous(), Name::parse(b"program").unwrap());
+        let program = fs::read("/bin/true").unwrap();
+        // A new one, then one in its place.
+        for _ in 0..2 {
+            let staged = root.stage(&anyone, 0o755).await.unwrap();
+            for (chunk, offset) in program.chunks(1 << 14).zip((0..).step_by(1 << 14)) {
+                let mut buf = lane::current().buffers().get(BufClass::Small).await;
+                assert_eq!(buf.append(chunk), chunk.len());
+                staged.write_at(offset, buf).await.0.unwrap();
+            }
+            drop(staged.publish(&anyone, name, Expect::Anything).await.unwrap());
+            assert!(cache.counters().open_cached.get() > 0, "the lane keeps it");
+            let before = cache.counters().opens.get();
+            // What the lane has put off, its closes, comes in its next turns; what it keeps, it would for half a minute.
+            let path = tree.path("program");
+            until(async || std::process::Command::new(&path).status().is_ok_and(|status| status.success()))
+                .await;
+            assert_eq!(file(&volume, "program").await.1.size, program.len() as u64);
+            assert_eq!(cache.counters().opens.get(), before, "it was at hand");
+        }
     });
 }
 

@@ -15,6 +15,7 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
+use crate::usage::Known;
 
 /// How a file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,9 +79,21 @@ impl Directory {
             let file = way.done(directory.dir().create(&name, how).await)?;
             charge.made_in(here.volume(), here.object()?);
             owner.give(here.volume(), &file).await;
-            let stat = file.stat().map_err(Error::from)?;
-            let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
-            let file = Rc::new(directory.made_file(name, file, &stat).await?);
+            let made = async {
+                let stat = file.stat()?;
+                let name = Name::parse(name.as_bytes())?;
+                Ok::<_, Error>((name, stat, directory.made_file(name, file, &stat).await?))
+            };
+            let (name, stat, file) = match made.await {
+                Ok((name, stat, file)) => (name, stat, Rc::new(file)),
+                Err(error) => {
+                    // Who is told that it could not be made finds nothing.
+                    if directory.dir().unlink(&name).await.is_ok() {
+                        here.volume().note_removed(here.object()?, Some(Known::EMPTY));
+                    }
+                    return Err(error.into());
+                }
+            };
             here.note_added(&way, name, file.object());
             let mark = here.mark(name);
             way.end(here.volume());

@@ -201,9 +201,15 @@ impl Staged {
                 object.note_published();
             }
             // What is replaced once is again, as likely as not by another lane, which would have to ask this one.
-            let mark = (is_new || !here.is_shared()).then(|| here.mark(name)).flatten();
+            let kept = match is_new || !here.is_shared() {
+                true => here.directory().opened_again(name, &file).await,
+                false => None,
+            };
+            let mark = kept.as_ref().and_then(|_| here.mark(name));
             way.end(here.volume());
-            here.keep(name, Node::File(Rc::clone(&file)), mark);
+            if let Some(kept) = kept {
+                here.keep(name, Node::File(kept), mark);
+            }
             Ok(Published { file, attributes, is_new })
         })
         .await

@@ -15,7 +15,7 @@ use super::{Process, directory, inode, name, nobody, on_lanes, root};
 
 #[test]
 fn a_change_shows_to_the_next_look_of_every_lane() {
-    seeds(200, |seed| {
+    seeds(1000, |seed| {
         // What the name leads to, but while it changes; changed by one lane, looked at by the others.
         let truth: Rc<Cell<Option<u64>>> = Rc::default();
         let changes: Rc<Cell<u64>> = Rc::default();
@@ -56,7 +56,7 @@ fn a_change_shows_to_the_next_look_of_every_lane() {
 
 #[test]
 fn what_lies_beneath_a_directory_moves_with_it_on_every_lane() {
-    seeds(100, |seed| {
+    seeds(1000, |seed| {
         let moved: Rc<Cell<bool>> = Rc::default();
         on_lanes(seed, Config::rough(), 3, move |lane, _, volume| {
             let moved = Rc::clone(&moved);

@@ -142,7 +142,7 @@ fn what_others_change_behind_the_servers_back_has_an_image_made_anew() {
 
 #[test]
 fn images_on_several_lanes_equal_the_directory_at_their_version_whatever_is_changed_meanwhile() {
-    lane::backend::sim::seeds(300, |seed| {
+    lane::backend::sim::seeds(1000, |seed| {
         let mut config = Config::clean();
         config.fs.delay = Duration::ZERO..Duration::from_micros(300);
         let changing = Rc::new(Cell::new(2));

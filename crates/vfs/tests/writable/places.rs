@@ -29,7 +29,7 @@ type Living = BTreeMap<String, (Number, Vec<(&'static str, String)>)>;
 fn every_living_file_is_found_by_its_number_after_any_history_of_its_names() {
     let links = Rc::new(Cell::new((0, 0)));
     let counted = Rc::clone(&links);
-    let all = 120;
+    let all = 1000;
     seeds(all, move |seed| {
         let mut config = Config::clean();
         config.fs.delay = Duration::ZERO..Duration::from_micros(300);

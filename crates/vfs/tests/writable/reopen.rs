@@ -23,7 +23,7 @@ const NEW: How = How { exclusive: true, mode: 0o644 };
 
 #[test]
 fn a_file_in_use_is_found_wherever_it_has_moved_and_never_another() {
-    seeds(300, |seed| {
+    seeds(1000, |seed| {
         let truth: Rc<RefCell<Truth>> = Rc::default();
         // Odd while a change is under way.
         let changes: Rc<Cell<u64>> = Rc::default();
