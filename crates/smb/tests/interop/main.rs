@@ -1,4 +1,4 @@
-//! interop: Debian's smbclient and rpcclient use the tree of a server of this process.
+//! interop: Debian's smbclient and rpcclient, and a script of impacket, use the tree of a server of this process.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +12,7 @@ use server::Server;
 use server::config::{Config, Document, Services};
 use tempfile::TempDir;
 
+mod impacket;
 mod pipes;
 mod smbclient;
 
@@ -87,6 +88,7 @@ fn stock_clients_use_the_tree() {
     smbclient::sign_in(&site);
     smbclient::transfers(&site);
     smbclient::many_names(&site);
+    impacket::uses_the_tree(&site);
     kill_process(getpid(), Signal::TERM).unwrap();
     thread.join().unwrap();
 }
