@@ -55,6 +55,7 @@ impl Hosts {
             hosts_max: options.hosts_max,
             per_source_max: options.per_address_max,
             silent_per_source_max: options.silent_per_address_max,
+            silent_s_min: u32::try_from(options.silence.as_secs()).unwrap_or(u32::MAX),
         };
         let state = State {
             table: Table::new(limits),
@@ -127,7 +128,7 @@ impl Hosts {
     ) -> Result<Stepped, E> {
         let now = self.seconds();
         let mut state = self.lock();
-        let step = state.table.step(meeting, left);
+        let step = state.table.step(meeting, now, left);
         if !matches!(step, Step::Make) {
             return Ok((step, None));
         }

@@ -10,8 +10,12 @@ pub struct HostOptions {
     pub hosts_max: usize,
     /// Hosts of one address (IPv6: of one /64), as behind a NAT; beyond it the one that asked for something longest ago leaves.
     pub per_address_max: usize,
-    /// Of these, how many may be silent when they are called, until no more hosts of the address are taken.
+    /// Of these, how many may be silent when they are called. Beyond it the one that has been so longest gives way to another of the
+    /// address, or none is taken while none has been silent for [`silence`](Self::silence).
     pub silent_per_address_max: usize,
+    /// How long a silent host keeps its place beside others of its address: clients that die keep nobody out for longer, and who makes
+    /// hosts only to be silent holds up a write of others by so many in that time.
+    pub silence: Duration,
     /// Clients that one lane asks at once who they are.
     pub asking_max: usize,
     /// Of these, how many of one address.
@@ -37,6 +41,7 @@ impl Default for HostOptions {
             hosts_max: 65_536,
             per_address_max: 1024,
             silent_per_address_max: 16,
+            silence: Duration::from_secs(60),
             asking_max: 1024,
             asking_per_address_max: 128,
             promise: Duration::from_secs(3600),

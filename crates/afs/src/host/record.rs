@@ -26,8 +26,8 @@ pub struct Host {
     seen: AtomicU32,
     /// When the index last heard of it.
     pub(super) recorded: AtomicU32,
-    /// It did not answer when it was called last.
-    is_silent: AtomicBool,
+    /// Since when it has not answered when it was called, in seconds of the table's clock, and one more; 0 if it has.
+    silent_since: AtomicU32,
     has_left: AtomicBool,
     /// The index has it safe, with where it is now: only then it is promised something.
     is_safe: AtomicBool,
@@ -48,7 +48,8 @@ impl Host {
     pub(super) fn new(number: u64, told: &Told, key: [u8; 16], client: Arc<Client>, now: u32) -> Self {
         let (uuid, loses_overtaking) = (told.uuid, told.loses_overtaking());
         let (seen, recorded) = (AtomicU32::new(now), AtomicU32::new(now));
-        let [is_silent, has_left, is_safe] = [(); 3].map(|()| AtomicBool::new(false));
+        let (silent_since, [has_left, is_safe]) =
+            (AtomicU32::new(0), [(); 2].map(|()| AtomicBool::new(false)));
         let names = Mutex::default();
         Self {
             number,
@@ -58,7 +59,7 @@ impl Host {
             loses_overtaking,
             seen,
             recorded,
-            is_silent,
+            silent_since,
             has_left,
             is_safe,
             names,
@@ -111,15 +112,22 @@ impl Host {
         }
     }
 
-    /// It has answered a call, or has not. Says whether that is new.
-    pub(super) fn set_silent(&self, is_silent: bool) {
-        if self.is_silent.load(Ordering::Relaxed) != is_silent {
-            self.is_silent.store(is_silent, Ordering::Relaxed);
+    /// It has answered a call.
+    pub(super) fn has_answered(&self) {
+        if self.did_not_answer() {
+            self.silent_since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// It has not: from then on until it does.
+    pub(super) fn is_silent_at(&self, now: u32) {
+        if !self.did_not_answer() {
+            self.silent_since.store(now.saturating_add(1), Ordering::Relaxed);
         }
     }
 
     pub(super) fn did_not_answer(&self) -> bool {
-        self.is_silent.load(Ordering::Relaxed)
+        self.silent_since.load(Ordering::Relaxed) != 0
     }
 
     /// Whether it is no host any more: who comes from there is met anew.
@@ -158,8 +166,8 @@ impl Resident for Arc<Host> {
         self.seen.load(Ordering::Relaxed)
     }
 
-    fn is_silent(&self) -> bool {
-        self.did_not_answer()
+    fn silent_since(&self) -> Option<u32> {
+        self.silent_since.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 

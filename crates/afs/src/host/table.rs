@@ -18,8 +18,8 @@ pub(crate) trait Resident: Clone {
     /// When it last asked for something, on a clock that rises.
     fn seen(&self) -> u32;
 
-    /// Whether it does not answer when it is called.
-    fn is_silent(&self) -> bool;
+    /// Since when it does not answer when it is called, on the same clock.
+    fn silent_since(&self) -> Option<u32>;
 }
 
 /// How many hosts there may be.
@@ -30,6 +30,8 @@ pub(crate) struct TableLimits {
     pub(crate) per_source_max: usize,
     /// Of one address, that do not answer.
     pub(crate) silent_per_source_max: usize,
+    /// Seconds of silence after which one of these gives way to another of its address.
+    pub(crate) silent_s_min: u32,
 }
 
 /// Hosts by number, address and identity.
@@ -88,7 +90,7 @@ pub(crate) enum Step<T> {
     Reset,
     /// Make a host of it: [`Table::insert`].
     Make,
-    /// Too many hosts of its address do not answer.
+    /// Too many hosts of its address do not answer, and have not been silent for long.
     Refused,
 }
 
@@ -151,7 +153,7 @@ impl<T: Resident> Table<T> {
     }
 
     /// What is to be done next about a client that was met. Hosts whose last address it has are `left` behind.
-    pub(crate) fn step(&mut self, meeting: &Meeting, left: &mut Vec<Left<T>>) -> Step<T> {
+    pub(crate) fn step(&mut self, meeting: &Meeting, now: u32, left: &mut Vec<Left<T>>) -> Step<T> {
         let place = meeting.place;
         let here = self.by_address.get(&place.address).copied();
         let is_same = here.is_some_and(|here| self.hosts[&here].uuid == meeting.told.uuid);
@@ -164,9 +166,9 @@ impl<T: Resident> Table<T> {
                 None => Step::Probe { host, at: self.hosts[&host].places[0], uuid },
                 Some(Probed { answers: false, .. }) => self.follow(host, meeting, left),
                 Some(_) if self.counts(host, place.address.ip()) => self.add_place(host, place, left),
-                Some(_) => self.new_one(meeting),
+                Some(_) => self.new_one(meeting, now),
             },
-            _ => self.new_one(meeting),
+            _ => self.new_one(meeting, now),
         }
     }
 
@@ -175,6 +177,11 @@ impl<T: Resident> Table<T> {
         let place = meeting.place;
         self.take(place.address, left);
         let source = source_of(place.address.ip());
+        if let (silent, Some((_, longest))) = self.silent_of(source)
+            && silent >= self.limits.silent_per_source_max
+        {
+            self.drop_host(longest, left);
+        }
         if self.by_source.get(&source).is_some_and(|hosts| hosts.len() >= self.limits.per_source_max) {
             self.thin(&[source], 1, left);
         } else if self.hosts.len() >= self.limits.hosts_max {
@@ -232,14 +239,23 @@ impl<T: Resident> Table<T> {
         entry.places[0].address.ip() != ip && entry.interfaces.contains(&ip)
     }
 
-    fn new_one(&self, meeting: &Meeting) -> Step<T> {
+    fn new_one(&self, meeting: &Meeting, now: u32) -> Step<T> {
         if !meeting.was_reset {
             return Step::Reset;
         }
-        let of_source = self.by_source.get(&source_of(meeting.place.address.ip()));
-        let is_silent = |host: &&u64| self.hosts[host].what.is_silent();
-        let silent = of_source.map_or(0, |hosts| hosts.iter().filter(is_silent).count());
-        if silent >= self.limits.silent_per_source_max { Step::Refused } else { Step::Make }
+        let (silent, longest) = self.silent_of(source_of(meeting.place.address.ip()));
+        let gives_way =
+            longest.is_some_and(|(since, _)| now.saturating_sub(since) >= self.limits.silent_s_min);
+        if silent >= self.limits.silent_per_source_max && !gives_way { Step::Refused } else { Step::Make }
+    }
+
+    /// How many hosts of an address do not answer, and which of them for the longest time: since when.
+    fn silent_of(&self, source: IpAddr) -> (usize, Option<(u32, u64)>) {
+        let hosts = self.by_source.get(&source).into_iter().flatten();
+        let silent = hosts.filter_map(|host| Some((self.hosts[host].what.silent_since()?, *host)));
+        silent.fold((0, None), |(count, longest), one| {
+            (count + 1, Some(longest.map_or(one, |other| one.min(other))))
+        })
     }
 
     /// The client that is known at this address, by connections of another epoch.

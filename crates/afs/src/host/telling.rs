@@ -7,10 +7,10 @@ use afs_wire::{FIDS_MAX, Fid};
 use futures_util::future::join_all;
 use vfs::{Client, Heard, Holder, Notice, Number, Teller};
 
-use super::Host;
 use super::hosts::is_host;
 use super::lane_hosts::LaneHosts;
 use super::told::Place;
+use super::{Host, Hosts};
 
 impl Teller for LaneHosts {
     fn knows(&self, holder: Holder) -> bool {
@@ -21,11 +21,11 @@ impl Teller for LaneHosts {
         let (me, host) = (self.me.upgrade(), self.hosts.by_holder(client.holder()));
         Box::pin(async move {
             let (Some(me), Some(host)) = (me, host) else { return false };
-            let unheard = Unheard(&host);
+            let unheard = Unheard(&me.hosts, &host);
             let has_heard = me.reach(&host, &notices).await;
             if has_heard {
                 std::mem::forget(unheard);
-                host.set_silent(false);
+                host.has_answered();
             }
             has_heard
         })
@@ -37,11 +37,11 @@ impl Teller for LaneHosts {
 }
 
 /// A telling that has not come to its end: given up, too, it is one that was not heard.
-struct Unheard<'a>(&'a Host);
+struct Unheard<'a>(&'a Hosts, &'a Host);
 
 impl Drop for Unheard<'_> {
     fn drop(&mut self) {
-        self.0.set_silent(true);
+        self.1.is_silent_at(self.0.seconds());
     }
 }
 

@@ -10,14 +10,15 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 
-const LIMITS: TableLimits = TableLimits { hosts_max: 24, per_source_max: 6, silent_per_source_max: 3 };
+const LIMITS: TableLimits =
+    TableLimits { hosts_max: 24, per_source_max: 6, silent_per_source_max: 3, silent_s_min: 60 };
 
 /// A host as the table sees it.
 #[derive(Clone, Debug)]
 struct Known {
     number: u64,
     seen: Rc<Cell<u32>>,
-    is_silent: Rc<Cell<bool>>,
+    silent_since: Rc<Cell<Option<u32>>>,
 }
 
 impl Resident for Known {
@@ -25,8 +26,8 @@ impl Resident for Known {
         self.seen.get()
     }
 
-    fn is_silent(&self) -> bool {
-        self.is_silent.get()
+    fn silent_since(&self) -> Option<u32> {
+        self.silent_since.get()
     }
 }
 
@@ -100,14 +101,14 @@ impl Scene {
         let mut was_reset = false;
         for _ in 0..8 {
             let mut left = Vec::new();
-            let step = self.table.step(&meeting, &mut left);
+            let step = self.table.step(&meeting, self.clock, &mut left);
             let step = match step {
                 Step::Make => {
                     self.numbers += 1;
                     let known = Known {
                         number: self.numbers,
                         seen: Cell::new(self.clock).into(),
-                        is_silent: Rc::default(),
+                        silent_since: Rc::default(),
                     };
                     assert!(was_reset, "nobody is made a host who may rely on something");
                     self.table.insert(known.number, known.clone(), &meeting, &mut left);
@@ -168,7 +169,7 @@ impl Scene {
             5 => {
                 let known: Vec<_> = self.table.all().cloned().collect();
                 if let Some(known) = known.choose(&mut self.rng) {
-                    known.is_silent.set(self.rng.random());
+                    known.silent_since.set(self.rng.random::<bool>().then_some(self.clock));
                 }
             }
             6 => {
@@ -300,19 +301,31 @@ fn when_places_are_short_who_has_most_gives_way_and_of_his_the_oldest() {
 }
 
 #[test]
-fn an_address_of_which_many_do_not_answer_gets_no_more_hosts() {
+fn an_address_of_which_many_do_not_answer_gets_no_more_hosts_until_they_have_been_silent_for_a_while() {
     let mut scene = Scene::new(1);
     for n in 0..4 {
         let (address, uuid) = (SocketAddr::new(ip(50), 7001 + n), Some(AfsUuid([100 + n as u8; 16])));
         scene.clients.push(Client { address, uuid, ..scene.clients[1].clone() });
         let known = scene.call(scene.clients.len() - 1);
         assert_eq!(known.is_some(), n < 3);
-        known.into_iter().for_each(|known| known.is_silent.set(true));
+        known.into_iter().for_each(|known| known.silent_since.set(Some(scene.clock)));
     }
     let first = scene.table.find(SocketAddr::new(ip(50), 7001), scene.clients[1].epoch).unwrap();
-    first.is_silent.set(false);
+    let (first, since) = (first.clone(), first.silent_since.replace(None));
     assert!(scene.call(scene.clients.len() - 1).is_some(), "one of them answers again");
     assert!(scene.call(1).is_some(), "of others it is no matter");
+    // All are silent, four by now: who has been so longest gives way, a minute after it was called in vain.
+    first.silent_since.set(since);
+    for known in scene.table.all().filter(|known| known.number != first.number) {
+        known.silent_since.set(Some(scene.clock));
+    }
+    let (address, uuid) = (SocketAddr::new(ip(50), 7100), Some(AfsUuid([110; 16])));
+    scene.clients.push(Client { address, uuid, ..scene.clients[1].clone() });
+    scene.clock = since.unwrap() + LIMITS.silent_s_min - 2;
+    assert_eq!(scene.call(scene.clients.len() - 1), None);
+    let known = scene.call(scene.clients.len() - 1).expect("a minute has passed");
+    assert!(scene.table.places(first.number).is_empty(), "it gave way");
+    assert!(!scene.table.places(known.number).is_empty());
 }
 
 const CLIENTS: usize = 12;
