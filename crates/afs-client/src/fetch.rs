@@ -333,7 +333,7 @@ pub async fn small(server: &FileServer, fid: Fid, max: u64) -> Result<Vec<u8>, E
 /// Bytes taken at a time.
 const HELD_MAX: usize = 1 << 20;
 /// Bytes of one call whose bytes come over TCP.
-const OOB_PIECE: u64 = 32 << 20;
+pub(crate) const OOB_PIECE: u64 = 32 << 20;
 /// Some that fill the link while another waits for its server, and what one connection has under way on a long link is bounded: 4 MiB on
 /// Linux if nobody says otherwise.
 const OOB_AT_ONCE: usize = 4;

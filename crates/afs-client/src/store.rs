@@ -8,6 +8,7 @@ use rx_lane::{Call, CallError, Rooms};
 use xdr::rpc::{self, Failure};
 
 use crate::error::Error;
+use crate::fetch;
 use crate::file_server::FileServer;
 use crate::out_of_band;
 use crate::status::Metadata;
@@ -150,9 +151,10 @@ pub async fn whole(
     progress: Rc<dyn Fn(u64)>,
 ) -> Result<Metadata, Error> {
     let connection = server.turn();
+    let most = if server.goes_out_of_band(length).await { fetch::OOB_PIECE } else { PIECE };
     let mut offset = 0;
     loop {
-        let count = (length - offset).min(PIECE);
+        let count = (length - offset).min(most);
         let piece = Piece { fid, change, offset, length: count, file_length: length };
         let metadata = range(server, connection, piece, source).await?;
         progress(count);

@@ -19,8 +19,8 @@ pub(crate) struct Args {
     /// What every client does
     #[arg(short, long, value_enum, default_value_t = Mode::Fetch)]
     mode: Mode,
-    /// Bytes that a call fetches or stores
-    #[arg(long, default_value = "16M", value_parser = super::rx::size)]
+    /// Bytes that a call fetches or stores; `get` and `put` take pieces of 32M
+    #[arg(long, default_value = "32M", value_parser = super::rx::size)]
     chunk: u32,
     /// Bytes that a client stores in its file before it begins at the start again
     #[arg(long, default_value = "64M", value_parser = super::rx::size)]

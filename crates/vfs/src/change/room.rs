@@ -24,6 +24,9 @@ impl Writer {
         len: u64,
     ) -> Result<(), Error> {
         let end = offset.saturating_add(len);
+        if what == Allocate::Punch {
+            self.reserved.set((0, 0));
+        }
         let reach = match what {
             Allocate::Extend | Allocate::Zero => Reach::To(end),
             Allocate::KeepSize | Allocate::Punch => Reach::AsItWas,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use identity::{Rights, Writable};
 use lane::backend::sim::{Config, World};
 use lane::buffer::{Buf, BufClass};
-use lane::fs::{AttributeChange, SetTime, Timestamp};
+use lane::fs::{Allocate, AttributeChange, SetTime, Timestamp};
 use lane::time;
 use vfs::{Client, Error, Heard, Holder, How, Notice, Teller, Version, Volume};
 
@@ -96,6 +96,44 @@ fn what_has_no_room_changes_neither_content_nor_version() {
         assert_eq!((version(&volume, "f").await, store.version()), (before, None));
         store.reserve(0, 1 << 20).await.unwrap();
         assert_eq!(process.host.fs().read("/srv/f").unwrap(), b"");
+    });
+}
+
+#[test]
+fn room_that_was_taken_is_not_taken_again_unless_it_was_given_back() {
+    let mut config = Config::clean();
+    config.fs.capacity_bytes = 2 << 20;
+    let world = World::new(1, config);
+    let process = Process::new(&world, 1);
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let (volume, fs) = (process.volume(), process.host.fs());
+        let root = root(&volume).await;
+        let made = root.create(&nobody(), name("f"), How { exclusive: true, mode: 0o644 }).await.unwrap();
+        let store = made.writer.store(&nobody());
+        const PIECE: u64 = 256 << 10;
+        let fill = async |store: &vfs::Store| {
+            for at in [0, PIECE] {
+                store.reserve(at, PIECE).await.unwrap();
+            }
+            store.truncate(2 * PIECE).await.unwrap();
+        };
+        fill(&store).await;
+        // What is left of the room is another's.
+        fs.write("/srv/other", vec![1; (2 << 20) - 2 * PIECE as usize]).unwrap();
+        store.reserve(PIECE / 2, PIECE).await.unwrap();
+        assert!(matches!(store.reserve(PIECE, 2 * PIECE).await, Err(Error::NoSpace)), "a part of it is new");
+        for give_back in [true, false] {
+            fs.remove("/srv/other").unwrap();
+            fill(&store).await;
+            if give_back {
+                made.writer.allocate(&nobody(), Allocate::Punch, 0, PIECE).await.unwrap();
+            } else {
+                store.truncate(0).await.unwrap();
+            }
+            fs.write("/srv/other", vec![1; (2 << 20) - PIECE as usize]).unwrap();
+            assert!(matches!(store.reserve(0, 2 * PIECE).await, Err(Error::NoSpace)), "it was given back");
+        }
     });
 }
 

@@ -9,6 +9,13 @@ pub(super) struct Row {
     pub(super) cpu_most: Option<f64>,
 }
 
+impl Row {
+    /// Servers have one CPU and clients another; else all share all CPUs.
+    pub(super) fn is_apart(&self) -> bool {
+        self.peer != Peer::Nginx
+    }
+}
+
 /// Whom Linerate is measured beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {

@@ -122,14 +122,13 @@ impl<'p> Site<'p> {
 
     /// On a CPU of its own, where the server has one.
     fn client(&self) -> Command {
-        let apart = self.row.peer != Peer::Nginx;
-        self.programs.command(self.programs.linerate, apart.then_some(CLIENT_CPU))
+        self.programs.command(self.programs.linerate, self.row.is_apart().then_some(CLIENT_CPU))
     }
 }
 
 /// Starts `linerate serve` over the tree.
 fn serve(row: &Row, work: &Path, programs: &Programs<'_>) -> anyhow::Result<Killed> {
-    let apart = row.peer != Peer::Nginx;
+    let apart = row.is_apart();
     let lanes = if apart { "lanes = 1\n" } else { "" };
     let config = work.join("linerate.toml");
     let text = format!(
