@@ -1,6 +1,7 @@
 //! CLOSE (MS-SMB2 3.3.5.10).
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use smb_wire::Status;
 use smb_wire::body::close::{CloseResponse, FLAG_POSTQUERY_ATTRIB};
@@ -38,6 +39,8 @@ impl Share {
         if !self.opens().remove(open) {
             return Err(Status::FILE_CLOSED);
         }
+        let watching = open.state().watching.close();
+        watching.into_iter().for_each(Waker::wake);
         let stream_goes = self.end(asker, open).await;
         if stream_goes && let Ok(hand) = self.hand(asker, open).await {
             let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());

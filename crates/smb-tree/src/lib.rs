@@ -41,6 +41,7 @@ mod hand;
 mod ioctl;
 mod lock;
 mod names;
+mod notify;
 mod open;
 mod opens;
 mod query_directory;

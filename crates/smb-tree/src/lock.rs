@@ -23,8 +23,15 @@ pub(crate) struct Sequences {
 /// What a request does with all of its ranges.
 #[derive(Debug, PartialEq, Eq)]
 enum Does {
-    Locks { locks: Vec<RangeLock>, waits: bool },
-    Unlocks(Vec<Range>),
+    Locks {
+        locks: Vec<RangeLock>,
+        waits: bool,
+    },
+    /// Those before the first that makes no sense, if there is such.
+    Unlocks {
+        ranges: Vec<Range>,
+        is_whole: bool,
+    },
 }
 
 impl Share {
@@ -50,9 +57,12 @@ impl Share {
             return Ok(());
         }
         match does(request.locks)? {
-            Does::Unlocks(ranges) => {
+            Does::Unlocks { ranges, is_whole } => {
                 let unlocked = open.grants().unlock(self.volume(), &ranges);
                 unlocked.map_err(status::of_open)?;
+                if !is_whole {
+                    return Err(Status::INVALID_PARAMETER);
+                }
             }
             Does::Locks { locks, waits } => {
                 //= MS-SMB2 3.3.5.14
@@ -77,17 +87,17 @@ impl Share {
 }
 
 //= MS-SMB2 3.3.5.14.1
-//# The first element says whether the request unlocks; in one that does, all others do, and none has another flag.
+//# The first element says whether the request unlocks; in one that does, those before the first with another flag are unlocked.
 //= MS-SMB2 3.3.5.14.2
 //# Elements that lock are SHARED or EXCLUSIVE; more than one of them must all fail at once.
 fn does(elements: &[LockElement]) -> Result<Does, Status> {
     let bits = |element: &LockElement| element.flags.get();
     let range = |element: &LockElement| Range { offset: element.offset.get(), len: element.length.get() };
-    if elements.first().is_some_and(|first| bits(first) & flags::UNLOCK != 0) {
-        if elements.iter().any(|element| bits(element) != flags::UNLOCK) {
-            return Err(Status::INVALID_PARAMETER);
-        }
-        return Ok(Does::Unlocks(elements.iter().map(range).collect()));
+    if elements.first().is_some_and(|first| bits(first) == flags::UNLOCK) {
+        let sound = elements.iter().take_while(|element| bits(element) == flags::UNLOCK);
+        let ranges: Vec<_> = sound.map(range).collect();
+        let is_whole = ranges.len() == elements.len();
+        return Ok(Does::Unlocks { ranges, is_whole });
     }
     let mut locks = Vec::with_capacity(elements.len());
     let mut waits = false;
@@ -150,7 +160,7 @@ mod tests {
         let of = |bits: &[u32]| {
             does(&bits.iter().map(|bits| element(1, 2, *bits)).collect::<Vec<_>>()).map(|does| match does {
                 Does::Locks { locks, waits } => (locks.len(), waits),
-                Does::Unlocks(ranges) => (ranges.len() + 100, false),
+                Does::Unlocks { ranges, is_whole } => (ranges.len() + 100, is_whole),
             })
         };
         for (bits, expected) in [
@@ -158,8 +168,8 @@ mod tests {
             (&[EXCLUSIVE | FAIL_IMMEDIATELY], Ok((1, false))),
             (&[SHARED | FAIL_IMMEDIATELY, EXCLUSIVE | FAIL_IMMEDIATELY], Ok((2, false))),
             (&[SHARED, EXCLUSIVE], Err(Status::INVALID_PARAMETER)),
-            (&[UNLOCK, UNLOCK], Ok((102, false))),
-            (&[UNLOCK, SHARED], Err(Status::INVALID_PARAMETER)),
+            (&[UNLOCK, UNLOCK], Ok((102, true))),
+            (&[UNLOCK, SHARED], Ok((101, false))),
             (&[UNLOCK | FAIL_IMMEDIATELY], Err(Status::INVALID_PARAMETER)),
             (&[SHARED | FAIL_IMMEDIATELY, UNLOCK], Err(Status::INVALID_PARAMETER)),
             (&[SHARED | EXCLUSIVE], Err(Status::INVALID_PARAMETER)),

@@ -57,6 +57,7 @@ pub(crate) struct State {
     pub(crate) ea_next: usize,
     /// The time of change that was set by this open, which its writes do not move.
     pub(crate) sticky: Option<lane::fs::Timestamp>,
+    pub(crate) watching: crate::notify::Watching,
     pub(crate) lock_sequences: crate::lock::Sequences,
 }
 

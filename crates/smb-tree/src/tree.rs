@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 
 use smb_wire::Guid;
 use vfs::{Breaker, Broken, ByLease, Cache, Telling, Volume};
@@ -126,6 +127,8 @@ impl Side {
     pub(crate) fn let_go(&self, open: &Open) {
         let hand = self.hands.borrow_mut().remove(&open.id().volatile.get());
         drop(hand);
+        let watching = open.state().watching.close();
+        watching.into_iter().for_each(Waker::wake);
         if self.opens.remove(open) {
             self.counters.opens_closed.increment();
         }

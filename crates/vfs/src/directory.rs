@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume};
+use crate::object::{At, By, NameChanges, Object, Place as ObjectPlace, SharedVolume};
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
 
@@ -71,6 +71,11 @@ impl Directory {
     /// Those of the file system.
     pub async fn born(&self) -> Result<Option<Timestamp>, Error> {
         Ok(self.dir().as_file().born().await?)
+    }
+
+    /// Its names as they come and go from now on; `None` on a volume without objects.
+    pub fn name_changes(&self) -> Option<NameChanges> {
+        self.object().map(NameChanges::of)
     }
 
     /// Makes its names safe.

@@ -46,7 +46,9 @@ pub use lane::fs::{FileKind, SystemStat, Timestamp};
 pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
 pub use names::{History, Names, Numbered};
-pub use object::{Closed, Edit, Identity, MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume};
+pub use object::{
+    Closed, Edit, Identity, MARK_ATTRIBUTES, NameChanges, Object, Objects, ObjectsOptions, SharedVolume,
+};
 pub use promise::{
     Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,
     Teller, What,

@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use smb_proto::channel_word::ChannelWord;
 use smb_wire::Status;
-use smb_wire::create::{CreateRequest, CreateResponseFixed, oplock_level};
+use smb_wire::create::{CreateRequest, CreateResponseFixed, create_action, oplock_level};
 use smb_wire::fixed::Fixed;
 
 use self::ask::Ask;
 use self::granted::Granted;
 use crate::asker::Asker;
+use crate::attributes::allocated;
 use crate::breaks::{Held, level};
 use crate::hand::Hand;
 use crate::open::{Open, OpenKind, State};
@@ -150,7 +151,10 @@ impl Share {
         fixed.last_access_time.set(info.accessed);
         fixed.last_write_time.set(info.written);
         fixed.change_time.set(info.changed);
-        fixed.allocation_size.set(info.allocation);
+        //= MS-SMB2 3.3.5.9.2
+        //# AllocationSize is what is set aside, where that was asked for.
+        let asked = ask.wishes.allocation.filter(|_| action == create_action::CREATED && !info.is_directory);
+        fixed.allocation_size.set(info.allocation.max(asked.map_or(0, allocated)));
         fixed.end_of_file.set(info.size);
         fixed.file_attributes.set(info.attributes);
         fixed.file_id = open.id();

@@ -17,7 +17,7 @@ fn batch() -> Wish {
     Wish { oplock: oplock_level::BATCH, ..Wish::new(Disposition::OpenIf) }
 }
 
-fn lease(key: u8, wanted: u32, parent: Option<u8>) -> Wish {
+pub(super) fn lease(key: u8, wanted: u32, parent: Option<u8>) -> Wish {
     let mut lease = LeaseV2::new_zeroed();
     lease.lease_key = Guid::new([key; 16]);
     lease.lease_state.set(wanted);
@@ -31,7 +31,7 @@ fn lease(key: u8, wanted: u32, parent: Option<u8>) -> Wish {
     Wish { oplock: oplock_level::LEASE, contexts, ..Wish::new(Disposition::OpenIf) }
 }
 
-fn granted(contexts: &[u8]) -> u32 {
+pub(super) fn granted(contexts: &[u8]) -> u32 {
     Lease::parse(Contexts::parse(contexts).unwrap().find(tag::LEASE).unwrap()).unwrap().state()
 }
 

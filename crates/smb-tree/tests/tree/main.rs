@@ -19,6 +19,7 @@ use smb_wire::text::{Text, encoded};
 use smb_wire::{Dialect, FileId, Guid, Status};
 use vfs::{Cache, CacheOptions, Caller, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
 
+mod coherence;
 mod creates;
 mod data;
 mod directories;
@@ -26,6 +27,7 @@ mod information;
 mod ioctls;
 mod leases;
 mod locks;
+mod notifies;
 
 /// What was told on a lane.
 #[derive(Default)]

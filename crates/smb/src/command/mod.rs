@@ -1,6 +1,7 @@
 //! The commands, each in a file of its own.
 
 mod binding;
+mod change_notify;
 mod close;
 mod create;
 mod echo;
@@ -51,7 +52,7 @@ pub(crate) async fn run(call: &Call<'_>, request: Request<'_>) -> Result<Reply, 
         Request::QueryInfo(request) => query_info::query_info(call, &request).await,
         Request::SetInfo(request) => set_info::set_info(call, &request).await,
         Request::OplockBreak(answer) => oplock_break::oplock_break(call, &answer).await,
-        _ => Err(Status::NOT_SUPPORTED),
+        Request::ChangeNotify(request) => change_notify::change_notify(call, request).await,
     }
 }
 

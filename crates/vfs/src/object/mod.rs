@@ -24,6 +24,7 @@ pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::{Line, Shared, Sharer};
 pub use self::log::Edit;
 pub(crate) use self::log::{Change, Log};
+pub use self::name_changes::NameChanges;
 pub(crate) use self::place::{Place, path_beneath};
 
 use crate::grant::{Held, Slot};
@@ -36,6 +37,7 @@ mod lanes;
 mod line;
 mod log;
 mod mark;
+mod name_changes;
 mod numbered;
 mod permits;
 mod place;

@@ -1,0 +1,115 @@
+//! Names that come and go are told to who watches, whichever service changes them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smb_tree::{Answer, Asker, Open};
+use smb_wire::Status;
+use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter};
+use smb_wire::create::access::rights;
+use smb_wire::create::{Disposition, options};
+use smb_wire::fixed::Fixed;
+use smb_wire::info::notify::{action, parse};
+use vfs::{Caller, How, Name, Over, RelPath};
+
+use super::{Side, Wish, alone, asker, on_lanes};
+
+async fn watch(
+    side: &Side,
+    who: &Asker,
+    open: &Arc<Open>,
+    (bits, wanted, room): (u16, u32, u32),
+) -> Result<Answer, Status> {
+    let mut request = ChangeNotifyRequest::blank();
+    request.flags.set(bits);
+    request.completion_filter.set(wanted);
+    request.output_buffer_length.set(room);
+    side.share.change_notify(who, open, &request).await
+}
+
+async fn told(side: &Side, who: &Asker, open: &Arc<Open>) -> Vec<(u32, String)> {
+    let answer = watch(side, who, open, NAMES).await.unwrap();
+    assert_eq!(answer.status, Status::SUCCESS);
+    parse(&answer.output).map(|entry| entry.map(|(action, name)| (action, name.lossy())).unwrap()).collect()
+}
+
+const NAMES: (u16, u32, u32) = (0, filter::FILE_NAME | filter::DIR_NAME, 4096);
+
+async fn root(side: &Side, who: &Asker) -> Arc<Open> {
+    let wish = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
+    side.open(who, "", &wish.with(options::DIRECTORY_FILE)).await
+}
+
+#[test]
+fn what_another_service_does_on_another_lane_is_told() {
+    on_lanes(1, 2, |lane, side| async move {
+        let who = asker(1);
+        if lane == 1 {
+            // As AFS or HTTP would, without any open.
+            lane::time::sleep(Duration::from_millis(100)).await;
+            let volume = side.share.volume();
+            let caller = Caller::anonymous();
+            let root = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
+            let name = |text: &'static str| Name::parse(text.as_bytes()).unwrap();
+            let new = How { exclusive: true, mode: 0o644 };
+            drop(root.create(&caller, name("made"), new).await.unwrap());
+            lane::time::sleep(Duration::from_millis(100)).await;
+            root.rename(&caller, name("made"), &root, name("moved"), Over::Nothing).await.unwrap();
+            root.remove(&caller, name("moved")).await.unwrap();
+            lane::time::sleep(Duration::from_millis(100)).await;
+            return;
+        }
+        let open = root(&side, &who).await;
+        assert_eq!(told(&side, &who, &open).await, [(action::ADDED, "made".to_owned())]);
+        let mut rest = Vec::new();
+        while rest.len() < 3 {
+            rest.extend(told(&side, &who, &open).await);
+        }
+        let moved = || "moved".to_owned();
+        let expected = [
+            (action::RENAMED_OLD_NAME, "made".to_owned()),
+            (action::RENAMED_NEW_NAME, moved()),
+            (action::REMOVED, moved()),
+        ];
+        assert_eq!(rest, expected);
+        side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_watch_ends_with_its_open_and_keeps_what_comes_between_two_requests() {
+    alone(|side| async move {
+        let who = asker(1);
+        let open = root(&side, &who).await;
+        let first = {
+            let (side, who, open) = (side.clone(), who.clone(), open.clone());
+            lane::spawn(async move { told(&side, &who, &open).await })
+        };
+        lane::time::sleep(Duration::from_millis(10)).await;
+        side.make(&who, "one", b"").await;
+        assert_eq!(first.await, [(action::ADDED, "one".to_owned())]);
+        side.make(&who, "two", b"").await;
+        assert_eq!(told(&side, &who, &open).await, [(action::ADDED, "two".to_owned())]);
+        side.make(&who, "a name that does not fit", b"").await;
+        let overflown = watch(&side, &who, &open, (0, filter::FILE_NAME, 20)).await.unwrap();
+        assert_eq!((overflown.status, overflown.output.len()), (Status::NOTIFY_ENUM_DIR, 0));
+        let last = {
+            let (side, who, open) = (side.clone(), who.clone(), open.clone());
+            lane::spawn(async move { watch(&side, &who, &open, NAMES).await })
+        };
+        lane::time::sleep(Duration::from_millis(10)).await;
+        for (request, expected) in [
+            ((FLAG_WATCH_TREE, filter::FILE_NAME, 4096), Status::NOT_SUPPORTED),
+            ((0, filter::SIZE, 4096), Status::NOT_SUPPORTED),
+            ((0, 0, 4096), Status::INVALID_PARAMETER),
+        ] {
+            assert_eq!(watch(&side, &who, &open, request).await, Err(expected));
+        }
+        side.share.close(&who, &open, 0).await.unwrap();
+        assert_eq!(last.await.map(|answer| answer.status), Ok(Status::NOTIFY_CLEANUP));
+        let blind = Wish { access: rights::READ_ATTRIBUTES, ..Wish::new(Disposition::Open) };
+        let blind = side.open(&who, "", &blind).await;
+        assert_eq!(watch(&side, &who, &blind, NAMES).await, Err(Status::ACCESS_DENIED));
+        side.share.close(&who, &blind, 0).await.unwrap();
+    });
+}

@@ -1,0 +1,23 @@
+//! CHANGE_NOTIFY (MS-SMB2 3.3.5.19).
+
+use smb_wire::Status;
+use smb_wire::body::change_notify::ChangeNotifyRequest;
+
+use crate::connection::{Call, Reply};
+
+/// Waits for changes of a directory.
+pub(super) async fn change_notify(call: &Call<'_>, request: &ChangeNotifyRequest) -> Result<Reply, Status> {
+    let room = request.output_buffer_length.get();
+    //= MS-SMB2 3.3.5.19
+    //# More than MaxTransactSize fails with STATUS_INVALID_PARAMETER.
+    if room > call.negotiated()?.transact_max {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    call.pays(0, room)?;
+    let (share, asker, open) = call.target()?.into_file().ok_or(Status::INVALID_PARAMETER)?;
+    let entered = call.enter(&open)?;
+    let answer = share.change_notify(&asker, &open, request).await;
+    drop(entered);
+    let answer = answer?;
+    Ok(Reply::output(answer.status, answer.output))
+}
