@@ -85,7 +85,7 @@ impl Share {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
                 self.set_allocation(asker, open, &hand, size).await
             }
-            //= MS-FSCC 2.4.54
+            //= MS-FSCC 2.4.50
             //# Data is valid as far as it was written, which is as far as the file reaches.
             class::VALID_DATA_LENGTH => {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
