@@ -232,9 +232,10 @@ impl Desks {
     ) -> Asked {
         let mut asked = Asked::default();
         for broken in all {
-            let spots = self.spots(broken);
-            for (lane, remembers) in concerned(broken).filter(|&(lane, _)| lane != ringer.member()) {
-                if !remembers && !self.remembers(lane, broken, &spots) {
+            let mut spots = None;
+            for (lane, is_promised) in concerned(broken).filter(|&(lane, _)| lane != ringer.member()) {
+                let spots = spots.get_or_insert_with(|| self.spots(broken));
+                if !is_promised && !self.remembers(lane, broken, spots) {
                     asked.spared += 1;
                     continue;
                 }
