@@ -59,7 +59,7 @@ impl Share {
                 [_, _, ..] => Err(Status::NOT_SUPPORTED),
                 _ => Err(Status::INVALID_PARAMETER),
             },
-            //= MS-FSCC 2.3.30
+            //= MS-FSCC 2.3.28
             //# A file that is no reparse point: STATUS_NOT_A_REPARSE_POINT. Links are followed here, and opened by nobody.
             code::GET_REPARSE_POINT | code::DELETE_REPARSE_POINT => Err(Status::NOT_A_REPARSE_POINT),
             code::SET_REPARSE_POINT => Err(Status::IO_REPARSE_TAG_NOT_HANDLED),

@@ -55,7 +55,7 @@ impl Share {
             class::MODE => whole(mode(open).to_le_bytes().to_vec()),
             class::ALIGNMENT => whole(vec![0; 4]),
             class::EA => whole(ea::size(&hand).await?.to_le_bytes().to_vec()),
-            //= MS-FSCC 2.4.32
+            //= MS-FSCC 2.4.35
             //# The normalized name is known since dialect 3.1.1, and begins without a backslash.
             class::NORMALIZED_NAME if asker.dialect < Dialect::Smb311 => Err(Status::NOT_SUPPORTED),
             class::NORMALIZED_NAME => {
