@@ -37,7 +37,7 @@ pub use index::{Health, Index, Options, Stop};
 pub use mark::{MARK_LEN, Mark};
 pub use memory::Memory;
 pub use number::{Kind, Number};
-pub use object::{FirstUse, Known, Listed, Loaded, ObjectRecord, Place, PlaceRef, Seen, Timestamp};
+pub use object::{FirstUse, Known, Listed, ListedAs, Loaded, ObjectRecord, Place, PlaceRef, Seen, Timestamp};
 pub use pending::Backlog;
 pub use storage::{FileStorage, Storage, boot};
 pub use version::Version;

@@ -86,6 +86,16 @@ pub struct Listed<'a> {
     pub place: PlaceRef<'a>,
 }
 
+/// A file that a directory lists, as the index knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListedAs {
+    /// Its number, which may be new.
+    pub number: Number,
+    /// It is recorded in another directory: it has moved unseen, or has names in several. A listing may have been overtaken, so it
+    /// stays recorded there.
+    pub is_elsewhere: bool,
+}
+
 /// The answer to [`crate::Index::load`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {

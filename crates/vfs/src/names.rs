@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use index::{Kind, Listed, Number, PlaceRef, Version};
+use index::{Kind, Listed, ListedAs, Number, PlaceRef, Version};
 use lane::fs::{DirEntry, FileKind};
 use lane::offload::offload;
 
@@ -10,7 +10,7 @@ use crate::change::c_name;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
-use crate::object::{By, Edit, Identity, Log, Object, SharedVolume, identity_of};
+use crate::object::{By, Edit, Identity, Log, Object, Recorded, SharedVolume, identity_of};
 
 /// The names of a directory at one version of it, and how to stay up to date.
 pub struct Names {
@@ -130,8 +130,8 @@ impl Directory {
         let named: Arc<[_]> = named.into();
         for attempt in 0..ATTEMPTS_MAX {
             let (shared_there, named_there) = (Arc::clone(shared), Arc::clone(&named));
-            let parent = object.number().vnode;
-            let numbers = offload(None, move || shared_there.numbers_of(parent, &named_there)).await;
+            let parent = Arc::clone(object);
+            let numbers = offload(None, move || shared_there.numbers_of(&parent, &named_there)).await;
             match numbers.map_err(|_| Error::Overloaded)? {
                 Ok(numbers) => {
                     shared.reserve_numbers(self.volume().root().dir());
@@ -154,9 +154,12 @@ impl Directory {
 type Found = (Vec<u8>, Identity, Kind);
 
 impl SharedVolume {
-    /// The numbers of what is listed in the directory of this vnode: of what is in use the object's, else the index's.
-    fn numbers_of(&self, parent: u32, found: &[Found]) -> Result<Vec<Number>, index::Error> {
-        let in_use: Vec<_> = found.iter().map(|(_, identity, _)| self.number_in_use(identity)).collect();
+    /// The numbers of what is listed in the directory: of what is in use the object's, else the index's. What another program has moved
+    /// there is found there from then on.
+    fn numbers_of(&self, directory: &Arc<Object>, found: &[Found]) -> Result<Vec<Number>, index::Error> {
+        let parent = directory.number().vnode;
+        let in_use: Vec<_> =
+            found.iter().map(|(_, identity, _)| self.in_use_in(directory, identity)).collect();
         let others = found.iter().zip(&in_use).filter(|(_, number)| number.is_none());
         let words: Vec<_> = others
             .map(|((name, identity, kind), _)| {
@@ -168,11 +171,20 @@ impl SharedVolume {
             .map(|(words, kind, place)| Listed { identity: words, kind: *kind, place: *place })
             .collect();
         let mut known = self.index().numbers(self.id(), &listed)?.into_iter();
-        let number = |number: Option<Number>| number.unwrap_or_else(|| known.next().expect("one for each"));
-        Ok(in_use.into_iter().map(number).collect())
+        let listed_as =
+            in_use.into_iter().map(|one| one.unwrap_or_else(|| known.next().expect("one for each")));
+        let number = |(listed_as, (name, identity, _)): (ListedAs, &Found)| {
+            if listed_as.is_elsewhere {
+                let directory = directory.identity().clone();
+                self.note_elsewhere(identity, Recorded { directory, name: name.as_slice().into() });
+            }
+            listed_as.number
+        };
+        Ok(listed_as.zip(found).map(number).collect())
     }
 
-    fn number_in_use(&self, identity: &Identity) -> Option<Number> {
+    /// A file that is in use, as the directory lists it.
+    fn in_use_in(&self, directory: &Arc<Object>, identity: &Identity) -> Option<ListedAs> {
         let object = self.objects().in_use_in(self, identity)?;
         // Somebody else's first use of it is just under way; where that asks the disk, so do we.
         for _ in 0..YIELDS_MAX {
@@ -181,7 +193,8 @@ impl SharedVolume {
             }
             std::thread::yield_now();
         }
-        object.is_loaded().then(|| object.number())
+        let is_elsewhere = || object.place().is_some_and(|place| !Arc::ptr_eq(&place.directory, directory));
+        object.is_loaded().then(|| ListedAs { number: object.number(), is_elsewhere: is_elsewhere() })
     }
 }
 

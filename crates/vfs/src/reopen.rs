@@ -261,7 +261,8 @@ impl Reopening<'_> {
         Ok(None)
     }
 
-    /// Where the file was last seen: as what uses it knows, and as the index does, which may know better where a look was overtaken.
+    /// Where the file was last seen: as what uses it knows, as the index does, which may know better where a look was overtaken, and as a
+    /// listing has shown it.
     async fn recorded(&self, file: &Identity) -> Result<Vec<Recorded>, Error> {
         let shared = self.volume.shared().ok_or(Error::ReadOnly)?;
         let in_use = shared.objects().in_use_in(shared, file).and_then(|object| object.place());
@@ -269,10 +270,11 @@ impl Reopening<'_> {
             .map(|place| Recorded { directory: place.directory.identity().clone(), name: place.name })
             .into_iter()
             .collect();
-        let (shared, words) = (Arc::clone(shared), file.clone());
-        let known = offload(None, move || shared.recorded_place(&words)).await;
+        let (there, words) = (Arc::clone(shared), file.clone());
+        let known = offload(None, move || there.recorded_place(&words)).await;
         let known = known.map_err(|_| Error::Overloaded)??;
         hints.extend(known.filter(|known| !hints.contains(known)));
+        hints.extend(shared.seen_elsewhere(file).filter(|seen| !hints.contains(seen)));
         Ok(hints)
     }
 

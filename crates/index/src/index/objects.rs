@@ -9,8 +9,8 @@ use crate::object::{Entry, check_lengths};
 use crate::pending::Change;
 use crate::tables::{IDENTITIES, OBJECTS};
 use crate::{
-    Error, FirstUse, Kind, Known, Listed, Loaded, Number, ObjectRecord, Place, PlaceRef, Seen, Version,
-    VolumeId,
+    Error, FirstUse, Kind, Known, Listed, ListedAs, Loaded, Number, ObjectRecord, Place, PlaceRef, Seen,
+    Version, VolumeId,
 };
 
 impl Index {
@@ -139,7 +139,7 @@ impl Index {
     ///
     /// # Errors
     /// As [`Index::load`]; those before it that were new have their numbers then.
-    pub fn numbers(&self, volume: VolumeId, files: &[Listed<'_>]) -> Result<Vec<Number>, Error> {
+    pub fn numbers(&self, volume: VolumeId, files: &[Listed<'_>]) -> Result<Vec<ListedAs>, Error> {
         let mut numbers = Vec::with_capacity(files.len());
         for files in files.chunks(AT_ONCE) {
             for file in files {
@@ -256,11 +256,12 @@ impl State {
         file: Listed<'_>,
         known: Option<Entry>,
         is_full: bool,
-    ) -> Result<Number, Error> {
+    ) -> Result<ListedAs, Error> {
         // A name listed twice is one file, and another may have loaded it while it was read.
         let known = self.told_of(volume, file.identity).unwrap_or(known);
         if let Some(entry) = known {
-            return Ok(entry.object.number);
+            let is_elsewhere = entry.object.place.parent != file.place.parent;
+            return Ok(ListedAs { number: entry.object.number, is_elsewhere });
         }
         if is_full {
             return Err(Error::Full);
@@ -268,7 +269,7 @@ impl State {
         let number = self.take_number(volume, file.kind)?;
         let (version, seen, place) = (self.first_version(volume)?, Seen::NOTHING, file.place.to_place());
         self.put(volume, file.identity, ObjectRecord { number, version, seen, place }, false)?;
-        Ok(number)
+        Ok(ListedAs { number, is_elsewhere: false })
     }
 
     fn put(

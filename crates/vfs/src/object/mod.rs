@@ -30,6 +30,7 @@ pub(crate) use self::place::{Place, path_beneath};
 use crate::grant::{Held, Slot};
 use crate::promise::What;
 
+mod elsewhere;
 mod gate;
 mod identify;
 mod identity;

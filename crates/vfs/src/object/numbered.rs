@@ -84,6 +84,16 @@ impl SharedVolume {
         Some(Place { directory, name: place.name.as_slice().into() })
     }
 
+    /// A directory lists a file that is recorded elsewhere.
+    pub(crate) fn note_elsewhere(&self, file: &Identity, seen: Recorded) {
+        self.elsewhere.note(file, seen);
+    }
+
+    /// Where a file that is recorded elsewhere was seen last.
+    pub(crate) fn seen_elsewhere(&self, file: &Identity) -> Option<Recorded> {
+        self.elsewhere.of(file)
+    }
+
     /// Where the index has a file: its directory, and its name there. May wait for the disk.
     ///
     /// # Errors

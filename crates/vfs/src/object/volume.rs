@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use index::{Index, OpenedVolume, Tree, Version, VolumeId, VolumeRecord};
 use lane::fs::{Dir, Stat};
 
+use super::elsewhere::Elsewhere;
 use super::gate::Gate;
 use super::mark::Bearer;
 use super::numbered::Numbered;
@@ -31,6 +32,7 @@ pub struct SharedVolume {
     objects: Objects,
     /// Those that are in use, by number.
     pub(super) numbered: Numbered,
+    pub(super) elsewhere: Elsewhere,
     /// Where its numbers and versions are kept: the process's, or one in memory for a volume that nothing can be written to.
     pub(super) index: Arc<Index>,
     /// Of its opening: the first change of what has a version of an earlier one begins it.
@@ -98,6 +100,7 @@ impl SharedVolume {
             ledger: Ledger::new(1, false, spec.quota, None),
             objects: objects.clone(),
             numbered: Numbered::new(),
+            elsewhere: Elsewhere::new(),
             index,
             generation: opened.mark.generation,
             bearer: Bearer::new(false),
@@ -146,6 +149,7 @@ impl SharedVolume {
             ledger,
             objects,
             numbered: Numbered::new(),
+            elsewhere: Elsewhere::new(),
             index,
             generation,
             bearer,

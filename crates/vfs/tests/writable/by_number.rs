@@ -6,7 +6,7 @@ use std::time::Duration;
 use identity::{Acl, Rights};
 use lane::backend::sim::Config;
 use lane::time;
-use vfs::{Error, Holder, How, Number, Over};
+use vfs::{Error, Holder, How, Number, Numbered, Over};
 
 use super::access::operator;
 use super::changes::{read, write};
@@ -80,4 +80,41 @@ fn what_is_asked_for_by_number_is_promised_and_what_comes_along_without_waiting(
         let refused = volume.promised_by_number(&caller, &client, forged, Rights::READ, until).await;
         assert!(matches!(refused, Err(Error::Stale)));
     });
+}
+
+#[test]
+fn what_another_program_has_moved_is_found_by_number_once_its_directory_is_read() {
+    for (opens, handles) in [(true, true), (false, true), (false, false)] {
+        let mut config = Config::clean();
+        (config.fs.open_by_handle, config.fs.handles) = (opens, handles);
+        on_lanes(1, config, 1, move |_, process, volume| async move {
+            let fs = process.host.fs();
+            for (file, text) in [("a/used", "used"), ("a/known", "known")] {
+                fs.create_dir_all("/srv/a").unwrap();
+                fs.create_dir_all("/srv/b").unwrap();
+                fs.write(&format!("/srv/{file}"), text).unwrap();
+            }
+            let directory = async |at| volume.lookup(path(at)).await.unwrap().into_directory().unwrap().0;
+            let numbers = async |at| directory(at).await.names(10).await.unwrap().entries;
+            let before = numbers("a").await;
+            // One of them is held open meanwhile.
+            let used = volume.lookup(path("a/used")).await.unwrap();
+            for one in ["used", "known"] {
+                fs.rename(&format!("/srv/a/{one}"), &format!("/srv/b/{one}")).unwrap();
+            }
+            time::sleep(Duration::from_millis(100)).await;
+            let after = numbers("b").await;
+            for one in ["used", "known"] {
+                let of = |entries: &[Numbered]| {
+                    entries.iter().find(|entry| &*entry.name == one.as_bytes()).unwrap().number
+                };
+                let number = of(&after);
+                assert_eq!(number, of(&before), "{one} is the same file");
+                let found = volume.find(&nobody(), number, Rights::READ).await;
+                let found = found.unwrap_or_else(|error| panic!("{one}, {opens}, {handles}: {error}"));
+                assert_eq!(read(&found.into_file().unwrap().0).await, one);
+            }
+            drop(used);
+        });
+    }
 }
