@@ -166,8 +166,12 @@ impl Side {
 
 impl Breaker for Breaking {
     fn tell(&self, _: &Broken) -> Option<Telling> {
-        // SMB's clients rely on leases alone.
         None
+    }
+
+    /// SMB's clients rely on leases alone.
+    fn tells(&self) -> bool {
+        false
     }
 
     fn give_back(&self, asked: &ByLease) {

@@ -39,6 +39,12 @@ pub trait Breaker {
     /// this returns has ended, so it has a bound of its own. `None` where nobody relies on it.
     fn tell(&self, broken: &Broken) -> Option<Telling>;
 
+    /// Whether it [tells](Breaker::tell) anybody of changes: asked as it is added. A lane that has one which does is asked before every
+    /// change of what it looks into, whatever it remembers.
+    fn tells(&self) -> bool {
+        true
+    }
+
     /// A holder of a lease or an oplock, by a connection on this lane, has something to give back: the word goes into the queue
     /// of what is sent to him before this returns. Of who is not its client a service knows nothing. By default it has none
     /// who hold any.
@@ -99,7 +105,9 @@ impl Joined {
         breakers.retain(|known| known.strong_count() > 0);
         breakers.push(Rc::downgrade(breaker));
         drop(breakers);
-        self.marks().ask_all();
+        if breaker.tells() {
+            self.marks().ask_all();
+        }
     }
 
     fn marks(&self) -> &Arc<Marks> {
