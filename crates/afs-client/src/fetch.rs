@@ -16,11 +16,25 @@ use crate::status::Metadata;
 
 /// Where fetched bytes go.
 pub trait Sink {
-    /// Takes bytes of the file from `offset` on, in their packets. Ranges come in any order, each in its own.
+    /// Takes bytes of the file from `offset` on, in their packets. Ranges come in any order, and the bytes of one too where they come
+    /// over several connections.
     fn take(&self, offset: u64, bytes: Held) -> impl Future<Output = Result<(), Error>>;
 
     /// The same, where they came over TCP.
     fn take_bytes(&self, offset: u64, bytes: Buf) -> impl Future<Output = Result<(), Error>>;
+
+    /// Whether the bytes of a range must come in their order: over TCP it comes by one connection then. A range that is fetched again
+    /// because that one broke begins anew.
+    fn is_in_order(&self) -> bool {
+        false
+    }
+}
+
+/// A sink that gives each byte once, in the order of the file.
+struct InOrder<F> {
+    /// First byte that was not given yet.
+    next: Cell<u64>,
+    give: F,
 }
 
 /// A range that came.
@@ -197,17 +211,18 @@ pub async fn whole<S: Sink + 'static>(
     }
 }
 
-/// As [`whole`], one piece after the other, so that the sink gets the bytes in order.
+/// As [`whole`], one piece after the other: `give` gets each byte once, in order, with its place in the file.
 ///
 /// # Errors
 /// As there.
-pub async fn in_order(server: &FileServer, plan: Plan, sink: &impl Sink) -> Result<(), Error> {
+pub async fn in_order(server: &FileServer, plan: Plan, give: impl Fn(u64, &[u8])) -> Result<(), Error> {
     let connection = server.turn();
     let (plan, _) = plan.over(server).await;
+    let sink = InOrder { next: Cell::new(plan.from), give };
     let mut at = plan.from;
     while at < plan.to {
         let count = plan.piece.max(1).min(plan.to - at);
-        plan.piece(server, connection, (at, count), sink).await?;
+        plan.piece(server, connection, (at, count), &sink).await?;
         at += count;
     }
     Ok(())
@@ -291,6 +306,38 @@ impl Work {
     }
 }
 
+impl<F: Fn(u64, &[u8])> InOrder<F> {
+    fn give(&self, offset: u64, bytes: &[u8]) {
+        let next = self.next.get();
+        debug_assert!(offset <= next, "a range came with a gap");
+        // Of a range that came in part and then again.
+        let known = usize::try_from(next.saturating_sub(offset)).unwrap_or(usize::MAX);
+        if let Some(new) = bytes.get(known..).filter(|new| !new.is_empty()) {
+            (self.give)(next, new);
+            self.next.set(next + new.len() as u64);
+        }
+    }
+}
+
+impl<F: Fn(u64, &[u8])> Sink for InOrder<F> {
+    async fn take(&self, mut offset: u64, held: Held) -> Result<(), Error> {
+        for slice in held.slices() {
+            self.give(offset, slice);
+            offset += slice.len() as u64;
+        }
+        Ok(())
+    }
+
+    async fn take_bytes(&self, offset: u64, buf: Buf) -> Result<(), Error> {
+        self.give(offset, &buf);
+        Ok(())
+    }
+
+    fn is_in_order(&self) -> bool {
+        true
+    }
+}
+
 /// Bytes in memory; for what is small, such as directories and links.
 #[derive(Debug, Default)]
 pub struct InMemory {
@@ -317,6 +364,10 @@ impl Sink for InMemory {
         bytes.truncate(usize::try_from(offset).unwrap_or(usize::MAX));
         bytes.extend_from_slice(&buf);
         Ok(())
+    }
+
+    fn is_in_order(&self) -> bool {
+        true
     }
 }
 

@@ -210,7 +210,8 @@ pub(crate) async fn fetch(
     if fid.is_directory() {
         return Ok(None);
     }
-    attempts(server, length, async |wish, named| {
+    let streams = if sink.is_in_order() { 1 } else { server.oob().options.streams };
+    attempts(server, length, streams, async |wish, named| {
         let transfer = wish.transfer;
         let request = rxafs::FetchDataOOB { fid, offset, length, wish };
         let receive = async |connection: &Connection, part: Part, stop: &Stop| {
@@ -246,7 +247,7 @@ pub(crate) async fn store(
         return Ok(None);
     }
     let Piece { fid, change, offset, length, file_length } = piece;
-    attempts(server, length, async |wish, named| {
+    attempts(server, length, server.oob().options.streams, async |wish, named| {
         let transfer = wish.transfer;
         let request = rxafs::StoreDataOOB { fid, change, offset, length, file_length, wish };
         let send = async |connection: &Connection, part: Part, stop: &Stop| {
@@ -278,10 +279,11 @@ pub(crate) async fn store(
     .await
 }
 
-/// Over connections that were kept; over new ones, where those were dead; else not at all.
+/// Over `streams` connections that were kept; over new ones, where those were dead; else not at all.
 async fn attempts<T>(
     server: &FileServer,
     length: u64,
+    streams: usize,
     mut attempt: impl AsyncFnMut(OobWish, Vec<Connection>) -> Result<T, Failed>,
 ) -> Result<Option<T>, Error> {
     if !server.goes_out_of_band(length).await {
@@ -291,7 +293,7 @@ async fn attempts<T>(
     for _ in 0..ATTEMPTS {
         let Some((streams_max, keep)) = server.support().await else { return Ok(None) };
         let most = usize::try_from(length / PART_MIN).unwrap_or(usize::MAX).max(1);
-        let streams = oob.options.streams.clamp(1, streams_max).min(most);
+        let streams = streams.clamp(1, streams_max).min(most);
         let named = oob.take(streams, keep);
         let transfer = oob.next.get();
         oob.next.set(transfer + 1);

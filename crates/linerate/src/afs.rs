@@ -9,11 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use afs_client::fetch::{self, Plan, Sink};
+use afs_client::fetch::{self, Plan};
 use afs_client::{Address, Cell, CellOptions, Client, ClientOptions, Error, Found, Progress};
 use anyhow::Context;
 use aws_lc_rs::digest::{self, SHA256};
-use lane::buffer::Buf;
 use lane::runtime::{RuntimeOptions, run_here};
 use xdr::afs::AfsUuid;
 
@@ -178,9 +177,10 @@ fn stop_at_signals(progress: &Arc<Progress>) {
 
 /// SHA-256 of what a file holds at its server, fetched once more from its start.
 pub(crate) async fn sum_there(found: &Found) -> Result<String, Error> {
-    let sink = Hashing(RefCell::new(digest::Context::new(&SHA256)));
-    fetch::in_order(&found.server, Plan::of(found.fid, &found.metadata), &sink).await?;
-    Ok(hexadecimal(sink.0.into_inner().finish().as_ref()))
+    let sum = RefCell::new(digest::Context::new(&SHA256));
+    let plan = Plan::of(found.fid, &found.metadata);
+    fetch::in_order(&found.server, plan, |_, bytes| sum.borrow_mut().update(bytes)).await?;
+    Ok(hexadecimal(sum.into_inner().finish().as_ref()))
 }
 
 /// SHA-256 of a local file.
@@ -194,21 +194,6 @@ pub(crate) fn sum_here(path: &Path) -> anyhow::Result<String> {
             0 => return Ok(hexadecimal(context.finish().as_ref())),
             count => context.update(&buffer[..count]),
         }
-    }
-}
-
-struct Hashing(RefCell<digest::Context>);
-
-impl Sink for Hashing {
-    async fn take(&self, _: u64, bytes: rx_lane::Held) -> Result<(), Error> {
-        let mut context = self.0.borrow_mut();
-        bytes.slices().for_each(|slice| context.update(slice));
-        Ok(())
-    }
-
-    async fn take_bytes(&self, _: u64, bytes: Buf) -> Result<(), Error> {
-        self.0.borrow_mut().update(&bytes);
-        Ok(())
     }
 }
 

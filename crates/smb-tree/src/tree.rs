@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use smb_wire::Guid;
-use vfs::{Breaker, Broken, ByLease, Cache, Telling, Volume};
+use vfs::{Breaker, Broken, ByLease, Telling, Volume};
 use zerocopy::IntoBytes;
 
 use crate::asker::Asker;
@@ -34,8 +34,9 @@ pub(crate) struct Side {
     hands_mark: Cell<usize>,
     known: Known,
     counters: Arc<TreeCounters>,
-    /// The cache knows it as long as the tree lives.
-    _breaker: Rc<dyn Breaker>,
+    /// The cache knows it, from the first share on, as long as the tree lives.
+    breaker: Rc<dyn Breaker>,
+    is_known: Cell<bool>,
 }
 
 struct AtHand {
@@ -50,19 +51,19 @@ struct Breaking {
 }
 
 impl Tree {
-    /// Of the lane that this cache is of: from here on breaks of holders on it go to `breaks`.
-    pub fn new(cache: &Cache, opens: Arc<Opens>, breaks: Rc<dyn Breaks>) -> Self {
+    /// Of this lane, without a share: breaks of holders on it go to `breaks`.
+    pub fn new(opens: Arc<Opens>, breaks: Rc<dyn Breaks>) -> Self {
         let counters = Arc::new(TreeCounters::default());
         let breaking = Breaking { opens: Arc::clone(&opens), breaks, counters: Arc::clone(&counters) };
         let breaker: Rc<dyn Breaker> = Rc::new(breaking);
-        cache.add_breaker(&breaker);
         let side = Side {
             opens,
             hands: RefCell::default(),
             hands_mark: Cell::new(HANDS_MARK_MIN),
             known: Known::new(),
             counters,
-            _breaker: breaker,
+            breaker,
+            is_known: Cell::new(false),
         };
         Self { side: Rc::new(side), shares: Rc::default() }
     }
@@ -70,6 +71,9 @@ impl Tree {
     /// Shows a volume, which was opened [with objects](vfs::VolumeSpec::with_objects), by this name; a share that had it is another
     /// from now on.
     pub fn add_share(&self, name: &str, volume: Volume, options: ShareOptions) -> Share {
+        if !self.side.is_known.replace(true) {
+            volume.cache().add_breaker(&self.side.breaker);
+        }
         let name: Arc<str> = name.into();
         let inner = ShareInner { name: Arc::clone(&name), volume, options, side: Rc::clone(&self.side) };
         let share = Share { inner: Rc::new(inner) };

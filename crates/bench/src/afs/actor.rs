@@ -174,7 +174,8 @@ impl Actor {
         let metadata = self.server.status(own).await?;
         let ignored = Cell::new(0);
         let check = Check { came: &ignored, against: Against::Pattern(self.pattern(), Cell::new(false)) };
-        fetch::in_order(&self.server, Plan::of(own, &metadata), &check).await?;
+        let plan = Plan::of(own, &metadata);
+        fetch::in_order(&self.server, plan, |offset, bytes| check.check(offset, [bytes].into_iter())).await?;
         self.compared(&check)
     }
 

@@ -210,7 +210,8 @@ async fn sums(found: &Found, chunk: u64) -> Result<Vec<Vec<u8>>, Error> {
     for from in (0..whole.to).step_by(usize::try_from(chunk).unwrap_or(usize::MAX)) {
         let check = Check { came: &ignored, against: Against::sum() };
         let part = Plan { from, to: (from + chunk).min(whole.to), piece: chunk, ..whole };
-        fetch::in_order(&found.server, part, &check).await?;
+        fetch::in_order(&found.server, part, |offset, bytes| check.check(offset, [bytes].into_iter()))
+            .await?;
         if let Against::Sum(context) = check.against {
             sums.extend(context.take().map(|context| context.finish().as_ref().to_vec()));
         }

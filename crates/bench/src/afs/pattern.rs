@@ -107,10 +107,14 @@ impl Sink for Check<'_> {
         self.check(offset, std::iter::once(&*bytes));
         Ok(())
     }
+
+    fn is_in_order(&self) -> bool {
+        matches!(self.against, Against::Sum(_))
+    }
 }
 
 impl Check<'_> {
-    fn check<'b>(&self, offset: u64, slices: impl Iterator<Item = &'b [u8]>) {
+    pub(super) fn check<'b>(&self, offset: u64, slices: impl Iterator<Item = &'b [u8]>) {
         let slices = slices.inspect(|slice| self.came.set(self.came.get() + slice.len() as u64));
         match &self.against {
             Against::Nothing => slices.for_each(drop),

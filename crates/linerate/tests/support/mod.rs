@@ -259,8 +259,8 @@ pub(crate) fn tool(name: &str, package: &str) -> Command {
 /// Runs a command to its end; its standard output.
 pub(crate) fn output(command: &mut Command) -> Vec<u8> {
     let output = command.stdin(Stdio::null()).output().expect("it can be started");
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {}\n{stderr}", output.status);
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
+    assert!(output.status.success(), "{command:?}: {}\n{stderr}\n{stdout}", output.status);
     output.stdout
 }
 

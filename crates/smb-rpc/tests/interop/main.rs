@@ -44,13 +44,16 @@ fn serve_one(mut stream: TcpStream, name: &str) {
 
 #[test]
 fn impacket_reads_what_is_answered() {
-    let is_here = Command::new("python3").args(["-c", "import impacket"]).output();
+    let is_here = Command::new("/usr/bin/python3").args(["-c", "import impacket"]).output();
     if !is_here.is_ok_and(|output| output.status.success()) {
         testkit::skip("the Debian package python3-impacket is not installed; `cargo xtask test` installs it");
         return;
     }
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/interop/asks.py");
-    let output =
-        Command::new("python3").arg(script).args(["srvsvc", "wkssvc", "lsarpc"].map(serve)).output().unwrap();
+    let output = Command::new("/usr/bin/python3")
+        .arg(script)
+        .args(["srvsvc", "wkssvc", "lsarpc"].map(serve))
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

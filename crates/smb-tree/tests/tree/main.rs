@@ -195,7 +195,7 @@ fn side(objects: &Objects, opens: Arc<Opens>) -> Side {
     let cache = Cache::sharing(CacheOptions::default(), objects);
     let volume = Volume::open(&cache, &spec).unwrap();
     let heard = Rc::new(Heard::default());
-    let tree = Tree::new(&cache, opens, Rc::clone(&heard) as _);
+    let tree = Tree::new(opens, Rc::clone(&heard) as _);
     let share = tree.add_share("test", volume, ShareOptions::default());
     Side { share, tree, heard }
 }

@@ -61,9 +61,7 @@ impl LaneSmb {
             ways: Rc::clone(&ways),
             sessions: Rc::new(move |id| sessions.sessions.get(id).map(|session| session.client)),
         };
-        // Settings without a volume are refused.
-        let first = lane.volumes.iter().next().ok_or("there is no volume")?;
-        let tree = Tree::new(first.cache(), Arc::clone(kept.opens()), Rc::new(breaks));
+        let tree = Tree::new(Arc::clone(kept.opens()), Rc::new(breaks));
         show(&tree, &options, lane.volumes)?;
         Ok(Rc::new(Self {
             ways,

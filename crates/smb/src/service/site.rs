@@ -29,6 +29,9 @@ impl SmbSite {
     pub(crate) fn load(settings: &SmbSettings, ground: &Ground<'_>) -> Result<Self, Problem> {
         let section = &settings.section;
         let target = target(section);
+        let hindrance = settings.hindrance().map(str::to_owned);
+        // Without addresses nobody asks, and the volumes have no objects.
+        let shares = if hindrance.is_some() { Vec::new() } else { settings.shares.clone() };
         let options = Options {
             policy: Policy { guest: section.guest, anonymous: section.anonymous },
             signing: section.signing,
@@ -36,7 +39,7 @@ impl SmbSite {
             accounts: Arc::clone(ground.accounts),
             sids: Sids::new(&target.netbios_name),
             target,
-            shares: settings.shares.clone(),
+            shares,
             interfaces: section.interface.iter().zip(1..).map(interface).collect(),
             connections_max: section.connections_per_lane.min(ground.connections_per_lane),
             sessions_max: section.sessions,
@@ -46,7 +49,7 @@ impl SmbSite {
         };
         Ok(Self {
             options: Arc::new(options),
-            hindrance: settings.hindrance().map(str::to_owned),
+            hindrance,
             has_users: ground.accounts.users().iter().any(|user| user.has_nt && !user.disabled),
             bound: Vec::new(),
             kept: Arc::clone(&settings.kept),
