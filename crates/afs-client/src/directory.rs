@@ -47,7 +47,20 @@ pub async fn list_status(
 ) -> Result<Vec<(Entry, Result<Metadata, Code>)>, Error> {
     let entries = list(server, fid).await?;
     let fids: Vec<Fid> = entries.iter().map(|entry| entry.fid).collect();
-    Ok(entries.into_iter().zip(server.statuses(&fids).await?).collect())
+    let mut statuses = server.statuses(&fids).await?;
+    // Of many asked for at once a server waits for none that is being changed; of one it does.
+    let busy = statuses
+        .iter_mut()
+        .zip(&fids)
+        .filter(|(status, _)| status.as_ref().is_err_and(|code| code.is_busy()));
+    for (status, fid) in busy {
+        *status = match server.status(*fid).await {
+            Ok(metadata) => Ok(metadata),
+            Err(Error::Refused(code)) => Err(code),
+            Err(other) => return Err(other),
+        };
+    }
+    Ok(entries.into_iter().zip(statuses).collect())
 }
 
 /// What a name leads to, if it is there.

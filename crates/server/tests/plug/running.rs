@@ -147,4 +147,4 @@ pub(crate) fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Longer than any machine takes.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
