@@ -188,8 +188,8 @@ mod tests {
         assert!(received.bytes > 0 && received.server_cpu_seconds.is_some());
         let sent = send(serving(Bare::Receive(to.clone(), 1 << 20)), &from, brief, None).unwrap();
         assert!(sent.bytes > 0 && sent.server_cpu_seconds.is_none());
-        // The server writes a whole piece at least; it may be at it still.
-        while std::fs::metadata(&to).unwrap().len() < PIECE as u64 {
+        // The server makes the file and writes a whole piece at least; it may be at it still.
+        while std::fs::metadata(&to).map_or(0, |file| file.len()) < PIECE as u64 {
             std::thread::yield_now();
         }
         assert!(std::fs::read(&to).unwrap()[..PIECE].iter().all(|byte| *byte == b'x'));
