@@ -92,6 +92,17 @@ async fn get(server: &FileServer, fid: Fid, metadata: &Metadata, bytes: &[u8]) {
     assert!(sink.came.get() >= bytes.len() as u64, "all of it came, some perhaps twice");
 }
 
+/// Each byte once and in order, however often a connection breaks.
+async fn get_in_order(server: &FileServer, fid: Fid, metadata: &Metadata, bytes: &[u8]) {
+    let next = Cell::new(0);
+    let give = |offset: u64, piece: &[u8]| {
+        let at = next.replace(next.get() + piece.len());
+        assert!(offset as usize == at && bytes[at..at + piece.len()] == *piece, "in order, from {offset} on");
+    };
+    fetch::in_order(server, Plan::of(fid, metadata), give).await.unwrap();
+    assert_eq!(next.get(), bytes.len());
+}
+
 /// Of 500 seeds most lose packets, cut streams anywhere, or reset connections now and then.
 #[test]
 fn files_come_back_as_they_went_though_connections_are_reset_and_packets_lost() {
@@ -127,6 +138,9 @@ fn files_come_back_as_they_went_though_connections_are_reset_and_packets_lost() 
                     "as it was stored"
                 );
                 get(&server, fid, &metadata, &bytes).await;
+                if round == 2 && resets {
+                    get_in_order(&server, fid, &metadata, &bytes).await;
+                }
                 over_tcp += if len as u64 >= threshold { 2 } else { 0 };
             }
             let used = server.out_of_band();
@@ -159,6 +173,7 @@ fn long_files_go_over_several_connections_at_once_and_those_are_used_again() {
         assert!(counted!(bed, handed_over) > 0, "some came to the other lane");
         assert_eq!(counted!(bed, fetched_bytes), 2 * bytes.len() as u64);
         assert_eq!(counted!(bed, stored_bytes), bytes.len() as u64);
+        get_in_order(&server, fid, &metadata, &bytes).await;
         bed.settled().await;
         assert_eq!(counted!(bed, idle), 4);
     });
