@@ -1,6 +1,6 @@
 //! Several steps that are one change of a file's content: a client's store of many packets.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 
 use index::Version;
@@ -105,18 +105,7 @@ impl Store {
         offset: u64,
         bufs: Vec<Buf>,
     ) -> (Result<(), Error>, Option<Vec<Buf>>) {
-        let len: usize = bufs.iter().map(|buf| buf.len()).sum();
-        let end = if len == 0 { 0 } else { offset.saturating_add(len as u64) };
-        let slot = Rc::new(RefCell::new(Some(bufs)));
-        let lent = Rc::clone(&slot);
-        let written = self.step(Reach::To(end), async move |file| {
-            let bufs = lent.take().expect("they are taken once");
-            let (written, bufs) = file.lane_file().write_vectored_at(offset, bufs).await;
-            lent.replace(Some(bufs));
-            written.map_err(Error::of_write)
-        });
-        let written = written.await;
-        (written, slot.take())
+        self.writer.write_parts(&self.caller, self.of_this(), offset, bufs).await
     }
 
     /// Cuts the file to `len` bytes, or lengthens it with zeros.
@@ -127,8 +116,8 @@ impl Store {
         let (from, to) = self.writer.reserved.get();
         self.writer.reserved.set((from.min(len), to.min(len)));
         let cut =
-            async move |file: Rc<OpenFile>| file.lane_file().truncate(len).await.map_err(Error::of_write);
-        self.step(Reach::Exactly(len), cut).await
+            async move |file: Rc<OpenFile>, _| file.lane_file().truncate(len).await.map_err(Error::of_write);
+        self.writer.change_content(&self.caller, self.of_this(), Reach::Exactly(len), cut).await
     }
 
     /// The version that the last step has brought; `None` before the first.
@@ -136,14 +125,9 @@ impl Store {
         self.raised.0.get()
     }
 
-    async fn step(
-        &self,
-        reach: Reach,
-        work: impl AsyncFnOnce(Rc<OpenFile>) -> Result<(), Error> + 'static,
-    ) -> Result<(), Error> {
-        let step = Step { raised: Some(Rc::clone(&self.raised)), ..Step::default() };
-        let work = async move |file: Rc<OpenFile>, _| work(file).await;
-        self.writer.change_content(&self.caller, step, reach, work).await
+    /// A step that raises the version only if none before it has.
+    fn of_this(&self) -> Step<'static> {
+        Step { raised: Some(Rc::clone(&self.raised)), ..Step::default() }
     }
 }
 

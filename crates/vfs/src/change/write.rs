@@ -32,11 +32,22 @@ impl Writer {
         offset: u64,
         bufs: Vec<Buf>,
     ) -> (Result<(), Error>, Option<Vec<Buf>>) {
+        self.write_parts(caller, Step::default(), offset, bufs).await
+    }
+
+    /// The bytes of several buffers, as a step of a change.
+    pub(super) async fn write_parts(
+        &self,
+        caller: &Caller,
+        step: Step<'_>,
+        offset: u64,
+        bufs: Vec<Buf>,
+    ) -> (Result<(), Error>, Option<Vec<Buf>>) {
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let reach = Reach::To(if len == 0 { 0 } else { offset.saturating_add(len as u64) });
         let slot = Rc::new(RefCell::new(Some(bufs)));
         let lent = Rc::clone(&slot);
-        let written = self.change_content(caller, Step::default(), reach, async move |file, _| {
+        let written = self.change_content(caller, step, reach, async move |file, _| {
             let bufs = lent.take().expect("they are taken once");
             let (written, bufs) = file.lane_file().write_vectored_at(offset, bufs).await;
             lent.replace(Some(bufs));
