@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use lane::fs::Timestamp;
+use smb_sid::Sids;
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
 use smb_wire::time::from_unix;
@@ -33,6 +34,20 @@ pub(crate) struct Info {
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
+}
+
+impl Info {
+    /// What the POSIX extensions tell more: links, what kind of link it is, mode, and whose it is, as identifiers that say the POSIX
+    /// numbers.
+    pub(crate) fn posix(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        out.extend(self.links.to_le_bytes());
+        out.extend([0; 4]);
+        out.extend((self.mode & 0o7777).to_le_bytes());
+        Sids::of_uid(self.uid).write(&mut out);
+        Sids::of_gid(self.gid).write(&mut out);
+        out
+    }
 }
 
 /// What is remembered of files, by identity and time of change.

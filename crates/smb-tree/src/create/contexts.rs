@@ -32,7 +32,7 @@ pub(super) fn write(wishes: &Wishes<'_>, asker: &Asker, open: &Open, info: &Info
         out.push(tag::AAPL, &aapl_response(aapl.command.get(), aapl.bitmap.get()));
     }
     if wishes.posix.is_some() && asker.posix {
-        out.push(tag::POSIX, &posix_response(info));
+        out.push(tag::POSIX, &info.posix());
     }
     out.bytes().to_vec()
 }
@@ -94,17 +94,6 @@ fn aapl_response(command: u32, wanted: u64) -> Vec<u8> {
         out.extend((model.len() as u32).to_le_bytes());
         out.extend(model);
     }
-    out
-}
-
-/// Links, what kind of link it is, mode, and whose it is: as identifiers that say the POSIX numbers.
-fn posix_response(info: &Info) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.extend(info.links.to_le_bytes());
-    out.extend([0; 4]);
-    out.extend((info.mode & 0o7777).to_le_bytes());
-    smb_sid::Sids::of_uid(info.uid).write(&mut out);
-    smb_sid::Sids::of_gid(info.gid).write(&mut out);
     out
 }
 

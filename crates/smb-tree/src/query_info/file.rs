@@ -222,11 +222,7 @@ fn posix(info: &Info) -> Vec<u8> {
     out.extend(info.index.to_le_bytes());
     out.extend((info.device as u32).to_le_bytes());
     out.extend([0; 4]);
-    out.extend(info.links.to_le_bytes());
-    out.extend([0; 4]);
-    out.extend((info.mode & 0o7777).to_le_bytes());
-    smb_sid::Sids::of_uid(info.uid).write(&mut out);
-    smb_sid::Sids::of_gid(info.gid).write(&mut out);
+    out.extend(info.posix());
     out
 }
 
