@@ -10,5 +10,29 @@ pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(ticks as f64 / TICKS_PER_SECOND)
 }
 
+/// What a load costs: the server's process, where it was told which, and this one.
+pub(crate) struct CpuClock {
+    pid: Option<u32>,
+    before: (Option<f64>, Option<f64>),
+}
+
+impl CpuClock {
+    /// From now on.
+    pub(crate) fn start(pid: Option<u32>) -> Self {
+        Self { pid, before: Self::now(pid) }
+    }
+
+    /// CPU seconds of the server and of this process since then.
+    pub(crate) fn spent(&self) -> (Option<f64>, Option<f64>) {
+        let after = Self::now(self.pid);
+        let between = |after: Option<f64>, before: Option<f64>| Some(after? - before?);
+        (between(after.0, self.before.0), between(after.1, self.before.1))
+    }
+
+    fn now(pid: Option<u32>) -> (Option<f64>, Option<f64>) {
+        (pid.and_then(cpu_seconds), cpu_seconds(std::process::id()))
+    }
+}
+
 /// Of `/proc/PID/stat` on every Linux (USER_HZ).
 const TICKS_PER_SECOND: f64 = 100.0;

@@ -1,5 +1,6 @@
 //! `linerate bench`: load generators with a progress bar, a table for people and JSON for scripts.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use bench::latency::Percentiles;
@@ -7,6 +8,8 @@ use clap::Subcommand;
 use comfy_table::Table;
 use lane::layout::{LaneCount, Layout, Wishes};
 use lane::topology::Topology;
+
+use crate::output::say;
 
 mod afs;
 mod callbacks;
@@ -68,6 +71,22 @@ fn layout(lanes: Option<u32>) -> anyhow::Result<Layout> {
     let topology = Topology::of_this_machine()?;
     let lanes = lanes.map_or(LaneCount::All, |lanes| LaneCount::Total(lanes as usize));
     Ok(Layout::new(&topology, &Wishes { lanes, ..Wishes::default() })?)
+}
+
+/// What the server's process and this one used, as far as it is known.
+fn add_cpu(table: &mut Table, server: Option<f64>, client: Option<f64>) {
+    for (whose, seconds) in [("server CPU", server), ("client CPU", client)] {
+        if let Some(seconds) = seconds {
+            table.add_row([whose.to_owned(), format!("{seconds:.2} s")]);
+        }
+    }
+}
+
+/// One line for each reason why something failed.
+fn tell_errors(errors: &BTreeMap<String, u64>) {
+    for (reason, count) in errors {
+        say!(" {count} failed: {reason}");
+    }
 }
 
 /// One row for each percentile.

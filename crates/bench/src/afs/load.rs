@@ -18,10 +18,11 @@ use serde::Serialize;
 use super::actor::Actor;
 use super::clients::{Clients, give_up};
 use super::pattern::{Against, Check, PatternFile};
+use crate::Progress;
+use crate::cpu::CpuClock;
 use crate::latency::{Latencies, Percentiles};
 use crate::share::{Share, on_lanes};
 use crate::start::{Arrival, StartLine};
-use crate::{Progress, cpu_seconds};
 
 /// What every client does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -231,8 +232,7 @@ impl LaneLoad {
         let tally = Rc::new(RefCell::new(Tally::default()));
         let (clients, actors) = self.begin(line.arrival(), &tally).await?;
         let began = line.wait().await;
-        let cpu = || (self.options.clients.pid.and_then(cpu_seconds), cpu_seconds(std::process::id()));
-        let before = (self.share.lane == 0).then(cpu);
+        let cpu = (self.share.lane == 0).then(|| CpuClock::start(self.options.clients.pid));
         let resends = sent_again(&clients);
         let end = began + self.options.duration;
         let tasks: Vec<_> = actors
@@ -248,10 +248,8 @@ impl LaneLoad {
         }
         let mut done = tally.take();
         done.elapsed = lane::time::now() - began;
-        if let Some((server, own)) = before {
-            let (server_after, own_after) = cpu();
-            let between = |after: Option<f64>, before: Option<f64>| Some(after? - before?);
-            (done.server_cpu, done.client_cpu) = (between(server_after, server), between(own_after, own));
+        if let Some(cpu) = cpu {
+            (done.server_cpu, done.client_cpu) = cpu.spent();
         }
         let after = sent_again(&clients);
         (done.resends, done.resends_spurious) = (after.0 - resends.0, after.1 - resends.1);

@@ -17,7 +17,7 @@ use smb_wire::Dialect;
 use super::actor::{Actor, Failure, look, sums};
 use super::session::Session;
 use crate::Progress;
-use crate::cpu_seconds;
+use crate::cpu::CpuClock;
 use crate::latency::{Latencies, Percentiles};
 use crate::share::{Share, on_lanes};
 use crate::start::StartLine;
@@ -222,8 +222,7 @@ impl LaneLoad {
         let actors = self.actors(&sessions, &tally).await;
         drop(arrival);
         let began = line.wait().await;
-        let cpu = || (self.options.pid.and_then(cpu_seconds), cpu_seconds(std::process::id()));
-        let before = (self.share.lane == 0).then(cpu);
+        let cpu = (self.share.lane == 0).then(|| CpuClock::start(self.options.pid));
         let end = began + self.options.duration;
         if self.options.work == Work::Idle {
             lane::time::sleep_until(end).await;
@@ -248,10 +247,8 @@ impl LaneLoad {
         }
         let mut done = tally.take();
         done.elapsed = lane::time::now() - began;
-        if let Some((server, own)) = before {
-            let (server_after, own_after) = cpu();
-            let between = |after: Option<f64>, before: Option<f64>| Some(after? - before?);
-            (done.server_cpu, done.client_cpu) = (between(server_after, server), between(own_after, own));
+        if let Some(cpu) = cpu {
+            (done.server_cpu, done.client_cpu) = cpu.spent();
         }
         for actor in &actors {
             match lane::time::timeout(ENDING_MAX, actor.end()).await {

@@ -86,26 +86,9 @@ impl From<Mode> for Work {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut driver = DriverConfig::default();
-    driver.endpoint.packets = args.packets as usize;
-    // A call that holds half of its client's packets leaves room for another's answers.
-    let window = args.packets / 2;
-    driver.endpoint.receive_window = driver.endpoint.receive_window.min(window);
-    driver.endpoint.send_window = driver.endpoint.send_window.min(window);
+    let clients = clients(&args.place, &args.address, args.clients, args.packets, args.pid)?;
     let options = Options {
-        clients: Clients {
-            cell: args.place.options(&args.address)?,
-            volume: args.address.volume.clone(),
-            path: args.address.path.clone(),
-            count: args.clients as usize,
-            connections: args.connections as usize,
-            patience: args.place.patience(),
-            // What is measured is Rx.
-            oob: OobOptions { threshold: None, ..OobOptions::default() },
-            driver,
-            uuid: new_uuid(),
-            pid: args.pid,
-        },
+        clients: Clients { connections: args.connections as usize, ..clients },
         work: args.mode.into(),
         calls: args.calls as usize,
         chunk: u64::from(args.chunk).max(1),
@@ -114,6 +97,34 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         verify: args.verify,
     };
     measure(&args.address, &options, args.threads, args.json)
+}
+
+/// So many clients of the cell of an address, with one connection and so many packet buffers each, all of whose bytes go by Rx.
+pub(super) fn clients(
+    place: &Where,
+    address: &Address,
+    count: u32,
+    packets: u32,
+    pid: Option<u32>,
+) -> anyhow::Result<Clients> {
+    let mut driver = DriverConfig::default();
+    driver.endpoint.packets = packets as usize;
+    // A call that holds half of its client's packets leaves room for another's answers.
+    let window = packets / 2;
+    driver.endpoint.receive_window = driver.endpoint.receive_window.min(window);
+    driver.endpoint.send_window = driver.endpoint.send_window.min(window);
+    Ok(Clients {
+        cell: place.options(address)?,
+        volume: address.volume.clone(),
+        path: address.path.clone(),
+        count: count as usize,
+        connections: 1,
+        patience: place.patience(),
+        oob: OobOptions { threshold: None, ..OobOptions::default() },
+        driver,
+        uuid: new_uuid(),
+        pid,
+    })
 }
 
 /// Runs a load and tells what came of it.
@@ -152,16 +163,8 @@ fn print(address: &Address, report: &Report) {
     if report.verified > 0 {
         table.add_row(["verified".to_owned(), report.verified.to_string()]);
     }
-    for (whose, seconds) in
-        [("server CPU", report.server_cpu_seconds), ("client CPU", report.client_cpu_seconds)]
-    {
-        if let Some(seconds) = seconds {
-            table.add_row([whose.to_owned(), format!("{seconds:.2} s")]);
-        }
-    }
+    super::add_cpu(&mut table, report.server_cpu_seconds, report.client_cpu_seconds);
     super::add_latencies(&mut table, &report.latency);
     say!("{table}");
-    for (reason, count) in &report.errors {
-        say!(" {count} failed: {reason}");
-    }
+    super::tell_errors(&report.errors);
 }

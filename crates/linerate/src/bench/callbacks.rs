@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use afs_client::{Address, OobOptions};
+use afs_client::Address;
 use anyhow::Context;
-use bench::afs::{CallbacksReport, Clients};
-use rx_lane::DriverConfig;
+use bench::afs::CallbacksReport;
 
-use crate::afs::{Where, new_uuid};
+use crate::afs::Where;
 use crate::output::{self, say};
 
 /// Flags of `linerate bench callbacks`.
@@ -30,22 +29,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut driver = DriverConfig::default();
-    driver.endpoint.packets = PACKETS;
-    driver.endpoint.receive_window = driver.endpoint.receive_window.min(PACKETS as u32 / 2);
-    driver.endpoint.send_window = driver.endpoint.send_window.min(PACKETS as u32 / 2);
-    let clients = Clients {
-        cell: args.place.options(&args.address)?,
-        volume: args.address.volume.clone(),
-        path: args.address.path.clone(),
-        count: args.clients as usize,
-        connections: 1,
-        patience: args.place.patience(),
-        oob: OobOptions { threshold: None, ..OobOptions::default() },
-        driver,
-        uuid: new_uuid(),
-        pid: args.pid,
-    };
+    let clients = super::afs::clients(&args.place, &args.address, args.clients, PACKETS, args.pid)?;
     let report =
         bench::afs::callbacks(&clients).with_context(|| format!("cannot measure {}", args.address))?;
     if args.json {
@@ -73,4 +57,4 @@ fn print(address: &Address, report: &CallbacksReport) {
 }
 
 /// Packet buffers of each client.
-const PACKETS: usize = 1024;
+const PACKETS: u32 = 1024;

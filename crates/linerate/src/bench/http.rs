@@ -92,7 +92,5 @@ fn print(url: &str, report: &Report) {
     if report.other_statuses > 0 {
         say!(" {} answers had a status other than 200", report.other_statuses);
     }
-    for (reason, count) in &report.errors {
-        say!(" {count} failed: {reason}");
-    }
+    super::tell_errors(&report.errors);
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 use afs_client::{Address, OobOptions};
 use bench::afs::{Clients, Options, Work};
 use clap::ValueEnum;
-use rx_lane::DriverConfig;
 
-use crate::afs::{Where, new_uuid};
+use crate::afs::Where;
 
 /// Flags of `linerate bench oob`.
 #[derive(Debug, clap::Args)]
@@ -65,24 +64,11 @@ enum Mode {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut driver = DriverConfig::default();
-    driver.endpoint.packets = PACKETS;
-    driver.endpoint.receive_window = driver.endpoint.receive_window.min(PACKETS as u32 / 2);
-    driver.endpoint.send_window = driver.endpoint.send_window.min(PACKETS as u32 / 2);
     let threshold = (args.oob_threshold > 0).then_some(args.oob_threshold.into());
+    let oob = OobOptions { threshold, streams: args.streams as usize, ..OobOptions::default() };
+    let clients = super::afs::clients(&args.place, &args.address, args.clients, PACKETS, args.pid)?;
     let options = Options {
-        clients: Clients {
-            cell: args.place.options(&args.address)?,
-            volume: args.address.volume.clone(),
-            path: args.address.path.clone(),
-            count: args.clients as usize,
-            connections: 1,
-            patience: args.place.patience(),
-            oob: OobOptions { threshold, streams: args.streams as usize, ..OobOptions::default() },
-            driver,
-            uuid: new_uuid(),
-            pid: args.pid,
-        },
+        clients: Clients { oob, ..clients },
         work: match args.mode {
             Mode::Fetch => Work::Fetch,
             Mode::Store => Work::Store,
@@ -97,4 +83,4 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Packet buffers of each client: what is shorter than the threshold, and what falls back, goes by them.
-const PACKETS: usize = 1024;
+const PACKETS: u32 = 1024;

@@ -268,9 +268,7 @@ fn print(server: &str, report: &Report) {
     table.add_row(["resends".to_owned(), report.resends.to_string()]);
     super::add_latencies(&mut table, &report.latency);
     say!("{table}");
-    for (reason, count) in &report.errors {
-        say!(" {count} failed: {reason}");
-    }
+    super::tell_errors(&report.errors);
 }
 
 /// A number of bytes with an optional suffix k, M or G (powers of 1024).

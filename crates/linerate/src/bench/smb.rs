@@ -165,18 +165,10 @@ fn print(address: &Address, report: &Report) {
     if report.verified > 0 {
         table.add_row(["verified".to_owned(), report.verified.to_string()]);
     }
-    for (whose, seconds) in
-        [("server CPU", report.server_cpu_seconds), ("client CPU", report.client_cpu_seconds)]
-    {
-        if let Some(seconds) = seconds {
-            table.add_row([whose.to_owned(), format!("{seconds:.2} s")]);
-        }
-    }
+    super::add_cpu(&mut table, report.server_cpu_seconds, report.client_cpu_seconds);
     super::add_latencies(&mut table, &report.latency);
     say!("{table}");
-    for (reason, count) in &report.errors {
-        say!(" {count} failed: {reason}");
-    }
+    super::tell_errors(&report.errors);
     if report.wrong_signatures > 0 {
         say!(" {} answers had a wrong signature, or none where one must be", report.wrong_signatures);
     }
