@@ -224,7 +224,6 @@ fn signed_in(
         signing_required: key.is_some() && (asks || options.signing == Signing::Required),
         sealing_required,
         flags,
-        key,
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use identity::Principal;
-use smb_proto::keys::{Agreed, SessionKey};
+use smb_proto::keys::Agreed;
 use smb_proto::sealing::{Nonces, SealingKey};
 use smb_proto::signing::SigningKey;
 use smb_wire::{Guid, Status};
@@ -37,9 +37,6 @@ pub(crate) struct Session {
 
 /// What sign-in leaves, for good.
 pub(crate) struct SignedIn {
-    /// From which the keys of further channels are made; nobody in particular has none.
-    #[allow(dead_code, reason = "several channels come next")]
-    pub(crate) key: Option<SessionKey>,
     /// With which requests to bind a further channel are signed.
     pub(crate) signing: Option<Arc<SigningKey>>,
     pub(crate) sealing: Option<Sealing>,
