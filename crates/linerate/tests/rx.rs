@@ -55,7 +55,9 @@ fn load_of_every_mode_ends_without_errors() {
         let calls = report["calls"].as_u64().unwrap();
         assert!(calls > 10, "{report}");
         assert_eq!(report["bytes_sent"], calls * sent);
-        assert_eq!(report["bytes_received"], calls * received);
+        // Calls that the end cuts off count with what came of them: one per connection at most.
+        let came = report["bytes_received"].as_u64().unwrap();
+        assert!((calls * received..=(calls + 5) * received).contains(&came), "{report}");
         assert_eq!(report["errors"], serde_json::json!({}));
         assert!(report["latency"]["p50_us"].as_u64().unwrap() > 0);
         assert!(report["startup_seconds"].as_f64() > Some(0.0) && report["seconds"].as_f64() > Some(0.9));
