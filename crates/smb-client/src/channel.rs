@@ -87,6 +87,15 @@ impl Ticket {
         self.0.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
+    /// The same session's, for binding as somebody else: which servers refuse.
+    pub fn of(&self, credentials: Credentials) -> Self {
+        let Shared { session_id, flags, ref key, agreed, preauth, .. } = *self.0;
+        let channels = AtomicU32::new(self.channels());
+        let sequence = AtomicU16::new(self.0.sequence.load(Ordering::Relaxed));
+        let key = key.clone();
+        Self(Arc::new(Shared { session_id, flags, key, agreed, preauth, credentials, channels, sequence }))
+    }
+
     fn next_channel(&self) -> u32 {
         self.0.channels.fetch_add(1, Ordering::Relaxed)
     }

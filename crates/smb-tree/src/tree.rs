@@ -118,6 +118,17 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// Clients of these opens are told of breaks on this lane from now on.
+    pub fn adopt(&self, opens: &[Arc<Open>]) {
+        for open in opens {
+            if let Some(share) = self.share(open.share_name()) {
+                open.grants().move_here(share.volume().cache());
+            }
+        }
+    }
+}
+
 impl Side {
     pub(crate) fn opens(&self) -> &Arc<Opens> {
         &self.opens

@@ -16,6 +16,8 @@ pub(crate) struct Options {
     pub(crate) policy: Policy,
     pub(crate) signing: Signing,
     pub(crate) encryption: Encryption,
+    /// Sessions may have several connections.
+    pub(crate) multichannel: bool,
     pub(crate) accounts: Arc<Accounts>,
     /// How users and groups are called.
     pub(crate) sids: Sids,

@@ -9,6 +9,7 @@ use smb_wire::Guid;
 use smb_wire::time::from_unix;
 
 use crate::pipe::Pipes;
+use crate::service::Clients;
 use crate::session::Sessions;
 use crate::sign_in::Failures;
 
@@ -24,6 +25,8 @@ pub(crate) struct Kept {
     /// Every open pipe.
     pub(crate) pipes: Pipes,
     opens: OnceLock<Arc<Opens>>,
+    /// Which connections clients have.
+    pub(crate) clients: Clients,
     /// Whose sign-ins fail.
     pub(crate) failures: Failures,
 }

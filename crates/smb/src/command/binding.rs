@@ -1,18 +1,135 @@
-//! Requests to bind a connection to a session that has others (MS-SMB2 3.3.5.5): in which order they are refused.
+//! Binding a connection to a session that has others (MS-SMB2 3.3.5.5): who is refused, in which order, and what makes the
+//! channel.
 
-use smb_wire::Status;
+use std::rc::Rc;
+use std::sync::Arc;
 
-use crate::connection::Connection;
+use identity::Principal;
+use smb_auth::{SignedIn as Proved, Who};
+use smb_proto::keys::{self, Agreed, SessionKey};
+use smb_proto::sealing::Nonces;
+use smb_proto::signing::SigningAlgorithm;
+use smb_wire::header::flags;
+use smb_wire::{Command, Message, Role, Status};
 
-/// Why a connection is not bound to the session `id`: several channels are not offered yet.
-pub(super) fn refusal(connection: &Connection, id: u64) -> Status {
+use crate::connection::{Call, Connection, Negotiated, SigningIn};
+use crate::options::Options;
+use crate::session::{Channel, Session, State};
+
+/// The session that a connection may be bound to, so far as can be said before its user has signed in.
+///
+/// # Errors
+/// Why not: the first of many reasons.
+pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>, Status> {
+    let (connection, id, here) = (call.connection, call.step.get().session_id, call.negotiated()?);
+    if id == 0 {
+        return Err(Status::INVALID_PARAMETER);
+    }
     //= MS-SMB2 3.3.5.5
     //# A session that is not in GlobalSessionTable fails with STATUS_USER_SESSION_DELETED.
-    match connection.lane.kept.sessions.get(id) {
-        _ if id == 0 => Status::INVALID_PARAMETER,
-        None => Status::USER_SESSION_DELETED,
-        //= MS-SMB2 3.3.5.5
-        //# Before 3.0, or where the server does not offer multichannel, it is STATUS_REQUEST_NOT_ACCEPTED.
-        Some(_) => Status::REQUEST_NOT_ACCEPTED,
+    let session = connection.lane.kept.sessions.get(id).ok_or(Status::USER_SESSION_DELETED)?;
+    // As Windows has it, before dialects are looked at: AES-GMAC goes with itself alone.
+    if signing_differs(&session.agreed, here) {
+        return Err(match session.agreed.signing {
+            SigningAlgorithm::AesGmac => Status::REQUEST_OUT_OF_SEQUENCE,
+            _ => Status::NOT_SUPPORTED,
+        });
     }
+    //= MS-SMB2 3.3.5.5
+    //# Before 3.0, or where the server does not offer multichannel, it is STATUS_REQUEST_NOT_ACCEPTED.
+    if !here.dialect.is_smb3() || !options.multichannel {
+        return Err(Status::REQUEST_NOT_ACCEPTED);
+    }
+    //= MS-SMB2 3.3.5.5
+    //# A request that is not signed, and one of another dialect than the session's, fails with STATUS_INVALID_PARAMETER.
+    if !call.header().has(flags::SIGNED) || here.dialect != session.agreed.dialect {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    // Its keys are made for one cipher.
+    if here.cipher != session.agreed.cipher {
+        return Err(Status::INVALID_PARAMETER);
+    }
+    //= MS-SMB2 3.3.5.5
+    //# Session.State of InProgress fails with STATUS_REQUEST_NOT_ACCEPTED.
+    match session.state() {
+        State::InProgress => return Err(Status::REQUEST_NOT_ACCEPTED),
+        State::Closed => return Err(Status::USER_SESSION_DELETED),
+        State::Valid => {}
+    }
+    //= MS-SMB2 3.3.5.5
+    //# A session of a guest or of nobody in particular fails with STATUS_NOT_SUPPORTED.
+    if session.signed_in().is_none_or(|signed_in| signed_in.signing.is_none()) {
+        return Err(Status::NOT_SUPPORTED);
+    }
+    //= MS-SMB2 3.3.5.5
+    //# A connection that is a channel of the session already fails with STATUS_REQUEST_NOT_ACCEPTED.
+    if connection.channels.borrow().contains_key(&id) {
+        return Err(Status::REQUEST_NOT_ACCEPTED);
+    }
+    //= MS-SMB2 3.3.5.5
+    //# The signature is that of Session.SigningKey; STATUS_ACCESS_DENIED.
+    if call.channel.is_none() {
+        connection.lane.counters.signatures_wrong.increment();
+        return Err(Status::ACCESS_DENIED);
+    }
+    //= MS-SMB2 3.3.5.5
+    //# A 33rd channel fails with STATUS_INSUFFICIENT_RESOURCES.
+    if session.is_full() {
+        return Err(Status::INSUFFICIENT_RESOURCES);
+    }
+    Ok(session)
+}
+
+/// AES-GMAC with anything else: where a connection has said nothing of it, it signs as its dialect does.
+fn signing_differs(session: &Agreed, here: &Negotiated) -> bool {
+    let is_gmac = |signing| signing == SigningAlgorithm::AesGmac;
+    is_gmac(session.signing) != is_gmac(here.signing)
+}
+
+/// The user has signed in by the connection too, and it becomes a channel of his session. What the client is told.
+///
+/// # Errors
+/// `STATUS_ACCESS_DENIED`: another user. `STATUS_INSUFFICIENT_RESOURCES`: by now there are too many channels.
+pub(super) fn bind(
+    call: &Call<'_>,
+    signing_in: &SigningIn,
+    who: &Principal,
+    proved: &Proved,
+) -> Result<u16, Status> {
+    let (connection, session) = (call.connection, &signing_in.session);
+    let signed_in = session.signed_in().ok_or(Status::USER_SESSION_DELETED)?;
+    let is_same = matches!(proved.who, Who::User { .. })
+        && session.principal().is_some_and(|principal| principal.name() == who.name());
+    let key = proved.session_key.as_ref().filter(|_| is_same).ok_or(Status::ACCESS_DENIED)?;
+    //= MS-SMB2 3.3.5.5.3
+    //# Channel.SigningKey is made of the key of this sign-in, and in 3.1.1 of this connection's integrity hash.
+    let Negotiated { dialect, signing, cipher, .. } = *call.negotiated()?;
+    let agreed = Agreed { dialect, signing, cipher };
+    let signing = keys::signing_key(&SessionKey::new(&key[..]), &agreed, &signing_in.preauth);
+    let number = session.add_channel(connection.number, connection.lane.post.here())?;
+    let nonces = match (&signed_in.sealing, Nonces::new(number)) {
+        (None, _) => None,
+        (Some(_), Ok(nonces)) => Some(nonces),
+        (Some(_), Err(_)) => {
+            session.remove_channel(connection.number);
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+    };
+    let channel = Channel::new(Arc::clone(session), Some(Arc::new(signing)), nonces);
+    connection.channels.borrow_mut().insert(session.id, channel);
+    connection.lane.counters.sessions.add(1);
+    connection.lane.counters.channels_bound.increment();
+    Ok(signed_in.flags)
+}
+
+/// Of a SESSION_SETUP for a session that this connection has no channel of: who signs with the session's own key.
+pub(crate) fn signer(connection: &Connection, message: &Message<'_>) -> Option<Rc<Channel>> {
+    let header = message.header();
+    if header.command() != Ok(Command::SessionSetup) || !header.has(flags::SIGNED) {
+        return None;
+    }
+    let session = connection.lane.kept.sessions.get(header.session_id.get())?;
+    let signing = session.signed_in()?.signing.clone()?;
+    let is_right = signing.verify(Role::Client, &[message.bytes()]);
+    is_right.then(|| Channel::new(session, Some(signing), None))
 }

@@ -1,6 +1,6 @@
 //! The commands, each in a file of its own.
 
-mod binding;
+pub(crate) mod binding;
 mod change_notify;
 mod close;
 mod create;

@@ -45,7 +45,7 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
             && options.encryption != Encryption::Off)
             .then_some(Cipher::Aes128Ccm),
     };
-    let negotiated = Negotiated {
+    let mut negotiated = Negotiated {
         client: request.fixed.client_guid,
         client_capabilities,
         client_security_mode: request.fixed.security_mode.get(),
@@ -54,13 +54,18 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
         posix: offer.posix,
         ..agreed(dialect, &options, cipher)
     };
+    //= MS-SMB2 3.3.5.4
+    //# SMB2_GLOBAL_CAP_MULTI_CHANNEL in 3.x, where the server and the client have it.
+    if dialect.is_smb3() && options.multichannel {
+        negotiated.capabilities |= client_capabilities & capabilities::MULTI_CHANNEL;
+    }
     let mut preauth = PreauthHash::new();
     preauth.update(call.message.bytes());
     connection.preauth.replace(preauth);
     count(connection, dialect);
     // Nobody else has set it since.
     let _ = connection.negotiated.set(negotiated);
-    connection.lane.ways.add(negotiated.client, connection);
+    connection.lane.knows(negotiated.client, connection);
     let (fixed, salt) = (response(connection, &negotiated), random::<32>());
     Ok(Reply::of(move |body| {
         let one = |value: u16| [U16::new(value)];
@@ -100,7 +105,7 @@ pub(crate) fn from_smb1(connection: &Rc<Connection>, offer: smb1::Offer) -> bool
         count(connection, Dialect::Smb202);
         // Nobody else has set it since.
         let _ = connection.negotiated.set(negotiated);
-        connection.lane.ways.add(negotiated.client, connection);
+        connection.lane.knows(negotiated.client, connection);
     }
     let mut header = Header::request(Command::Negotiate, 0).with(flags::SERVER_TO_REDIR);
     header.credits.set(connection.window.borrow_mut().grant(1, 1, false));

@@ -29,10 +29,9 @@ pub(super) async fn session_setup(
 ) -> Result<Reply, Status> {
     let (connection, negotiated) = (call.connection, call.negotiated()?);
     let options = connection.lane.options();
-    if request.fixed.flags & FLAG_BINDING != 0 {
-        return Err(binding::refusal(connection, call.step.get().session_id));
-    }
+    let binds = request.fixed.flags & FLAG_BINDING != 0;
     let mut signing_in = match call.step.get().session_id {
+        _ if binds => bind(call, &options)?,
         0 => begin(connection, negotiated, &options)?,
         id => go_on(connection, id, &options)?,
     };
@@ -52,7 +51,9 @@ pub(super) async fn session_setup(
             let who = principal(&options, &proved);
             let Some(who) = who else { return Err(refused(connection, &signing_in, Refused::Wrong).await) };
             let ended = end(call, request, &options, &signing_in, who, proved).await;
-            if ended.is_err() && signing_in.session.signed_in().is_none() {
+            if ended.is_err() && signing_in.is_binding {
+                connection.lane.counters.channels_refused.increment();
+            } else if ended.is_err() && signing_in.session.signed_in().is_none() {
                 connection.lane.kept.sessions.remove(id);
             }
             let flags = ended?;
@@ -92,24 +93,47 @@ fn begin(connection: &Connection, negotiated: &Negotiated, options: &Options) ->
         false => Err(Status::INSUFFICIENT_RESOURCES),
     };
     let session = session.inspect_err(|_| counters.sessions_refused.increment())?;
-    Ok(signing_in(connection, session, options))
+    Ok(signing_in(connection, session, options, false))
+}
+
+/// Begins or goes on with the sign-in of one more channel.
+fn bind(call: &Call<'_>, options: &Options) -> Result<SigningIn, Status> {
+    let (connection, id) = (call.connection, call.step.get().session_id);
+    let counters = &connection.lane.counters;
+    let session = binding::session(call, options).inspect_err(|_| counters.channels_refused.increment())?;
+    let begun = connection.signing_in.borrow_mut().remove(&id);
+    if let Some(begun) = begun.filter(|begun| begun.is_binding) {
+        return Ok(begun);
+    }
+    may_try(connection)?;
+    if connection.signing_in.borrow().len() + connection.channels.borrow().len() >= SESSIONS_MAX {
+        counters.sessions_refused.increment();
+        return Err(Status::INSUFFICIENT_RESOURCES);
+    }
+    Ok(signing_in(connection, session, options, true))
 }
 
 /// Goes on with a sign-in, or begins one of a session that there is.
 fn go_on(connection: &Connection, id: u64, options: &Options) -> Result<SigningIn, Status> {
-    if let Some(signing_in) = connection.signing_in.borrow_mut().remove(&id) {
-        return Ok(signing_in);
+    let begun = connection.signing_in.borrow_mut().remove(&id);
+    if let Some(begun) = begun.filter(|begun| !begun.is_binding) {
+        return Ok(begun);
     }
     //= MS-SMB2 3.3.5.5
     //# A session that this connection does not have fails with STATUS_USER_SESSION_DELETED.
     let channel = connection.channels.borrow().get(&id).cloned().ok_or(Status::USER_SESSION_DELETED)?;
     may_try(connection)?;
-    Ok(signing_in(connection, Arc::clone(&channel.session), options))
+    Ok(signing_in(connection, Arc::clone(&channel.session), options, false))
 }
 
-fn signing_in(connection: &Connection, session: Arc<Session>, options: &Options) -> SigningIn {
+fn signing_in(
+    connection: &Connection,
+    session: Arc<Session>,
+    options: &Options,
+    is_binding: bool,
+) -> SigningIn {
     let acceptor = Acceptor::new(options.policy, random());
-    SigningIn { session, acceptor, preauth: *connection.preauth.borrow() }
+    SigningIn { session, is_binding, acceptor, preauth: *connection.preauth.borrow() }
 }
 
 /// Too many that failed: nothing of an address is looked at for a while.
@@ -128,7 +152,11 @@ async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused) 
         connection.lane.kept.failures.failed(connection.peer, now());
     }
     let session = &signing_in.session;
-    if session.signed_in().is_none() {
+    //= MS-SMB2 3.3.5.5.3
+    //# A failed binding leaves the session as it is.
+    if signing_in.is_binding {
+        connection.lane.counters.channels_refused.increment();
+    } else if session.signed_in().is_none() {
         connection.lane.kept.sessions.remove(session.id);
     } else {
         let channel = connection.channels.borrow_mut().remove(&session.id);
@@ -164,17 +192,19 @@ async fn end(
     if !matches!(proved.who, Who::User { .. }) {
         counters.signed_in_guest.increment();
     }
+    if signing_in.is_binding {
+        return binding::bind(call, signing_in, &who, &proved);
+    }
     if let Some(signed_in) = session.signed_in() {
         //= MS-SMB2 3.3.5.5.2
         //# Who signs in again keeps the session's keys.
         counters.signed_in_again.increment();
         session.renew(who);
-        connection.channels.borrow().get(&session.id).iter().for_each(|channel| channel.forget_trees());
         return Ok(signed_in.flags);
     }
     let signed_in = signed_in(request, options, signing_in, &proved);
     let (flags, signing) = (signed_in.flags, signed_in.signing.clone());
-    let number = session.add_channel(connection.number)?;
+    let number = session.add_channel(connection.number, connection.lane.post.here())?;
     let nonces = match signed_in.sealing {
         Some(_) => Some(Nonces::new(number).map_err(|_| Status::INSUFFICIENT_RESOURCES)?),
         None => None,

@@ -1,5 +1,7 @@
 //! TREE_DISCONNECT (MS-SMB2 3.3.5.8).
 
+use std::rc::Rc;
+
 use smb_wire::Status;
 
 use crate::connection::{Call, Reply};
@@ -9,6 +11,6 @@ pub(super) async fn tree_disconnect(call: &Call<'_>) -> Result<Reply, Status> {
     let (channel, tree) = (call.channel()?, call.tree()?);
     let id = tree.connect.id;
     channel.session.remove_tree(id).ok_or(Status::NETWORK_NAME_DELETED)?;
-    call.connection.lane.close_tree(channel.session.id, tree).await;
+    call.connection.lane.close_tree(channel.session.id, Rc::clone(tree)).await;
     Ok(Reply::empty())
 }

@@ -124,6 +124,7 @@ impl Serving<'_> {
             Ok(step) => self.channel(step),
             Err(_) => self.channel_of(header.session_id.get()),
         };
+        let channel = channel.or_else(|| command::binding::signer(self.connection, &message));
         if command == Command::Cancel {
             if self.check(&message, command, channel.as_deref()).is_ok() {
                 self.connection.requests.cancel(header.async_id(), header.message_id.get());
@@ -134,6 +135,7 @@ impl Serving<'_> {
         let (used, reply) = match begun {
             Err(status) => (Err(status), Reply::from(status)),
             Ok(step) => {
+                answering.session = step.session_id;
                 let call = Call {
                     connection: self.connection,
                     message,
@@ -201,12 +203,14 @@ impl Serving<'_> {
         let (connection, counters) = (self.connection, &self.connection.lane.counters);
         //= MS-SMB2 3.3.5.2.7
         //# Amid a compound only CREATE goes on asynchronously; what would wait for others fails with STATUS_INTERNAL_ERROR.
+        // What ends the session itself is not ended with it.
+        let session = if command.needs_tree() { answering.session } else { 0 };
         let is_last = answering.header.next_command.get() == 0;
         if !is_last && matches!(command, Command::Lock | Command::ChangeNotify) {
             return Err(Status::INTERNAL_ERROR);
         }
         let may_be_async = is_last || command == Command::Create;
-        let place = connection.requests.enter(answering.header.message_id.get());
+        let place = connection.requests.enter(answering.header.message_id.get(), session);
         let mut patience = pin!(sleep(patience(command)));
         loop {
             let is_async = answering.async_id.is_some();
@@ -309,7 +313,7 @@ impl Serving<'_> {
             return Ok(());
         }
         let requires = signed_in.is_some_and(|signed_in| signed_in.signing_required);
-        if requires && (command.needs_session() || command == Command::Cancel) {
+        if requires && command != Command::Echo {
             counters.unsigned_refused.increment();
             return Err(Status::ACCESS_DENIED);
         }
@@ -356,6 +360,11 @@ impl Serving<'_> {
             }
         }
         let signer = self.signer(answering, step, channel, reply.status);
+        // There is no key for it, and clients who sign want the flag all the same: as Windows and Samba answer.
+        let is_gone = reply.status == Status::USER_SESSION_DELETED && self.sealer.is_none();
+        if is_gone && signer.is_none() && answering.signs {
+            header = header.with(flags::SIGNED);
+        }
         match reply.content {
             Content::File { file, offset, len } => {
                 self.replies.push(&header, None, |body| body.push(&ReadResponseFixed::new(len)));
@@ -384,8 +393,13 @@ impl Serving<'_> {
             Content::File { .. } | Content::Piece { .. } => unreachable!("they have left"),
         });
         self.replies.hold(reply.charge);
+        // What goes into keys is hashed as it leaves.
+        let is_of_sign_in = answering.command == Command::SessionSetup;
+        if is_of_sign_in && self.sealer.is_none() {
+            self.replies.sign_last();
+        }
         command::was_put(connection, answering.command, &header, self.replies.last());
-        if answering.async_id.is_some() {
+        if answering.async_id.is_some() || is_of_sign_in {
             // What follows in the compound leaves by itself.
             self.leave();
         }
@@ -404,10 +418,11 @@ impl Serving<'_> {
             return None;
         }
         let made = || step.and_then(|step| self.channel(step));
-        let channel = channel.or_else(made).filter(|channel| channel.signing.is_some())?;
         //= MS-SMB2 3.3.5.5.3
-        //# The final response of a sign-in is signed.
+        //# The final response of a sign-in is signed, with the key of the channel that it has made.
         let ends_sign_in = answering.command == Command::SessionSetup && status == Status::SUCCESS;
+        let channel = if ends_sign_in { made().or(channel) } else { channel.or_else(made) };
+        let channel = channel.filter(|channel| channel.signing.is_some())?;
         (answering.is_to_sign(Some(&channel)) || ends_sign_in).then_some(channel)
     }
 
@@ -444,11 +459,13 @@ struct Answering {
     signs: bool,
     /// It has had an interim reply by this number.
     async_id: Option<u64>,
+    /// In which it is processed.
+    session: u64,
 }
 
 impl Answering {
     fn of(header: Header, command: Command) -> Self {
-        Self { header, command, signs: header.has(flags::SIGNED), async_id: None }
+        Self { header, command, signs: header.has(flags::SIGNED), async_id: None, session: 0 }
     }
 
     /// Whether the reply is signed where it is not sealed.

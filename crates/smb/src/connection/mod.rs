@@ -85,6 +85,8 @@ pub(crate) struct Negotiated {
 /// A sign-in between two of its messages.
 pub(crate) struct SigningIn {
     pub(crate) session: std::sync::Arc<Session>,
+    /// Of one more channel.
+    pub(crate) is_binding: bool,
     pub(crate) acceptor: Acceptor,
     pub(crate) preauth: PreauthHash,
 }
@@ -266,21 +268,27 @@ impl Connection {
     /// Gives back what the connection had of sessions: those whose last channel it was are over.
     async fn release(self: &Rc<Self>) {
         if let Some(negotiated) = self.negotiated.get() {
-            self.lane.ways.remove(negotiated.client, self);
+            self.lane.knows_no_more(negotiated.client, self);
         }
         let signing_in: Vec<_> = self.signing_in.borrow_mut().drain().collect();
         for (id, sign_in) in signing_in {
-            if sign_in.session.signed_in().is_none() {
+            if !sign_in.is_binding && sign_in.session.signed_in().is_none() {
                 self.lane.kept.sessions.remove(id);
             }
         }
         let channels: Vec<_> = self.channels.borrow_mut().drain().map(|(_, channel)| channel).collect();
         for channel in channels {
             self.lane.counters.sessions.sub(1);
-            if channel.session.remove_channel(self.number) {
-                self.lane.close_session(self, &channel.session).await;
-            }
+            self.lane.lost(self, &channel.session).await;
         }
+    }
+
+    /// A session is over: what waits of it is cancelled.
+    pub(crate) fn forget(&self, session: u64) {
+        if self.channels.borrow_mut().remove(&session).is_some() {
+            self.lane.counters.sessions.sub(1);
+        }
+        self.requests.cancel_session(session);
     }
 
     fn count_end(&self, end: End) {

@@ -19,6 +19,8 @@ pub(crate) struct Requests {
 /// One request that waits.
 pub(crate) struct Pending {
     message_id: u64,
+    /// With which it ends; 0 for what goes on.
+    session: u64,
     async_id: Cell<Option<u64>>,
     is_cancelled: Cell<bool>,
     waker: RefCell<Option<Waker>>,
@@ -49,9 +51,10 @@ impl Requests {
     }
 
     /// A request that cannot be answered at once.
-    pub(crate) fn enter(&self, message_id: u64) -> Place<'_> {
+    pub(crate) fn enter(&self, message_id: u64, session: u64) -> Place<'_> {
         let pending = Rc::new(Pending {
             message_id,
+            session,
             async_id: Cell::new(None),
             is_cancelled: Cell::new(false),
             waker: RefCell::default(),
@@ -70,6 +73,12 @@ impl Requests {
         if let Some(pending) = found {
             pending.cancel();
         }
+    }
+
+    /// Cancels those of a session.
+    pub(crate) fn cancel_session(&self, session: u64) {
+        let waiting = self.waiting.borrow();
+        waiting.values().filter(|pending| pending.session == session).for_each(|pending| pending.cancel());
     }
 
     /// Cancels all of them.

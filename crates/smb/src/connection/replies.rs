@@ -57,6 +57,16 @@ impl Replies {
         self.charges.extend(charge);
     }
 
+    /// Signs the message that was appended last, to which nothing is appended any more.
+    pub(crate) fn sign_last(&mut self) {
+        let Some((start, signer)) = self.messages.last_mut() else { return };
+        if let Some(channel) = signer.take()
+            && let Some(key) = &channel.signing
+        {
+            key.sign_in_place(Role::Server, &mut self.out[*start..]).expect("a message of ours");
+        }
+    }
+
     /// The message that was appended last, as it stands.
     pub(crate) fn last(&self) -> &[u8] {
         self.messages.last().map_or(&[], |(start, _)| &self.out[*start..])

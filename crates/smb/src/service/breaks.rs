@@ -1,8 +1,10 @@
-//! Breaks of oplocks and leases on their way to clients of this lane (MS-SMB2 3.3.4.6, 3.3.4.7).
+//! Breaks of oplocks and leases on their way to clients (MS-SMB2 3.3.4.6, 3.3.4.7): by a connection of the lane that holds
+//! what breaks, where the client has one, else by one of another lane; by the next one where a connection does not deliver it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::{Rc, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smb_tree::LeaseBroken;
 use smb_wire::body::oplock_break::{FLAG_ACK_REQUIRED, LeaseBreak, OplockBreak};
@@ -10,89 +12,179 @@ use smb_wire::fixed::Fixed;
 use smb_wire::header::{UNSOLICITED, flags};
 use smb_wire::{Command, FileId, Guid, Header};
 
+use super::lane_service::LaneSmb;
+use super::post::Word;
 use crate::connection::{Connection, send_unasked};
-use crate::session::Channel;
+use crate::session::{Channel, ChannelEntry};
 
-/// Which connections of the lane can tell whom.
-#[derive(Default)]
-pub(crate) struct Ways {
-    clients: RefCell<HashMap<Guid, Vec<Weak<Connection>>>>,
+/// One break, until its client has it or cannot be told.
+#[derive(Clone, Debug)]
+pub(crate) struct Break {
+    what: What,
+    /// By the last of these it was tried; later ones have greater numbers.
+    tried: Vec<u64>,
 }
 
-impl Ways {
-    /// A client has negotiated by this connection.
-    pub(crate) fn add(&self, client: Guid, connection: &Rc<Connection>) {
-        self.clients.borrow_mut().entry(client).or_default().push(Rc::downgrade(connection));
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Oplock { open: FileId, session: u64, level: u8 },
+    Lease(LeaseBroken),
+}
+
+/// Which connections each client has, on all lanes: touched as they come and go, and by breaks.
+#[derive(Debug, Default)]
+pub(crate) struct Clients(Mutex<HashMap<Guid, Vec<ChannelEntry>>>);
+
+impl Clients {
+    fn add(&self, client: Guid, entry: ChannelEntry) {
+        self.lock().entry(client).or_default().push(entry);
     }
 
-    /// The connection has ended.
-    pub(crate) fn remove(&self, client: Guid, connection: &Connection) {
-        let mut clients = self.clients.borrow_mut();
+    fn remove(&self, client: Guid, connection: u64) {
+        let mut clients = self.lock();
         if let Some(known) = clients.get_mut(&client) {
-            known.retain(|known| !std::ptr::eq(known.as_ptr(), connection));
+            known.retain(|entry| entry.connection != connection);
             if known.is_empty() {
                 clients.remove(&client);
             }
         }
     }
 
-    /// A channel of the session.
-    fn of_session(&self, session: u64, client: Guid) -> Option<(Rc<Connection>, Rc<Channel>)> {
-        self.of_client(client, |channels| channels.get(&session).cloned())
+    fn of(&self, client: Guid) -> Vec<ChannelEntry> {
+        self.lock().get(&client).cloned().unwrap_or_default()
     }
 
-    /// The newest connection of a client by which he can be told.
-    fn of_client(
-        &self,
-        client: Guid,
-        which: impl Fn(&HashMap<u64, Rc<Channel>>) -> Option<Rc<Channel>>,
-    ) -> Option<(Rc<Connection>, Rc<Channel>)> {
-        let clients = self.clients.borrow();
-        let alive = clients.get(&client)?.iter().rev().filter_map(Weak::upgrade);
-        alive.filter(|connection| !connection.has_ended()).find_map(|connection| {
-            let channel = which(&connection.channels.borrow())?;
-            Some((connection, channel))
-        })
+    fn lock(&self) -> MutexGuard<'_, HashMap<Guid, Vec<ChannelEntry>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Tells clients of this lane.
-pub(super) struct LaneBreaks {
-    pub(super) ways: Rc<Ways>,
-    pub(super) sessions: Rc<dyn Fn(u64) -> Option<Guid>>,
+/// The lane's connections by their numbers.
+#[derive(Default)]
+pub(crate) struct Ways(RefCell<HashMap<u64, Weak<Connection>>>);
+
+impl Ways {
+    pub(super) fn of(&self, connection: u64) -> Option<Rc<Connection>> {
+        self.0.borrow().get(&connection).and_then(Weak::upgrade).filter(|connection| !connection.has_ended())
+    }
+
+    /// All that there are.
+    pub(super) fn all(&self) -> Vec<Rc<Connection>> {
+        self.0.borrow().values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl LaneSmb {
+    /// A client has negotiated by this connection.
+    pub(crate) fn knows(&self, client: Guid, connection: &Rc<Connection>) {
+        self.ways().0.borrow_mut().insert(connection.number, Rc::downgrade(connection));
+        let entry = ChannelEntry { connection: connection.number, lane: self.post.here() };
+        self.kept.clients.add(client, entry);
+    }
+
+    /// The connection has ended.
+    pub(crate) fn knows_no_more(&self, client: Guid, connection: &Connection) {
+        self.ways().0.borrow_mut().remove(&connection.number);
+        self.kept.clients.remove(client, connection.number);
+    }
+
+    /// Tells a client by the next of its connections: those of this lane first, the older before the younger.
+    pub(crate) fn tell(self: &Rc<Self>, mut broken: Break) {
+        loop {
+            let here = self.post.here();
+            let mut ways = match broken.what {
+                What::Oplock { session, .. } => {
+                    self.kept.sessions.get(session).map(|session| session.channels()).unwrap_or_default()
+                }
+                What::Lease(LeaseBroken { client, .. }) => self.kept.clients.of(client),
+            };
+            ways.retain(|way| !broken.tried.contains(&way.connection));
+            ways.sort_by_key(|way| (way.lane != here, way.connection));
+            //= MS-SMB2 3.3.4.6
+            //# Where sending fails it is sent by another connection; where none is left, the break goes unanswered.
+            let Some(way) = ways.first() else {
+                self.counters.breaks_undelivered.increment();
+                return;
+            };
+            broken.tried.push(way.connection);
+            if way.lane == here {
+                if self.send_break(way.connection, &broken) {
+                    return;
+                }
+            } else if self.post.send(way.lane, Word::Break { by: way.connection, broken: broken.clone() }) {
+                return;
+            }
+        }
+    }
+
+    /// Tells a client by this connection, or by another where it has ended since.
+    pub(super) fn tell_by(self: &Rc<Self>, connection: u64, broken: Break) {
+        if !self.send_break(connection, &broken) {
+            self.tell(broken);
+        }
+    }
+
+    fn send_break(self: &Rc<Self>, connection: u64, broken: &Break) -> bool {
+        let Some(connection) = self.ways().of(connection) else { return false };
+        let channel = {
+            let channels = connection.channels.borrow();
+            match broken.what {
+                What::Oplock { session, .. } => channels.get(&session).cloned(),
+                What::Lease(_) => channels.values().next().cloned(),
+            }
+        };
+        let Some(channel) = channel else { return false };
+        broken.what.send(&connection, &channel);
+        self.counters.breaks_sent.increment();
+        true
+    }
+}
+
+impl What {
+    fn send(&self, connection: &Rc<Connection>, channel: &Channel) {
+        //= MS-SMB2 3.3.4.6
+        //# MessageId is 0xFFFFFFFFFFFFFFFF, TreeId 0, and the message is not signed.
+        let mut header = Header::request(Command::OplockBreak, UNSOLICITED).with(flags::SERVER_TO_REDIR);
+        match self {
+            Self::Oplock { open, session, level } => {
+                let body = OplockBreak { oplock_level: *level, file_id: *open, ..OplockBreak::blank() };
+                header.session_id.set(*session);
+                send_unasked(connection, &header, channel, |out| out.push(&body));
+            }
+            //= MS-SMB2 3.3.4.7
+            //# SessionId and TreeId are 0.
+            Self::Lease(broken) => {
+                let body = LeaseBreak {
+                    new_epoch: broken.epoch.into(),
+                    flags: if broken.acknowledge { FLAG_ACK_REQUIRED.into() } else { 0.into() },
+                    lease_key: broken.key,
+                    current_lease_state: broken.from.into(),
+                    new_lease_state: broken.to.into(),
+                    ..LeaseBreak::blank()
+                };
+                send_unasked(connection, &header, channel, |out| out.push(&body));
+            }
+        }
+    }
+}
+
+/// Where the lane's tree hands over what breaks.
+pub(super) struct LaneBreaks(pub(super) Weak<LaneSmb>);
+
+impl LaneBreaks {
+    fn tell(&self, what: What) {
+        if let Some(lane) = self.0.upgrade() {
+            lane.tell(Break { what, tried: Vec::new() });
+        }
+    }
 }
 
 impl smb_tree::Breaks for LaneBreaks {
     fn oplock(&self, open: FileId, session: u64, level: u8) {
-        let way = (self.sessions)(session).and_then(|client| self.ways.of_session(session, client));
-        let Some((connection, channel)) = way else { return };
-        let body = OplockBreak { oplock_level: level, file_id: open, ..OplockBreak::blank() };
-        //= MS-SMB2 3.3.4.6
-        //# MessageId is 0xFFFFFFFFFFFFFFFF, TreeId 0, and the message is not signed.
-        let mut header = header();
-        header.session_id.set(session);
-        connection.lane.counters.breaks_sent.increment();
-        send_unasked(&connection, &header, &channel, |out| out.push(&body));
+        self.tell(What::Oplock { open, session, level });
     }
 
     fn lease(&self, broken: &LeaseBroken) {
-        let any = |channels: &HashMap<u64, Rc<Channel>>| channels.values().next().cloned();
-        let Some((connection, channel)) = self.ways.of_client(broken.client, any) else { return };
-        let body = LeaseBreak {
-            new_epoch: broken.epoch.into(),
-            flags: if broken.acknowledge { FLAG_ACK_REQUIRED.into() } else { 0.into() },
-            lease_key: broken.key,
-            current_lease_state: broken.from.into(),
-            new_lease_state: broken.to.into(),
-            ..LeaseBreak::blank()
-        };
-        //= MS-SMB2 3.3.4.7
-        //# SessionId and TreeId are 0.
-        connection.lane.counters.breaks_sent.increment();
-        send_unasked(&connection, &header(), &channel, |out| out.push(&body));
+        self.tell(What::Lease(*broken));
     }
-}
-
-fn header() -> Header {
-    Header::request(Command::OplockBreak, UNSOLICITED).with(flags::SERVER_TO_REDIR)
 }

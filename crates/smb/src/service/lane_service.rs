@@ -1,12 +1,13 @@
 //! SMB on one lane: its connections, and what it serves them from.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::IpAddr;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
+use lane::Task;
 use lane::backend::SocketOption;
 use lane::counters::CounterBlock;
 use lane::net::TcpStream;
@@ -23,13 +24,14 @@ use smb_wire::Status;
 use vfs::Caller;
 
 use super::breaks::{LaneBreaks, Ways};
+use super::post::{self, Post};
 use super::site::SmbSite;
 use crate::connection::{Call, Connection};
 use crate::counters::SmbCounters;
 use crate::memory::Pieces;
 use crate::options::Options;
 use crate::server::Kept;
-use crate::session::{Channel, Kind, LaneTree, Session};
+use crate::session::{Channel, Kind, LaneTree};
 use crate::settings::{PIPES, ShareSection};
 
 /// SMB on one lane.
@@ -44,8 +46,11 @@ pub(crate) struct LaneSmb {
     commons: Commons,
     memory: Rc<ReplyMemory>,
     pub(crate) pieces: Rc<Pieces>,
-    pub(crate) ways: Rc<Ways>,
+    ways: Ways,
+    pub(crate) post: Post,
     tree: Tree,
+    /// Takes the lane's mail.
+    mail: OnceCell<Task<()>>,
 }
 
 impl LaneSmb {
@@ -55,27 +60,38 @@ impl LaneSmb {
         lane: &LaneStart<'_>,
     ) -> Result<Rc<Self>, String> {
         let connection_counters = Arc::<ConnectionCounters>::default();
-        let ways = Rc::<Ways>::default();
-        let sessions = Arc::clone(&kept);
-        let breaks = LaneBreaks {
-            ways: Rc::clone(&ways),
-            sessions: Rc::new(move |id| sessions.sessions.get(id).map(|session| session.client)),
-        };
-        let tree = Tree::new(Arc::clone(kept.opens()), Rc::new(breaks));
-        show(&tree, &options, lane.volumes)?;
-        Ok(Rc::new(Self {
-            ways,
-            tree,
-            memory: ReplyMemory::new(options.memory),
-            options: RefCell::new(options),
-            generation: Cell::new(0),
-            kept,
-            connections: Connections::new(Arc::clone(&connection_counters)),
-            connection_counters,
-            counters: Arc::default(),
-            commons: lane.commons.clone(),
-            pieces: Rc::default(),
-        }))
+        let (post, port) = Post::open().map_err(|error| format!("SMB: {error}"))?;
+        let mut problem = None;
+        let me = Rc::new_cyclic(|me| {
+            let tree = Tree::new(Arc::clone(kept.opens()), Rc::new(LaneBreaks(Weak::clone(me))));
+            problem = show(&tree, &options, lane.volumes).err();
+            Self {
+                ways: Ways::default(),
+                post,
+                tree,
+                mail: OnceCell::new(),
+                memory: ReplyMemory::new(options.memory),
+                options: RefCell::new(options),
+                generation: Cell::new(0),
+                kept,
+                connections: Connections::new(Arc::clone(&connection_counters)),
+                connection_counters,
+                counters: Arc::default(),
+                commons: lane.commons.clone(),
+                pieces: Rc::default(),
+            }
+        });
+        let taking = post::take(Rc::downgrade(&me), port);
+        me.mail.set(taking).map_err(|_| ()).expect("it was empty");
+        problem.map_or(Ok(me), Err)
+    }
+
+    pub(super) fn ways(&self) -> &Ways {
+        &self.ways
+    }
+
+    pub(super) fn of_trees(&self) -> &Tree {
+        &self.tree
     }
 
     /// The rules of now.
@@ -101,6 +117,7 @@ impl LaneSmb {
     ) -> Result<Rc<LaneTree>, Status> {
         channel.tree(id, self.generation.get(), |connect| {
             let session = &channel.session;
+            let renewals = session.renewals();
             let principal = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
             // Who is gone or disabled since he signed in is nobody here.
             let principal =
@@ -122,39 +139,8 @@ impl LaneSmb {
                     Kind::Disk { share, asker }
                 }
             };
-            Ok(LaneTree { connect, kind, generation: self.generation.get() })
+            Ok(LaneTree { connect, kind, generation: self.generation.get(), renewals })
         })
-    }
-
-    /// Closes what is open in a tree that was disconnected.
-    pub(crate) async fn close_tree(&self, session: u64, tree: &LaneTree) {
-        self.kept.pipes.close_all(session, Some(tree.connect.id));
-        if let Kind::Disk { asker, .. } = &tree.kind {
-            self.tree.close_all(asker, self.opens().of_tree(session, tree.connect.id)).await;
-        }
-    }
-
-    /// Ends a session, wherever its channels are, with all that was open.
-    pub(crate) async fn close_session(&self, connection: &Connection, session: &Session) {
-        if self.kept.sessions.remove(session.id).is_none() {
-            return;
-        }
-        session.close().iter().for_each(|tree| tree.close());
-        self.kept.pipes.close_all(session.id, None);
-        let opens = self.opens().of_session(session.id);
-        let principal = session.principal().filter(|_| !opens.is_empty());
-        if let Some(principal) = principal {
-            let asker = Asker {
-                caller: Caller::new(principal),
-                session: session.id,
-                tree: 0,
-                client: session.client,
-                address: connection.peer,
-                dialect: session.agreed.dialect,
-                posix: false,
-            };
-            self.tree.close_all(&asker, opens).await;
-        }
     }
 
     /// Every open of the process.

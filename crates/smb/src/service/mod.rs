@@ -1,8 +1,11 @@
 //! SMB as the server knows it: its site, and the service of one lane.
 
 mod breaks;
+mod endings;
 mod lane_service;
+mod post;
 mod site;
 
+pub(crate) use breaks::Clients;
 pub(crate) use lane_service::LaneSmb;
 pub(crate) use site::SmbSite;

@@ -36,6 +36,7 @@ impl SmbSite {
             policy: Policy { guest: section.guest, anonymous: section.anonymous },
             signing: section.signing,
             encryption: section.encryption,
+            multichannel: section.multichannel,
             accounts: Arc::clone(ground.accounts),
             sids: Sids::new(&target.netbios_name),
             target,

@@ -10,10 +10,11 @@ mod tree;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use identity::Principal;
+use lane::mesh::Member;
 use smb_proto::keys::Agreed;
 use smb_proto::sealing::{Nonces, SealingKey};
 use smb_proto::signing::SigningKey;
@@ -30,7 +31,8 @@ pub(crate) struct Session {
     pub(crate) client: Guid,
     /// What its connections agreed on: the same for each.
     pub(crate) agreed: Agreed,
-    state: AtomicU8,
+    /// Its [`State`] in the low bits, and above them how often its user has signed in again.
+    state: AtomicU32,
     signed_in: OnceLock<SignedIn>,
     shared: Mutex<Shared>,
 }
@@ -67,21 +69,30 @@ struct Shared {
 }
 
 /// A connection of the session, as others know it.
-#[derive(Clone, Copy, Debug)]
-struct ChannelEntry {
-    connection: u64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ChannelEntry {
+    /// [`Connection::number`](crate::connection::Connection::number).
+    pub(crate) connection: u64,
+    /// Where it is.
+    pub(crate) lane: Member,
+}
+
+/// What a session leaves that is over.
+pub(crate) struct Ended {
+    pub(crate) trees: Vec<Arc<TreeConnect>>,
+    pub(crate) channels: Vec<ChannelEntry>,
 }
 
 /// The life of a session (MS-SMB2 3.3.1.8 `Session.State`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[repr(u32)]
 pub(crate) enum State {
     /// Its first sign-in is under way.
-    InProgress,
+    InProgress = 0,
     /// It can be used.
-    Valid,
-    /// It is over.
-    Closed,
+    Valid = 1,
+    /// It is over: no other bit takes this away.
+    Closed = 2,
 }
 
 /// What a connection has of a session: on its lane, without a lock.
@@ -97,12 +108,12 @@ pub(crate) struct Channel {
 impl Session {
     pub(crate) fn new(id: u64, client: Guid, agreed: Agreed) -> Self {
         let (state, signed_in, shared) =
-            (AtomicU8::new(State::InProgress as u8), OnceLock::new(), Mutex::default());
+            (AtomicU32::new(State::InProgress as u32), OnceLock::new(), Mutex::default());
         Self { id, client, agreed, state, signed_in, shared }
     }
 
     pub(crate) fn state(&self) -> State {
-        match self.state.load(Ordering::Acquire) {
+        match self.state.load(Ordering::Acquire) & STATE_MASK {
             0 => State::InProgress,
             1 => State::Valid,
             _ => State::Closed,
@@ -119,7 +130,12 @@ impl Session {
         self.shared().principal = Some(principal);
         // A session is begun by the one connection that made it.
         let _ = self.signed_in.set(signed_in);
-        self.state.store(State::Valid as u8, Ordering::Release);
+        self.state.fetch_or(State::Valid as u32, Ordering::Release);
+    }
+
+    /// How often its user has signed in again: what lanes have made of who he was is old then.
+    pub(crate) fn renewals(&self) -> u32 {
+        self.state.load(Ordering::Relaxed) / RENEWAL
     }
 
     /// Whose it is; `None` before the end of sign-in.
@@ -130,22 +146,27 @@ impl Session {
     /// The same user has signed in again.
     pub(crate) fn renew(&self, principal: Principal) {
         self.shared().principal = Some(principal);
+        self.state.fetch_add(RENEWAL, Ordering::Release);
     }
 
-    /// It is over: whoever still has it refuses what comes. The trees it had.
-    pub(crate) fn close(&self) -> Vec<Arc<TreeConnect>> {
-        self.state.store(State::Closed as u8, Ordering::Release);
+    /// It is over: whoever still has it refuses what comes. The trees and channels it had.
+    pub(crate) fn close(&self) -> Ended {
+        self.state.fetch_or(State::Closed as u32, Ordering::Release);
         let mut shared = self.shared();
-        shared.channels.clear();
-        shared.trees.drain().map(|(_, tree)| tree).collect()
+        let trees = shared.trees.drain().map(|(_, tree)| tree).collect();
+        Ended { trees, channels: std::mem::take(&mut shared.channels) }
     }
 
     /// A connection becomes a channel, and gets its number.
     ///
     /// # Errors
-    /// As the specification says where there are too many.
-    pub(crate) fn add_channel(&self, connection: u64) -> Result<u32, Status> {
+    /// As the specification says where there are too many, or the session is over.
+    pub(crate) fn add_channel(&self, connection: u64, lane: Member) -> Result<u32, Status> {
         let mut shared = self.shared();
+        // Whoever ends it says so before he takes the channels that there are.
+        if self.state() == State::Closed {
+            return Err(Status::USER_SESSION_DELETED);
+        }
         //= MS-SMB2 3.3.5.5
         //# A 33rd channel fails with STATUS_INSUFFICIENT_RESOURCES.
         if shared.channels.len() >= CHANNELS_MAX {
@@ -153,7 +174,7 @@ impl Session {
         }
         let number = shared.channels_made;
         shared.channels_made += 1;
-        shared.channels.push(ChannelEntry { connection });
+        shared.channels.push(ChannelEntry { connection, lane });
         Ok(number)
     }
 
@@ -164,10 +185,14 @@ impl Session {
         shared.channels.is_empty()
     }
 
-    /// How many connections it has.
-    #[cfg(test)]
-    pub(crate) fn channels(&self) -> usize {
-        self.shared().channels.len()
+    /// Its connections, the oldest first.
+    pub(crate) fn channels(&self) -> Vec<ChannelEntry> {
+        self.shared().channels.clone()
+    }
+
+    /// Whether there is no room for one more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shared().channels.len() >= CHANNELS_MAX
     }
 
     /// Connects a tree.
@@ -243,7 +268,7 @@ impl Channel {
     ) -> Result<Rc<LaneTree>, Status> {
         let known = self.trees.borrow().get(&id).cloned();
         match known {
-            Some(tree) if tree.connect.is_open() && tree.generation == generation => return Ok(tree),
+            Some(tree) if tree.is_of(generation, &self.session) => return Ok(tree),
             Some(_) => {
                 self.trees.borrow_mut().remove(&id);
             }
@@ -255,13 +280,12 @@ impl Channel {
         self.trees.borrow_mut().insert(id, Rc::clone(&tree));
         Ok(tree)
     }
-
-    /// Forgets what this lane knows of trees: volumes or users are others since.
-    pub(crate) fn forget_trees(&self) {
-        self.trees.borrow_mut().clear();
-    }
 }
 
+/// Bits of [`State`].
+const STATE_MASK: u32 = 3;
+/// One more sign-in of the user.
+const RENEWAL: u32 = 4;
 /// Channels of a session.
 const CHANNELS_MAX: usize = 32;
 /// Trees of a session.

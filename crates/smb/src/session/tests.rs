@@ -3,6 +3,8 @@ use smb_wire::Dialect;
 
 use super::*;
 
+const LANE: usize = 0;
+
 fn session(id: u64) -> Session {
     let agreed = Agreed { dialect: Dialect::Smb311, signing: SigningAlgorithm::AesGmac, cipher: None };
     Session::new(id, Guid::default(), agreed)
@@ -30,12 +32,12 @@ fn an_address_leaves_a_quarter_of_the_sessions_to_others() {
 #[test]
 fn channels_have_numbers_of_their_own_and_the_last_one_ends_it() {
     let session = session(7);
-    let numbers: Vec<_> = (0..33).map(|connection| session.add_channel(connection)).collect();
+    let numbers: Vec<_> = (0..33).map(|connection| session.add_channel(connection, LANE.into())).collect();
     assert_eq!(numbers[..32], (0..32).map(Ok).collect::<Vec<_>>());
     assert_eq!(numbers[32], Err(Status::INSUFFICIENT_RESOURCES));
     assert!(!session.remove_channel(3));
-    assert_eq!(session.add_channel(40), Ok(32), "a number is never given twice");
-    assert_eq!(session.channels(), 32);
+    assert_eq!(session.add_channel(40, LANE.into()), Ok(32), "a number is never given twice");
+    assert_eq!(session.channels().len(), 32);
     assert!((0..32).map(|connection| session.remove_channel(connection)).filter(|last| *last).count() == 0);
     assert!(session.remove_channel(40));
 }
@@ -47,7 +49,9 @@ fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
     let tree = session.add_tree(|id| TreeConnect::new(id, "files")).unwrap();
     let find = |channel: &Channel| {
         channel
-            .tree(tree.id, 1, |connect| Ok(LaneTree { connect, kind: Kind::Pipes, generation: 1 }))
+            .tree(tree.id, 1, |connect| {
+                Ok(LaneTree { connect, kind: Kind::Pipes, generation: 1, renewals: session.renewals() })
+            })
             .map(|tree| tree.connect.id)
     };
     assert_eq!((find(&one), find(&other)), (Ok(tree.id), Ok(tree.id)));
@@ -57,6 +61,9 @@ fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
         (Err(Status::NETWORK_NAME_DELETED), Err(Status::NETWORK_NAME_DELETED))
     );
     assert_eq!(session.state(), State::InProgress);
-    session.close();
+    assert_eq!(session.add_channel(1, LANE.into()), Ok(0));
+    let ended = session.close();
+    assert_eq!((ended.trees.len(), ended.channels.len()), (0, 1));
     assert_eq!(session.state(), State::Closed);
+    assert_eq!(session.add_channel(2, LANE.into()), Err(Status::USER_SESSION_DELETED));
 }

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use smb_tree::{Asker, Share};
 
+use super::Session;
+
 /// As all lanes know it.
 #[derive(Debug)]
 pub(crate) struct TreeConnect {
@@ -20,6 +22,15 @@ pub(crate) struct LaneTree {
     pub(crate) kind: Kind,
     /// Of the site that it was made of.
     pub(crate) generation: u64,
+    /// And of the session's user, as he had signed in so often.
+    pub(crate) renewals: u32,
+}
+
+impl LaneTree {
+    /// Whether it still stands: not disconnected, and of this site and the session's user of now.
+    pub(crate) fn is_of(&self, generation: u64, session: &Session) -> bool {
+        self.connect.is_open() && self.generation == generation && self.renewals == session.renewals()
+    }
 }
 
 /// What is behind a share.

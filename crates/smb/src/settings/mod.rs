@@ -81,6 +81,8 @@ pub struct SmbSection {
     pub signing: Signing,
     /// Whether they are encrypted.
     pub encryption: Encryption,
+    /// Sessions may have several connections.
+    pub multichannel: bool,
     /// Names that nobody has come in as a guest, with the rights of who has not said who he is.
     pub guest: bool,
     /// Who gives no name comes in.
@@ -107,6 +109,7 @@ impl Default for SmbSection {
             workgroup: "WORKGROUP".to_owned(),
             signing: Signing::default(),
             encryption: Encryption::default(),
+            multichannel: true,
             guest: false,
             anonymous: false,
             interface: Vec::new(),

@@ -1,6 +1,6 @@
 //! A server of one lane, and clients of it on another host.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -33,6 +33,18 @@ pub(crate) struct Bed {
     pub(crate) host: Host,
     pub(crate) address: SocketAddr,
     guids: Cell<u8>,
+    options: Arc<Options>,
+    objects: Objects,
+    table: VolumeTable,
+    /// Further lanes.
+    others: RefCell<Vec<Other>>,
+}
+
+/// A lane beside the one of the test.
+#[derive(Clone)]
+pub(crate) struct Other {
+    pub(crate) address: SocketAddr,
+    pub(crate) counters: Arc<SmbCounters>,
 }
 
 pub(crate) const PASSWORD: &str = "open sesame";
@@ -49,7 +61,8 @@ impl Door for Open {
 /// Rules of a server that lets clients do what they like.
 pub(crate) fn rules() -> Options {
     let nt = NtHash::new(&PASSWORD.into()).unwrap();
-    let text = format!("version = 1\n[user.alice]\nid = 1000\nnt = '{}'\n", *nt.to_text());
+    let user = |name, id| format!("[user.{name}]\nid = {id}\nnt = '{}'\n", *nt.to_text());
+    let text = format!("version = 1\n{}{}", user("alice", 1000), user("bob", 1001));
     let name = || "FILES".to_owned();
     let target =
         Target { netbios_name: name(), netbios_domain: name(), dns_name: name(), dns_domain: name() };
@@ -58,6 +71,7 @@ pub(crate) fn rules() -> Options {
         policy: Policy::default(),
         signing: Signing::Allowed,
         encryption: Encryption::Allowed,
+        multichannel: true,
         accounts: Accounts::parse(&text).unwrap(),
         sids: Sids::new("FILES"),
         shares: vec![ShareSection {
@@ -107,25 +121,33 @@ impl Bed {
         section.writable = Writable::anyone();
         section.objects = true;
         let table = VolumeTable::default().followed_by(&[section], |_| None).sharing(&objects);
-        let volumes = LaneVolumes::new(Cache::sharing(CacheOptions::default(), &objects));
-        let volumes = volumes.followed_by(&table).unwrap();
-        let kept = Arc::<Kept>::default();
-        let start = LaneStart {
-            volumes: &volumes,
-            commons: Commons::new(Arc::default()),
-            log: None,
-            audit: None,
-            seed: 1,
-        };
-        let lane = LaneSmb::new(Arc::new(options), Arc::clone(&kept), &start).unwrap();
+        let (kept, options) = (Arc::<Kept>::default(), Arc::new(options));
         let address: SocketAddr = "10.0.0.1:445".parse().unwrap();
-        let listener = Rc::new(TcpListener::bind(address, &ListenOptions::default()).unwrap());
-        let service = Rc::clone(&lane);
-        lane::spawn(async move {
-            service.listen(LaneSocket::Tcp(listener), Role(0), Rc::new(Open)).await.unwrap();
-        })
-        .detach();
-        Self { lane, kept, fs: host.fs(), host, address, guids: Cell::new(1) }
+        let lane = serve(&options, &kept, &objects, &table, address);
+        let fs = host.fs();
+        let others = RefCell::default();
+        Self { lane, kept, fs, host, address, guids: Cell::new(1), options, objects, table, others }
+    }
+
+    /// One more lane of the server, which has a port of its own.
+    pub(crate) async fn add_lane(&self) -> Other {
+        let lane = self.host.add_lane();
+        let address = SocketAddr::new(self.address.ip(), 445 + lane as u16);
+        let (options, kept) = (Arc::clone(&self.options), Arc::clone(&self.kept));
+        let (objects, table) = (self.objects.clone(), self.table.clone());
+        let start = self.host.start_on(lane, async move {
+            let lane = serve(&options, &kept, &objects, &table, address);
+            let counters = Arc::clone(&lane.counters);
+            lane::spawn(async move {
+                let _lane = lane;
+                std::future::pending::<()>().await;
+            })
+            .detach();
+            counters
+        });
+        let other = Other { address, counters: start.await };
+        self.others.borrow_mut().push(other.clone());
+        other
     }
 
     pub(crate) fn counters(&self) -> &SmbCounters {
@@ -148,6 +170,10 @@ impl Bed {
 
     /// Nothing is left of anybody.
     pub(crate) fn expect_empty(&self) {
+        for other in self.others.borrow().iter() {
+            let counters = &other.counters;
+            assert_eq!((counters.sessions.get(), counters.waiting.get()), (0, 0), "on another lane");
+        }
         assert_eq!(self.kept.sessions.len(), 0, "sessions");
         assert_eq!(self.counters().sessions.get(), 0, "sessions of the lane");
         assert_eq!(self.counters().waiting.get(), 0, "requests that wait");
@@ -156,6 +182,33 @@ impl Bed {
         let held = self.lane.connections().counters().reply_memory_bytes.get();
         assert_eq!(held, 0, "memory on the books");
     }
+}
+
+/// Serves on the current lane.
+fn serve(
+    options: &Arc<Options>,
+    kept: &Arc<Kept>,
+    objects: &Objects,
+    table: &VolumeTable,
+    address: SocketAddr,
+) -> Rc<LaneSmb> {
+    let volumes = LaneVolumes::new(Cache::sharing(CacheOptions::default(), objects));
+    let volumes = volumes.followed_by(table).unwrap();
+    let start = LaneStart {
+        volumes: &volumes,
+        commons: Commons::new(Arc::default()),
+        log: None,
+        audit: None,
+        seed: 1,
+    };
+    let lane = LaneSmb::new(Arc::clone(options), Arc::clone(kept), &start).unwrap();
+    let listener = Rc::new(TcpListener::bind(address, &ListenOptions::default()).unwrap());
+    let service = Rc::clone(&lane);
+    lane::spawn(async move {
+        service.listen(LaneSocket::Tcp(listener), Role(0), Rc::new(Open)).await.unwrap();
+    })
+    .detach();
+    lane
 }
 
 /// Signs in and opens the share.

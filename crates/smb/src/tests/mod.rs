@@ -1,6 +1,7 @@
 //! The server in a simulated world, spoken to by our own client and by whoever sends bytes.
 
 mod bed;
+mod channels;
 mod data;
 mod floods;
 mod hostile;

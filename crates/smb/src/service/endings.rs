@@ -1,0 +1,134 @@
+//! How sessions and trees end, wherever their channels are.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lane::Task;
+use lane::mesh::Member;
+use smb_tree::Asker;
+use vfs::Caller;
+
+use super::lane_service::LaneSmb;
+use super::post::Word;
+use crate::connection::Connection;
+use crate::session::{ChannelEntry, Kind, LaneTree, Session, State};
+
+/// What goes on to its end though nobody waits for it any more.
+struct GoesOn(Option<Task<()>>);
+
+impl Future for GoesOn {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(task) = &mut self.0 else { return Poll::Ready(()) };
+        let polled = Pin::new(task).poll(cx);
+        if polled.is_ready() {
+            self.0 = None;
+        }
+        polled
+    }
+}
+
+impl Drop for GoesOn {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(Task::detach);
+    }
+}
+
+impl LaneSmb {
+    /// Closes what is open in a tree that was disconnected.
+    pub(crate) async fn close_tree(self: &Rc<Self>, session: u64, tree: Rc<LaneTree>) {
+        let me = Rc::clone(self);
+        let closing = async move {
+            me.kept.pipes.close_all(session, Some(tree.connect.id));
+            if let Kind::Disk { asker, .. } = &tree.kind {
+                me.of_trees().close_all(asker, me.opens().of_tree(session, tree.connect.id)).await;
+            }
+        };
+        GoesOn(Some(lane::spawn(closing))).await;
+    }
+
+    /// Ends a session, wherever its channels are, with all that was open. It ends though the caller goes.
+    pub(crate) async fn close_session(self: &Rc<Self>, connection: &Connection, session: &Arc<Session>) {
+        if self.kept.sessions.remove(session.id).is_none() {
+            return;
+        }
+        let ended = session.close();
+        ended.trees.iter().for_each(|tree| tree.close());
+        let (me, session, address) = (Rc::clone(self), Arc::clone(session), connection.peer);
+        let closing = async move {
+            me.kept.pipes.close_all(session.id, None);
+            let opens = me.opens().of_session(session.id);
+            if let Some(principal) = session.principal().filter(|_| !opens.is_empty()) {
+                let asker = Asker {
+                    caller: Caller::new(principal),
+                    session: session.id,
+                    tree: 0,
+                    client: session.client,
+                    address,
+                    dialect: session.agreed.dialect,
+                    posix: false,
+                };
+                me.of_trees().close_all(&asker, opens).await;
+            }
+            me.tell_ended(session.id, &ended.channels);
+        };
+        GoesOn(Some(lane::spawn(closing))).await;
+    }
+
+    /// Has each lane forget what its connections have of a session.
+    fn tell_ended(&self, session: u64, channels: &[ChannelEntry]) {
+        let mut by_lane: HashMap<Member, Vec<u64>> = HashMap::new();
+        channels.iter().for_each(|entry| by_lane.entry(entry.lane).or_default().push(entry.connection));
+        for (lane, connections) in by_lane {
+            if lane == self.post.here() {
+                self.forget(session, &connections);
+            } else if !self.post.send(lane, Word::Ended { session, connections }) {
+                self.post.ring(lane);
+            }
+        }
+    }
+
+    /// A session is over: its requests are cancelled, and these connections have nothing of it any more.
+    pub(super) fn forget(&self, session: u64, connections: &[u64]) {
+        connections.iter().filter_map(|number| self.ways().of(*number)).for_each(|connection| {
+            connection.forget(session);
+        });
+    }
+
+    /// Word may have been lost: looks for sessions that are over.
+    pub(super) fn forget_ended(&self) {
+        for connection in self.ways().all() {
+            let ended: Vec<_> = {
+                let channels = connection.channels.borrow();
+                let is_over = |id: &&u64| channels[id].session.state() == State::Closed;
+                channels.keys().filter(is_over).copied().collect()
+            };
+            ended.into_iter().for_each(|session| connection.forget(session));
+        }
+    }
+
+    /// A connection was lost: a session that has others goes on, and is told of breaks where they are.
+    pub(crate) async fn lost(self: &Rc<Self>, connection: &Connection, session: &Arc<Session>) {
+        if session.remove_channel(connection.number) {
+            return self.close_session(connection, session).await;
+        }
+        let left = session.channels();
+        let here = self.post.here();
+        if left.iter().any(|entry| entry.lane == here) {
+            return;
+        }
+        // Else breaks go by word of this lane: slower, and not lost.
+        let _ =
+            left.first().is_some_and(|entry| self.post.send(entry.lane, Word::Adopt { session: session.id }));
+    }
+
+    /// Breaks of what the session has open are told on this lane from now on.
+    pub(super) fn adopt(&self, session: u64) {
+        self.counters.sessions_adopted.increment();
+        self.of_trees().adopt(&self.opens().of_session(session));
+    }
+}
