@@ -4,8 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use lane::fs::{FileKind, Stat, Timestamp};
 
-/// Attributes of a file or directory at the moment they were asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Attributes of a file or directory at the moment they were asked for. Two of them are not compared as a whole, as a mere
+/// reading moves one: see [`is_changed_since`](Self::is_changed_since).
+#[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     /// Regular file or directory; nothing else is served.
     pub kind: FileKind,
@@ -13,6 +14,9 @@ pub struct Attributes {
     pub id: FileId,
     /// Bytes of content. Of no use for directories.
     pub size: u64,
+    /// Last reading, as far as the file system keeps it; see [`Stat::atime`]. A reading is no change: what is cached of a file
+    /// may be older.
+    pub atime: Timestamp,
     /// Last change of the content.
     pub mtime: Timestamp,
     /// Last change of content or attributes.
@@ -70,6 +74,14 @@ impl Attributes {
         self.mtime.secs > NORMALISED_STAMP_S_MAX && self.is_settled(now)
     }
 
+    /// Whether anything but the time of the last reading is different.
+    pub fn is_changed_since(&self, earlier: &Self) -> bool {
+        let Self { kind, id, size, atime: _, mtime, ctime, mode, nlink, uid, gid } = *self;
+        (kind, id, size, mtime, ctime)
+            != (earlier.kind, earlier.id, earlier.size, earlier.mtime, earlier.ctime)
+            || (mode, nlink, uid, gid) != (earlier.mode, earlier.nlink, earlier.uid, earlier.gid)
+    }
+
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
@@ -89,6 +101,7 @@ impl From<Stat> for Attributes {
             kind: stat.kind,
             id: FileId { dev: stat.dev, ino: stat.ino },
             size: stat.size,
+            atime: stat.atime,
             mtime: stat.mtime,
             ctime: stat.ctime,
             mode: stat.mode,
@@ -113,7 +126,8 @@ mod tests {
     #[test]
     fn a_token_follows_content_and_not_attributes() {
         let before = Attributes::from(STAT);
-        let chmod = Stat { mode: 0o600, ctime: Timestamp { secs: 9, nanos: 0 }, nlink: 2, ..STAT };
+        let nine = Timestamp { secs: 9, nanos: 0 };
+        let chmod = Stat { mode: 0o600, ctime: nine, nlink: 2, atime: nine, ..STAT };
         assert_eq!(Attributes::from(chmod).change_token(), before.change_token());
         for changed in [
             Stat { size: 6, ..STAT },
@@ -123,6 +137,24 @@ mod tests {
             assert_ne!(Attributes::from(changed).change_token(), before.change_token());
         }
         assert_eq!(before.change_token().mtime_ns(), 7_000_000_005);
+    }
+
+    #[test]
+    fn a_reading_is_no_change() {
+        let (before, later) = (Attributes::from(STAT), Timestamp { secs: 9, nanos: 0 });
+        assert!(!Attributes::from(Stat { atime: later, ..STAT }).is_changed_since(&before));
+        for changed in [
+            Stat { size: 6, ..STAT },
+            Stat { ino: 3, ..STAT },
+            Stat { mtime: later, ..STAT },
+            Stat { ctime: later, ..STAT },
+            Stat { mode: 0o600, ..STAT },
+            Stat { nlink: 2, ..STAT },
+            Stat { uid: 1, ..STAT },
+            Stat { gid: 1, ..STAT },
+        ] {
+            assert!(Attributes::from(changed).is_changed_since(&before), "{changed:?}");
+        }
     }
 
     #[test]
@@ -157,6 +189,7 @@ mod tests {
         dev: 1,
         ino: 2,
         size: 5,
+        atime: Timestamp { secs: 7, nanos: 5 },
         mtime: Timestamp { secs: 7, nanos: 5 },
         ctime: Timestamp { secs: 7, nanos: 5 },
         mode: 0o644,

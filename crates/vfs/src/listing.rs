@@ -19,7 +19,7 @@ pub struct Listing {
 }
 
 /// One name of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Entry {
     /// The name, as the file system keeps it.
     pub name: Box<[u8]>,

@@ -84,7 +84,7 @@ impl Directory {
             let listed = self.listed(max).await?;
             // Else the numbers of what is just being made would be asked for before it has one.
             let is_still = || object.version() == version && !object.is_changing();
-            if !is_still() || self.attributes()? != before {
+            if !is_still() || self.attributes()?.is_changed_since(&before) {
                 continue;
             }
             let entries = self.numbered(listed).await?;

@@ -36,6 +36,9 @@ pub struct Stat {
     pub ino: u64,
     /// Bytes.
     pub size: u64,
+    /// Last reading, as far as the file system keeps it: most move it only where the last change is no older, or a day after
+    /// (`relatime`), some never (`noatime`).
+    pub atime: Timestamp,
     /// Last change of the content.
     pub mtime: Timestamp,
     /// Last change of content or attributes.

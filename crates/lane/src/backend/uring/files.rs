@@ -108,13 +108,18 @@ pub(crate) fn convert(stat: &sys::Stat) -> Stat {
         dev: stat.st_dev,
         ino: stat.st_ino,
         size: u64::try_from(stat.st_size).unwrap_or(0),
-        mtime: Timestamp { secs: stat.st_mtime, nanos: u32::try_from(stat.st_mtime_nsec).unwrap_or(0) },
-        ctime: Timestamp { secs: stat.st_ctime, nanos: u32::try_from(stat.st_ctime_nsec).unwrap_or(0) },
+        atime: timestamp(stat.st_atime, stat.st_atime_nsec),
+        mtime: timestamp(stat.st_mtime, stat.st_mtime_nsec),
+        ctime: timestamp(stat.st_ctime, stat.st_ctime_nsec),
         mode: stat.st_mode & 0o7777,
         nlink: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
         uid: stat.st_uid,
         gid: stat.st_gid,
     }
+}
+
+fn timestamp(secs: i64, nanos: u64) -> Timestamp {
+    Timestamp { secs, nanos: u32::try_from(nanos).unwrap_or(0) }
 }
 
 /// Pages of a file of this size are let go in a few tens of microseconds.

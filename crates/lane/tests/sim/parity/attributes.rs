@@ -77,14 +77,13 @@ async fn attributes(dice: &mut StdRng, file: &File) -> String {
         uid: id(dice),
         gid: id(dice),
         mode: modes[dice.random_range(0..5)],
-        atime: SetTime::Keep,
+        atime: time(dice),
         mtime: time(dice),
     };
     let set = file.set_attributes(change).await;
-    let secs = match change.mtime {
-        SetTime::At(_) => file.stat().unwrap().mtime.secs,
-        _ => 0,
-    };
+    let after = file.stat().unwrap();
+    let secs = |set, time: Timestamp| if set == SetTime::Keep { 0 } else { time.secs };
+    let secs = (secs(change.atime, after.atime), secs(change.mtime, after.mtime));
     // Writable again, as who owns a file and no more may not write to it otherwise.
     let back = AttributeChange { mode: Some(file.stat().unwrap().mode | 0o700), ..AttributeChange::NONE };
     let stat = file.stat().unwrap();

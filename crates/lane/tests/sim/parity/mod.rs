@@ -14,6 +14,7 @@ use lane::net::{TcpListener, TcpStream};
 use lane::runtime::{RuntimeOptions, run_here};
 use lane::time;
 
+mod access_time;
 mod attributes;
 mod changes;
 mod datagrams;

@@ -48,7 +48,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Sets the times of the last reading, which nothing here keeps, and of the last change (futimens(3)).
+    /// Sets the times of the last reading and of the last change (futimens(3)).
     pub(crate) fn utimens(
         &mut self,
         inode: &Rc<Inode>,
@@ -61,14 +61,33 @@ impl Disk {
         }
         self.begin(self.config.change_error, engine)?;
         self.check_owner(inode)?;
-        let mtime = match modified {
-            SetTime::Now => self.stamp(engine),
-            SetTime::At(time) if time.nanos >= 1_000_000_000 => return Err(errno(libc::EINVAL)),
-            SetTime::At(time) => time,
-            SetTime::Keep => inode.attributes.get().mtime,
+        let set = |to, now| match to {
+            SetTime::Now => Ok(self.stamp(engine)),
+            SetTime::At(time) if time.nanos >= 1_000_000_000 => Err(errno(libc::EINVAL)),
+            SetTime::At(time) => Ok(time),
+            SetTime::Keep => Ok(now),
         };
-        self.set_attributes(inode, |attributes| attributes.mtime = mtime, engine);
+        let now = inode.attributes.get();
+        let (atime, mtime) = (set(accessed, now.atime)?, set(modified, now.mtime)?);
+        self.set_attributes(
+            inode,
+            |attributes| (attributes.atime, attributes.mtime) = (atime, mtime),
+            engine,
+        );
         Ok(())
+    }
+
+    /// Somebody reads it: the time of that moves where Linux's does by default (mount(8), `relatime`). It comes to the disk
+    /// with the next change of another attribute.
+    pub(super) fn accessed(&self, inode: &Inode, engine: &Engine) {
+        let now = self.stamp(engine);
+        let attributes = inode.attributes.get();
+        let is_due = attributes.atime <= attributes.mtime
+            || attributes.atime <= attributes.ctime
+            || now.secs - attributes.atime.secs >= ATIME_AGE_MAX_S;
+        if is_due && !self.config.read_only {
+            inode.attributes.set(Attributes { atime: now, ..attributes });
+        }
     }
 
     /// The value of an extended attribute (fgetxattr(2)); `ENODATA` where there is none.
@@ -208,6 +227,8 @@ impl Inode {
     }
 }
 
+/// A time of reading older than this is moved by the next one, whatever else has happened. Seconds.
+const ATIME_AGE_MAX_S: i64 = 24 * 60 * 60;
 /// Linux's limits, bytes.
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: usize = 65_536;

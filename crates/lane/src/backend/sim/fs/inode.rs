@@ -70,8 +70,17 @@ pub(super) struct Attributes {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
+    /// On the disk with the next change of another.
+    pub(super) atime: Timestamp,
     pub(super) mtime: Timestamp,
     pub(super) ctime: Timestamp,
+}
+
+impl Attributes {
+    /// Of what has just been made.
+    fn new(mode: u32, time: Timestamp) -> Self {
+        Self { mode, uid: OWNER, gid: OWNER, atime: time, mtime: time, ctime: time }
+    }
 }
 
 impl Stored {
@@ -87,7 +96,7 @@ impl Stored {
             generation,
             born: time,
             node,
-            attributes: Cell::new(Attributes { mode, uid: OWNER, gid: OWNER, mtime: time, ctime: time }),
+            attributes: Cell::new(Attributes::new(mode, time)),
             xattrs: RefCell::default(),
             space: Rc::clone(space),
             holds_number: Cell::new(true),
@@ -102,13 +111,12 @@ impl Stored {
         node: Node,
         space: &Rc<Space>,
     ) -> Rc<Self> {
-        let attributes = Attributes { mode: 0, uid: OWNER, gid: OWNER, mtime: born, ctime: born };
         Rc::new(Self {
             number,
             generation,
             born,
             node,
-            attributes: Cell::new(attributes),
+            attributes: Cell::new(Attributes::new(0, born)),
             xattrs: RefCell::default(),
             space: Rc::clone(space),
             holds_number: Cell::new(true),
@@ -212,6 +220,7 @@ impl Inode {
                 Node::Directory(_) => 4096,
                 Node::Special => 0,
             },
+            atime: attributes.atime,
             mtime: attributes.mtime,
             ctime: attributes.ctime,
             mode: attributes.mode,

@@ -41,6 +41,9 @@ impl Disk {
         if n > 0 && engine.chance(self.config.read_error) {
             return Err(errno(libc::EIO));
         }
+        if !into.is_empty() {
+            self.accessed(inode, engine);
+        }
         let n = engine.cut_short(n, self.config.short_read);
         content.read(start, &mut into[..n]);
         Ok(n)
@@ -161,7 +164,9 @@ impl Disk {
         let rules =
             Rules { follow: true, keep_last: true, absolute: false, privileged: self.is_privileged() };
         let found = resolve(dir, path, rules)?;
-        found.target().map(<[u8]>::to_vec).ok_or_else(|| errno(libc::EINVAL))
+        let target = found.target().ok_or_else(|| errno(libc::EINVAL))?;
+        self.accessed(&found, engine);
+        Ok(target.to_vec())
     }
 
     /// Attributes of `path` beneath `dir`, not following a link at its end.
@@ -185,6 +190,7 @@ impl Disk {
         if entries.len() > max {
             return Err(errno(libc::EFBIG));
         }
+        self.accessed(dir, engine);
         let entry = |(name, inode): (&Vec<u8>, &Rc<Inode>)| {
             let handle = if handles { self.handle_of(inode).ok() } else { None };
             DirEntry { name: name.clone(), stat: Some(inode.stat()), handle }
