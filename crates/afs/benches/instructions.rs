@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use afs::attached::{Attached, Attachment, Kind};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Locks, SERVICE};
+use afs::fileserver::{FileServer, Locks, SERVICE, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::{Capabilities, Fid, Interfaces, StoreStatus, rxafs, rxafscb};
 use gungraun::{library_benchmark, library_benchmark_group, main};
@@ -145,7 +145,16 @@ impl Open {
         let (server, client) = (driver(SERVER, &mut seed), driver(CLIENT, &mut seed));
         let hosts = Hosts::new(HostOptions::default(), AfsUuid([0xfe; 16]), None);
         let hosts = LaneHosts::new(&hosts, &cache, &server);
-        server.serve(SERVICE, FileServer::new(Rc::new(attached), hosts, &Locks::default(), Audit::new(None)));
+        server.serve(
+            SERVICE,
+            FileServer::new(
+                Rc::new(attached),
+                hosts,
+                &Locks::default(),
+                &Totals::default(),
+                Audit::new(None),
+            ),
+        );
         client.serve(SERVICE, |mut call: ServerCall| async move {
             Ok::<(), AbortCode>(rxafscb::serve(&Silent, &mut call, &rxafscb::Tally::default()).await?)
         });

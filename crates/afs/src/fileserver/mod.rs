@@ -21,6 +21,8 @@ pub use self::counters::FileCounters;
 use self::images::Images;
 pub use self::lock::Locks;
 use self::refused::Refused;
+use self::totals::LaneCounts;
+pub use self::totals::Totals;
 use self::writers::Writers;
 
 mod access;
@@ -50,6 +52,7 @@ mod status;
 mod store_acl;
 mod store_data;
 mod store_status;
+mod totals;
 mod volume_status;
 mod writers;
 
@@ -71,10 +74,11 @@ struct Inner {
     images: Images,
     writers: Writers,
     locks: Locks,
-    tally: Tally,
     audit: Audit,
     oob: RefCell<Option<LaneOob>>,
+    counts: Arc<LaneCounts>,
     counters: Arc<FileCounters>,
+    totals: Totals,
     began: SystemTime,
 }
 
@@ -86,18 +90,28 @@ struct Serving {
 }
 
 impl FileServer {
-    /// A file server of these volumes, whose clients are `hosts`; `locks` is one for all lanes. What is asked of it is told to `audit`.
-    pub fn new(attached: Rc<Attached>, hosts: Rc<LaneHosts>, locks: &Locks, audit: Audit) -> Self {
+    /// A file server of these volumes, whose clients are `hosts`; `locks` and `totals` are one for all lanes. What is asked of it is told
+    /// to `audit`.
+    pub fn new(
+        attached: Rc<Attached>,
+        hosts: Rc<LaneHosts>,
+        locks: &Locks,
+        totals: &Totals,
+        audit: Audit,
+    ) -> Self {
+        let counts = LaneCounts { hosts: Arc::clone(hosts.counters()), ..LaneCounts::default() };
+        let counts = totals.add(counts, hosts.tree());
         let inner = Inner {
             attached: RefCell::new(attached),
             hosts,
             images: Images::new(IMAGE_PAGES_MAX),
             writers: Writers::new(WRITERS_MAX),
             locks: locks.clone(),
-            tally: Tally::default(),
             audit,
             oob: RefCell::default(),
-            counters: Arc::default(),
+            counters: Arc::clone(&counts.files),
+            counts,
+            totals: totals.clone(),
             began: lane::time::wall_clock(),
         };
         Self { inner: Rc::new(inner) }
@@ -118,9 +132,9 @@ impl FileServer {
         self.inner.audit.flush();
     }
 
-    /// What became of calls, by procedure.
+    /// What became of this lane's calls, by procedure.
     pub fn tally(&self) -> &Tally {
-        &self.inner.tally
+        &self.inner.counts.calls
     }
 
     /// What is counted on this lane.
@@ -140,7 +154,7 @@ impl Handler for FileServer {
     fn handle(&self, mut call: Call) -> impl Future<Output = Result<(), AbortCode>> + 'static {
         let serving = Serving { server: self.clone(), on_its_way: RefCell::default() };
         async move {
-            let tally = &serving.server.inner.tally;
+            let tally = &serving.server.inner.counts.calls;
             rxafs::serve(&serving, &mut call, tally).await?;
             let on_its_way = serving.on_its_way.take();
             if !on_its_way.is_empty() {

@@ -1,14 +1,15 @@
-//! GetStatistics (146), GetStatistics64 (65542), XStatsVersion (159), GetXStats (160): what stock tools show of a file server. Of each lane
-//! its own: tools ask over one connection.
+//! GetStatistics (146), GetStatistics64 (65542), XStatsVersion (159), GetXStats (160): what stock tools show of a file server: of all lanes
+//! together, whichever is asked.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use afs_wire::rxafs::{GetXStats, GetXStatsReply, PROCEDURES, opcode};
+use afs_wire::rxafs::{GetXStats, GetXStatsReply, opcode};
 use afs_wire::{Collection, Disk, STATISTICS64_MAX, Statistics, Statistics64};
 use xdr::List;
 use xdr::rpc::ProcedureCounts;
 
 use super::Serving;
+use super::totals::{CallBacks, Sum};
 
 /// Of the collections.
 pub(super) const VERSION: i32 = 2;
@@ -42,8 +43,8 @@ impl Serving {
     }
 
     fn numbers(&self) -> [u64; STATISTICS64_MAX as usize] {
-        let (inner, sum) =
-            (&self.server.inner, |of: &[u32]| of.iter().map(|of| self.counts(*of).calls).sum());
+        let (inner, all) = (&self.server.inner, self.server.inner.totals.sum());
+        let sum = |of: &[u32]| of.iter().map(|of| all.of(*of).calls).sum();
         let mut words = [0; STATISTICS64_MAX as usize];
         words[CURRENT_TIME] = seconds(lane::time::wall_clock());
         words[START_TIME] = seconds(inner.began);
@@ -51,12 +52,12 @@ impl Serving {
         words[TOTAL_FETCHES] =
             sum(&[opcode::FETCH_DATA, opcode::FETCH_DATA64, opcode::FETCH_ACL, opcode::FETCH_STATUS]);
         words[FETCH_DATAS] = sum(&[opcode::FETCH_DATA, opcode::FETCH_DATA64]);
-        words[FETCHED_BYTES] = inner.counters.fetched_bytes.get();
+        words[FETCHED_BYTES] = all.fetched_bytes;
         words[TOTAL_STORES] =
             sum(&[opcode::STORE_DATA, opcode::STORE_DATA64, opcode::STORE_ACL, opcode::STORE_STATUS]);
         words[STORE_DATAS] = sum(&[opcode::STORE_DATA, opcode::STORE_DATA64]);
-        words[STORED_BYTES] = inner.counters.stored_bytes.get();
-        words[TOTAL_CALLS] = (0..PROCEDURES.len()).map(|at| inner.tally.of(at).calls).sum();
+        words[STORED_BYTES] = all.stored_bytes;
+        words[TOTAL_CALLS] = all.calls();
         words[WORKSTATIONS] = inner.hosts.hosts().len() as u64;
         words[ACTIVE_WORKSTATIONS] = words[WORKSTATIONS];
         words
@@ -75,9 +76,11 @@ impl Serving {
 
     /// A collection of numbers as its tools know it; one that they do not know, or that has never been told of, is empty.
     pub(super) fn collection(&self, request: &GetXStats) -> GetXStatsReply {
+        let inner = &self.server.inner;
         let data: Vec<i32> = match request.collection {
-            PERFORMANCE => self.performance().to_vec(),
-            FULL_PERFORMANCE => self.full_performance(),
+            PERFORMANCE => self.performance(&inner.totals.sum()).to_vec(),
+            FULL_PERFORMANCE => self.full_performance(&inner.totals.sum()),
+            CALL_BACKS => call_backs(&inner.totals.sum().call_backs).to_vec(),
             _ => Vec::new(),
         };
         let time = seconds(lane::time::wall_clock()) as i32;
@@ -85,46 +88,59 @@ impl Serving {
     }
 
     /// `struct afs_PerfStats` of OpenAFS's `fs_stats.h`, of which what this server has is told.
-    fn performance(&self) -> [i32; PERFORMANCE_WORDS] {
+    fn performance(&self, all: &Sum) -> [i32; PERFORMANCE_WORDS] {
         let mut words = [0; PERFORMANCE_WORDS];
-        words[0] = clamped(self.counts(opcode::GET_X_STATS).calls);
+        words[0] = clamped(all.of(opcode::GET_X_STATS).calls);
         let hosts = self.server.inner.hosts.hosts().len() as u64;
         for at in [HOST_ENTRIES, HOST_LIVE, HOST_CLIENTS] {
             words[at] = clamped(hosts);
         }
-        words[CAPABILITIES_ASKED] = clamped(self.counts(opcode::GET_CAPABILITIES).calls);
+        words[CAPABILITIES_ASKED] = clamped(all.of(opcode::GET_CAPABILITIES).calls);
         words
     }
 
     /// `struct fs_stats_FullPerfStats` as machines of 32 bits have it: 424 words, which tools tell from the 666 of others.
-    fn full_performance(&self) -> Vec<i32> {
-        let mut words = self.performance().to_vec();
+    fn full_performance(&self, all: &Sum) -> Vec<i32> {
+        let mut words = self.performance(all).to_vec();
         words.extend([seconds(self.server.inner.began) as i32, 0]);
         for codes in TIMED {
-            let counts: Vec<_> = codes.iter().map(|code| self.counts(*code)).collect();
+            let counts: Vec<_> = codes.iter().map(|code| all.of(*code)).collect();
             let (calls, replied) = (sum(&counts, |of| of.calls), sum(&counts, |of| of.replied));
             words.extend([clamped(calls), clamped(replied)]);
             words.extend(times(&counts));
         }
-        let inner = &self.server.inner;
-        for (codes, bytes) in
-            [(TIMED[0], &inner.counters.fetched_bytes), (TIMED[3], &inner.counters.stored_bytes)]
-        {
-            let counts: Vec<_> = codes.iter().map(|code| self.counts(*code)).collect();
+        for (codes, bytes) in [(TIMED[0], all.fetched_bytes), (TIMED[3], all.stored_bytes)] {
+            let counts: Vec<_> = codes.iter().map(|code| all.of(*code)).collect();
             let (calls, replied) = (sum(&counts, |of| of.calls), sum(&counts, |of| of.replied));
             words.extend([clamped(calls), clamped(replied)]);
             words.extend(times(&counts));
             // Kibibytes; sizes of single ones are not kept.
-            words.extend([clamped(bytes.get() >> 10), 0, 0]);
+            words.extend([clamped(bytes >> 10), 0, 0]);
             words.extend([0; BUCKETS]);
         }
         words
     }
+}
 
-    fn counts(&self, opcode: u32) -> ProcedureCounts {
-        let at = PROCEDURES.iter().position(|entry| entry.opcode == opcode);
-        at.map(|at| self.server.inner.tally.of(at)).unwrap_or_default()
+/// `struct cbcounters` of OpenAFS's `viced/callback.c`, of which what this server has is told.
+fn call_backs(told: &CallBacks) -> [i32; CALL_BACK_WORDS] {
+    let mut words = [0; CALL_BACK_WORDS];
+    let ended = told.broken + told.evicted + told.expired;
+    for (at, count) in [
+        (DELETED, told.gave_up),
+        (BROKEN, told.broken),
+        // Those that clients gave up all at once are not counted one by one.
+        (ADDED, told.given + ended),
+        (EVICTED, told.evicted),
+        (DELETED_ALL, told.gave_up_all),
+        (FILES, told.files),
+        (GIVEN, told.given),
+        (EXPIRED, told.expired),
+        (BREAKERS, told.calls),
+    ] {
+        words[at] = clamped(count);
     }
+    words
 }
 
 fn sum(counts: &[ProcedureCounts], of: impl Fn(&ProcedureCounts) -> u64) -> u64 {
@@ -164,6 +180,7 @@ const ACTIVE_WORKSTATIONS: usize = 14;
 // Collections.
 const PERFORMANCE: i32 = 1;
 const FULL_PERFORMANCE: i32 = 2;
+const CALL_BACKS: i32 = 3;
 
 // Words of the collections.
 const PERFORMANCE_WORDS: usize = 98;
@@ -172,6 +189,16 @@ const HOST_LIVE: usize = 60;
 const HOST_CLIENTS: usize = 64;
 const CAPABILITIES_ASKED: usize = 69;
 const BUCKETS: usize = 9;
+const CALL_BACK_WORDS: usize = 16;
+const DELETED: usize = 1;
+const BROKEN: usize = 2;
+const ADDED: usize = 3;
+const EVICTED: usize = 4;
+const DELETED_ALL: usize = 5;
+const FILES: usize = 6;
+const GIVEN: usize = 7;
+const EXPIRED: usize = 9;
+const BREAKERS: usize = 10;
 
 /// Procedures whose times are told, in the order of the collection, each with its twins of other numbers. Two are of procedures that no
 /// server has any more.

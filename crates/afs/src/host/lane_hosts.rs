@@ -10,7 +10,7 @@ use std::time::Instant;
 use afs_wire::code;
 use lane::time;
 use rx_lane::{AbortCode, Driver};
-use vfs::{Cache, Teller};
+use vfs::{Cache, Teller, VfsCounters};
 
 use super::asking::Asking;
 use super::calling::Calls;
@@ -109,6 +109,11 @@ impl LaneHosts {
     /// What is counted on this lane.
     pub fn counters(&self) -> &Arc<HostCounters> {
         &self.counters
+    }
+
+    /// What is counted of the tree that they rely on.
+    pub(crate) fn tree(&self) -> &Arc<VfsCounters> {
+        self.cache.counters()
     }
 
     /// All lanes' hosts.

@@ -15,7 +15,7 @@ use service::{Bound, Role, Transport};
 use vfs::Objects;
 use xdr::afs::AfsUuid;
 
-use crate::fileserver::Locks;
+use crate::fileserver::{Locks, Totals};
 use crate::host::{HostOptions, Hosts};
 
 /// What AFS keeps of the process: who the server is, and which lanes share which address.
@@ -28,6 +28,8 @@ pub(crate) struct Kept {
     hosts: OnceLock<Hosts>,
     /// Clients' locks, of all lanes.
     pub(super) locks: Locks,
+    /// What the file servers of all lanes count.
+    pub(super) totals: Totals,
     /// Clients of an earlier run have been told that what that promised is over.
     pub(super) reset: Once,
     untold: Mutex<Weak<Untold>>,

@@ -137,7 +137,8 @@ impl LaneAfs {
         // A reload may have come meanwhile.
         let attached = Rc::clone(&self.current.get().attached);
         let audit = Audit::new(self.audit.clone());
-        let server = FileServer::new(attached, Rc::clone(&hosts), &self.kept.locks, audit);
+        let Kept { locks, totals, .. } = &*self.kept;
+        let server = FileServer::new(attached, Rc::clone(&hosts), locks, totals, audit);
         server.offer_oob(&self.oob);
         driver.serve(FILES, server.clone());
         self.file_counters.set(vec![Arc::clone(server.counters()) as _, Arc::clone(hosts.counters()) as _]);

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use afs::attached::{Attached, Attachment, Kind};
 use afs::audit::Audit;
-use afs::fileserver::{FileServer, Locks};
+use afs::fileserver::{FileServer, Locks, Totals};
 use afs::host::{HostOptions, Hosts, LaneHosts};
 use afs_wire::{Capabilities, Fid, Interfaces, Status, StoreStatus, rxafs, rxafscb};
 use identity::Writable;
@@ -99,7 +99,7 @@ impl Bed {
         let lane_hosts = LaneHosts::new(&hosts, &cache, &driver);
         let (log, audited) = service::log::channel(64);
         let audit = Audit::new(Some(log));
-        let server = FileServer::new(attached, lane_hosts, &Locks::default(), audit);
+        let server = FileServer::new(attached, lane_hosts, &Locks::default(), &Totals::default(), audit);
         driver.serve(afs::fileserver::SERVICE, server.clone());
         let address = ([10, 0, 0, 1], 7000).into();
         let (seed, port) = (RefCell::new(seed), 7001.into());

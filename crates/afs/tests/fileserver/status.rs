@@ -160,13 +160,24 @@ fn statistics_have_the_sizes_that_stock_tools_know_and_count_calls() {
         let told = client.call(&rxafs::GetStatistics64 { count: 99 }).await.unwrap();
         assert_eq!((told.get().statistics.0.len(), told.get().statistics.0[4]), (16, 3));
         assert_eq!(client.call(&rxafs::XStatsVersion).await.unwrap().get().version, 2);
-        for (collection, words) in [(0, 0), (1, 98), (2, 424), (3, 0), (-1, 0)] {
+        for (collection, words) in [(0, 0), (1, 98), (2, 424), (3, 16), (-1, 0)] {
             let told = client.call(&rxafs::GetXStats { client_version: 2, collection }).await.unwrap();
             assert_eq!(told.get().data.0.len(), words, "{collection}");
         }
         let full = client.call(&rxafs::GetXStats { client_version: 2, collection: 2 }).await.unwrap();
         // The third procedure's calls, behind 98 words and the time.
         assert_eq!(full.get().data.0[100 + 2 * 10], 3);
+        // Promises: made, of so many files, there now.
+        let promises = async || {
+            let told = client.call(&rxafs::GetXStats { client_version: 2, collection: 3 }).await.unwrap();
+            let words = &told.get().data.0;
+            [3, 6, 7, 2].map(|at| words[at])
+        };
+        assert_eq!(promises().await, [1, 1, 1, 0]);
+        bed.client().make_dir(bed.root(), "d").await.unwrap();
+        assert_eq!(client.broken(), [bed.root()]);
+        let [added, _, given, broken] = promises().await;
+        assert_eq!((added, broken), (given + 1, 1));
     });
 }
 

@@ -1,5 +1,6 @@
 //! Statistics of a package's procedures.
 
+use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -31,6 +32,19 @@ pub struct ProcedureCounts {
     pub took_us: u64,
     /// See [`took_us`](Self::took_us).
     pub took_us_max: u64,
+}
+
+impl AddAssign for ProcedureCounts {
+    /// As one server's that has had the calls of both.
+    fn add_assign(&mut self, other: Self) {
+        self.calls += other.calls;
+        self.replied += other.replied;
+        self.refused += other.refused;
+        self.faults += other.faults;
+        self.lost += other.lost;
+        self.took_us += other.took_us;
+        self.took_us_max = self.took_us_max.max(other.took_us_max);
+    }
 }
 
 #[derive(Debug, Default)]
