@@ -11,6 +11,8 @@ use std::str::FromStr;
 use service::volumes::LaneVolumes;
 use vfs::{Volume, VolumeName};
 
+use crate::roots::{self, MadeUp};
+
 /// Which of a volume's three numbers something is about, and so whether it can be changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Kind {
@@ -56,6 +58,20 @@ pub struct Attached {
     left_out: Vec<(VolumeName, Box<str>)>,
     by_number: HashMap<u32, (usize, Kind)>,
     by_name: HashMap<Rc<str>, usize>,
+    made_up: MadeUp,
+}
+
+/// A volume as clients are told of it: one that is served, or made up ([`roots`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// Its name for AFS.
+    pub name: Rc<str>,
+    /// As it is told of.
+    pub kind: Kind,
+    /// The number of the tree; the copies' follow.
+    pub first: u32,
+    /// The file system it lies on, as of [`Served`].
+    pub partition: u8,
 }
 
 /// A volume of the lane.
@@ -157,6 +173,16 @@ impl Attached {
         Ok(attached)
     }
 
+    /// With what is made up beside them, as that is at any time.
+    pub fn with_made_up(self, made_up: MadeUp) -> Self {
+        Self { made_up, ..self }
+    }
+
+    /// What is made up beside them.
+    pub(crate) fn made_up(&self) -> &MadeUp {
+        &self.made_up
+    }
+
     fn insert(&mut self, served: Served) {
         let place = self.served.len();
         for kind in Kind::ALL {
@@ -168,27 +194,58 @@ impl Attached {
 
     /// The volume of this number.
     pub fn by_id(&self, id: u32) -> Option<AttachedVolume> {
-        let is_there =
-            |volume: &AttachedVolume| volume.kind != Kind::ReadWrite || volume.served.kind == volume.kind;
-        self.located(id).filter(is_there)
+        let (place, kind) = *self.by_number.get(&id)?;
+        let volume = AttachedVolume::new(&self.served[place], kind);
+        (kind != Kind::ReadWrite || volume.served.kind == kind).then_some(volume)
     }
 
-    /// As [`by_id`](Self::by_id), for who asks where volumes are: also by the number of a tree of which only a copy is told of, as
-    /// tools have that from the volume's entry.
-    pub fn located(&self, id: u32) -> Option<AttachedVolume> {
+    /// Whatever has this number, for who asks where volumes are: also by the number of a tree of which only a copy is told of, as
+    /// tools have that from the volume's entry. With the kind that the number is of.
+    pub fn located(&self, id: u32) -> Option<(Known, Kind)> {
+        if roots::has_number(id) {
+            let known = self.made_up.now().by_id(id)?.known();
+            let kind = Kind::ALL.into_iter().find(|kind| known.first + kind.index() == id)?;
+            return Some((known, kind));
+        }
         let (place, kind) = *self.by_number.get(&id)?;
-        Some(AttachedVolume::new(&self.served[place], kind))
+        Some((self.served[place].known(), kind))
+    }
+
+    /// Whatever has this name, as [`by_name`](Self::by_name).
+    pub fn located_by_name(&self, name: &[u8]) -> Option<(Known, Kind)> {
+        let text = std::str::from_utf8(name).ok()?;
+        if let Some(id) = number_of(text) {
+            return self.located(id);
+        }
+        let (stem, kind) = Kind::of_name(text);
+        match self.made_up.now().by_name(stem) {
+            Some(root) => Some((root.known(), kind)),
+            None => self.by_name(name).map(|volume| (volume.served.known(), volume.kind)),
+        }
+    }
+
+    /// All volumes, in the order of the configuration, and what is made up beside them.
+    pub fn known(&self) -> Vec<Known> {
+        let served = self.served.iter().map(|served| served.known());
+        served.chain(self.made_up.now().known()).collect()
+    }
+
+    /// The volume that is told of so, unless it is made up.
+    pub fn served(&self, known: &Known) -> Option<&Rc<Served>> {
+        let (place, _) = self.by_number.get(&known.first)?;
+        self.served.get(*place)
     }
 
     /// The volume of this name: its own, with the suffix of a copy, or its number in digits. `root.afs` and `root.cell`, by
-    /// which clients begin, are the first volume where none is called so.
+    /// which clients begin, are the first volume where none is called so; clients are told of that where none is made up
+    /// ([`located_by_name`](Self::located_by_name)).
     pub fn by_name(&self, name: &[u8]) -> Option<AttachedVolume> {
         let name = std::str::from_utf8(name).ok()?;
         if let Some(id) = number_of(name) {
             return self.by_id(id);
         }
         let (stem, kind) = Kind::of_name(name);
-        let first = || (!self.served.is_empty() && ROOTS.contains(&stem)).then_some(0);
+        let first = || (!self.served.is_empty() && roots::NAMES.contains(&stem)).then_some(0);
         let served = &self.served[self.by_name.get(stem).copied().or_else(first)?];
         // Of what is told of as a copy alone the name without a suffix is that copy's.
         let kind = if kind == Kind::ReadWrite { served.kind } else { kind };
@@ -219,6 +276,19 @@ impl Attached {
 }
 
 impl Served {
+    /// The number of the kind that clients are told of.
+    pub fn id(&self) -> u32 {
+        self.first + self.kind.index()
+    }
+
+    /// As clients are told of it.
+    pub fn known(&self) -> Known {
+        let Self { ref name, kind, first, partition, .. } = *self;
+        Known { name: Rc::clone(name), kind, first, partition }
+    }
+}
+
+impl Known {
     /// The number of the kind that clients are told of.
     pub fn id(&self) -> u32 {
         self.first + self.kind.index()
@@ -263,8 +333,6 @@ fn number_of(name: &str) -> Option<u32> {
     is_number.then(|| name.parse().unwrap_or(u32::MAX))
 }
 
-/// By which clients begin: without and with a root of their own.
-const ROOTS: [&str; 2] = ["root.afs", "root.cell"];
 /// Bytes of the longest name.
 const NAME_MAX: usize = 22;
 /// `/vicepa` to `/vicepiu`.
@@ -288,6 +356,22 @@ pub(crate) mod tests {
             (Attachment { volume, name: name.parse().unwrap(), kind }, opened)
         };
         Attached::of(volumes.iter().map(open)).unwrap()
+    }
+
+    impl Attached {
+        /// These without one.
+        pub(crate) fn without(&self, name: &str) -> Self {
+            let left = self.served.iter().filter(|served| *served.name != *name);
+            let volumes = left.map(|served| {
+                let attachment = Attachment {
+                    volume: served.volume.name().clone(),
+                    name: served.name.parse().unwrap(),
+                    kind: served.kind,
+                };
+                (attachment, served.volume.clone())
+            });
+            Self::of(volumes).unwrap()
+        }
     }
 
     /// Runs `test` on a simulated lane that has these volumes' directories.

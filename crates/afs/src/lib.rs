@@ -3,6 +3,7 @@
 //! - [`code`]: what a call is aborted with for each error of `vfs`;
 //! - [`fid`]: files as AFS names them;
 //! - [`attached`]: the volumes that a lane serves, by number and by name;
+//! - [`roots`]: `root.afs` and `root.cell`, where no volume is called so;
 //! - [`audit`]: who did what to which files;
 //! - [`fileserver`]: what clients ask of files;
 //! - [`host`]: clients that cache, and how they are told of changes;
@@ -18,6 +19,7 @@ pub mod fid;
 pub mod fileserver;
 pub mod host;
 pub mod oob;
+pub mod roots;
 pub(crate) mod service;
 pub mod settings;
 

@@ -14,7 +14,7 @@ use xdr::{Chars, List};
 
 use super::here::Told;
 use super::{Cell, CellCounters, Current, Refusal, refused};
-use crate::attached::{AttachedVolume, Kind, Served};
+use crate::attached::{Kind, Known};
 
 /// The location server of one lane.
 pub struct Location {
@@ -44,7 +44,7 @@ impl Location {
         });
     }
 
-    fn by_name(&self, name: &[u8]) -> Result<AttachedVolume, Refusal> {
+    fn by_name(&self, name: &[u8]) -> Result<Located, Refusal> {
         // Tools send the zero at its end, too.
         let name = name.strip_suffix(b"\0").unwrap_or(name);
         let number = std::str::from_utf8(name).ok().and_then(|name| name.parse().ok());
@@ -54,19 +54,19 @@ impl Location {
         if name.is_empty() || name.len() >= wire::VL_NAME_SIZE as usize {
             return Err(Failure::Refused(VL_BADNAME));
         }
-        self.found(self.cell.get().attached.by_name(name))
+        self.found(self.cell.get().attached.located_by_name(name))
     }
 
     /// `kind` is what the number is said to be of; [`ANY_KIND`] says nothing.
-    fn by_id(&self, id: u32, kind: i32) -> Result<AttachedVolume, Refusal> {
+    fn by_id(&self, id: u32, kind: i32) -> Result<Located, Refusal> {
         if !(ANY_KIND..=2).contains(&kind) {
             return Err(Failure::Refused(VL_BADVOLTYPE));
         }
         let found = self.cell.get().attached.located(id);
-        self.found(found.filter(|volume| kind == ANY_KIND || volume.kind.index() as i32 == kind))
+        self.found(found.filter(|(_, of)| kind == ANY_KIND || of.index() as i32 == kind))
     }
 
-    fn found(&self, volume: Option<AttachedVolume>) -> Result<AttachedVolume, Refusal> {
+    fn found(&self, volume: Option<Located>) -> Result<Located, Refusal> {
         volume.ok_or_else(|| {
             self.counters.volumes_not_found.increment();
             Failure::Refused(VL_NOENT)
@@ -80,10 +80,10 @@ impl Location {
     /// The entry behind the first `previous`, and where to go on.
     fn next(&self, previous: i32) -> Result<Option<(Entry, i32, i32)>, Refusal> {
         let cell = self.cell.get();
-        let all = cell.attached.all();
+        let all = cell.attached.known();
         let at = usize::try_from(previous).ok().filter(|at| *at <= all.len());
         let at = at.ok_or(Failure::Refused(VL_BADINDEX))?;
-        let entry = |served| (Entry::told(served), count(all.len() - at), count(at + 1));
+        let entry = |volume| (Entry::told(volume), count(all.len() - at), count(at + 1));
         Ok(all.get(at).map(entry))
     }
 
@@ -99,19 +99,22 @@ impl Location {
         if by(wire::VL_BY_SERVER) && !cell.here.addresses().contains(&Ipv4Addr::from(choice.server)) {
             return Ok(Vec::new());
         }
-        let is_chosen = |served: &&Rc<Served>| {
-            (!by(wire::VL_BY_PARTITION) || i32::from(served.partition) == choice.partition)
+        let is_chosen = |volume: &&Known| {
+            (!by(wire::VL_BY_PARTITION) || i32::from(volume.partition) == choice.partition)
                 && (!by(wire::VL_BY_VOLUME)
-                    || choice.volume.checked_sub(served.first).is_some_and(|by| by < 3))
-                && (!by(wire::VL_BY_FLAG) || Entry::told(served).flags & choice.flag != 0)
+                    || choice.volume.checked_sub(volume.first).is_some_and(|by| by < 3))
+                && (!by(wire::VL_BY_FLAG) || Entry::told(volume).flags & choice.flag != 0)
         };
-        Ok(cell.attached.all().iter().filter(is_chosen).map(Entry::told).collect())
+        Ok(cell.attached.known().iter().filter(is_chosen).map(Entry::told).collect())
     }
 }
 
+/// A volume, and which of its kinds was asked for.
+type Located = (Known, Kind);
+
 /// What there is to tell of a volume, in whatever form.
 struct Entry {
-    served: Rc<Served>,
+    volume: Known,
     flags: i32,
     /// Flags of each site; all are this server's.
     sites: Vec<i32>,
@@ -119,17 +122,17 @@ struct Entry {
 
 impl Entry {
     /// As clients are told of it.
-    fn told(served: &Rc<Served>) -> Self {
-        let (exists, site) = flags(served.kind);
-        Self { served: Rc::clone(served), flags: exists, sites: vec![site] }
+    fn told(volume: &Known) -> Self {
+        let (exists, site) = flags(volume.kind);
+        Self { volume: volume.clone(), flags: exists, sites: vec![site] }
     }
 
     /// To a client that asked for the tree or a copy of it. A copy that nobody has asked for is not told of: clients would
     /// take it in place of the tree.
-    fn asked(volume: &AttachedVolume) -> Self {
-        let mut entry = Self::told(&volume.served);
-        let (exists, site) = flags(volume.kind);
-        if entry.flags & exists == 0 && volume.kind != Kind::ReadWrite {
+    fn asked((volume, kind): &Located) -> Self {
+        let mut entry = Self::told(volume);
+        let (exists, site) = flags(*kind);
+        if entry.flags & exists == 0 && *kind != Kind::ReadWrite {
             entry.flags |= exists;
             entry.sites.push(site);
         }
@@ -137,11 +140,11 @@ impl Entry {
     }
 
     fn name(&self) -> Chars<65> {
-        Chars::from_text(self.served.name.as_bytes()).expect("names of AFS are shorter")
+        Chars::from_text(self.volume.name.as_bytes()).expect("names of AFS are shorter")
     }
 
     fn volumes(&self) -> [u32; 3] {
-        Kind::ALL.map(|kind| self.served.first + kind.index())
+        Kind::ALL.map(|kind| self.volume.first + kind.index())
     }
 
     /// The value of each site, and zeros.
@@ -158,7 +161,7 @@ impl Entry {
             name: self.name(),
             site_count: count(self.sites.len()),
             server: self.by_site(|_| told.first()),
-            partition: self.by_site(|_| self.served.partition.into()),
+            partition: self.by_site(|_| self.volume.partition.into()),
             site_flags: self.by_site(|flags| flags),
             volume: self.volumes(),
             flags: self.flags,
@@ -171,7 +174,7 @@ impl Entry {
             name: self.name(),
             site_count: count(self.sites.len()),
             server: self.by_site(|_| told.first()),
-            partition: self.by_site(|_| self.served.partition.into()),
+            partition: self.by_site(|_| self.volume.partition.into()),
             site_flags: self.by_site(|flags| flags),
             volume: self.volumes(),
             flags: self.flags,
@@ -185,7 +188,7 @@ impl Entry {
             site_count: count(self.sites.len()),
             server: self.by_site(|_| cell.here.uuid),
             unique: self.by_site(|_| told.unique),
-            partition: self.by_site(|_| self.served.partition.into()),
+            partition: self.by_site(|_| self.volume.partition.into()),
             site_flags: self.by_site(|flags| flags | wire::VL_SITE_UUID as i32),
             volume: self.volumes(),
             flags: self.flags,
@@ -331,7 +334,7 @@ impl vl::Server<ServerCall> for Location {
         let (told, mut chosen) = (self.told(call), self.chosen(&request.choice)?);
         let name = request.name.strip_suffix(b"\0").unwrap_or(&request.name);
         if !EVERY_NAME.contains(&name) {
-            chosen.retain(|entry| entry.served.name.as_bytes() == name);
+            chosen.retain(|entry| entry.volume.name.as_bytes() == name);
         }
         let start = usize::try_from(request.start).map_err(|_| Failure::Refused(VL_BADINDEX))?;
         let page = chosen.iter().skip(start).take(PAGE);
@@ -353,11 +356,11 @@ impl vl::Server<ServerCall> for Location {
                 statistics.aborts[place] = (counts.refused + counts.faults) as i32;
             }
         }
-        let all = cell.attached.all();
-        let of = |kind| count(all.iter().filter(|served| served.kind == kind).count());
+        let all = cell.attached.known();
+        let of = |kind| count(all.iter().filter(|volume| volume.kind == kind).count());
         let header = wire::LocationHeader {
             version: DATABASE_VERSION,
-            last_volume: all.iter().map(|served| served.first + 2).max().unwrap_or_default(),
+            last_volume: all.iter().map(|volume| volume.first + 2).max().unwrap_or_default(),
             entries: Kind::ALL.map(of),
             ..Default::default()
         };

@@ -12,8 +12,9 @@ use xdr::rpc::Failure;
 use xdr::{Chars, List};
 
 use super::{Cell, CellCounters, Current, Refusal, refused};
-use crate::attached::Served;
+use crate::attached::{Known, Served};
 use crate::code;
+use crate::roots::Root;
 
 /// The volume server of one lane.
 pub struct Volumes {
@@ -44,21 +45,29 @@ impl Volumes {
     }
 
     /// The volumes of a partition.
-    fn on(&self, partition: i32) -> Result<Vec<Rc<Served>>, Refusal> {
-        let cell = self.cell.get();
-        let is_there = |served: &&Rc<Served>| i32::from(served.partition) == partition;
-        let found: Vec<_> = cell.attached.all().iter().filter(is_there).cloned().collect();
+    fn on(&self, partition: i32) -> Result<Vec<Known>, Refusal> {
+        let mut found = self.cell.get().attached.known();
+        found.retain(|volume| i32::from(volume.partition) == partition);
         if found.is_empty() { Err(Failure::Refused(VOLSERILLEGAL_PARTITION)) } else { Ok(found) }
     }
 
     /// One of them.
-    fn one(&self, partition: i32, id: u32) -> Result<Rc<Served>, Refusal> {
-        let found = self.on(partition)?.into_iter().find(|served| served.id() == id);
+    fn one(&self, partition: i32, id: u32) -> Result<Known, Refusal> {
+        let found = self.on(partition)?.into_iter().find(|volume| volume.id() == id);
         // Stock servers tell it as a system call would.
         found.ok_or_else(|| {
             self.counters.volumes_not_found.increment();
             Failure::Refused(ENODEV)
         })
+    }
+
+    /// What a volume is like; `None` of one that is gone meanwhile.
+    async fn told(&self, volume: &Known) -> Option<Told> {
+        let cell = self.cell.get();
+        if let Some(served) = cell.attached.served(volume) {
+            return Some(Told::of(served).await);
+        }
+        cell.attached.made_up().now().by_id(volume.first).map(Told::made_up)
     }
 
     /// Of the partition's file system.
@@ -110,6 +119,21 @@ impl Told {
             // 0 is without limit.
             quota: quota.map_or(0, |bytes| kilobytes(bytes).max(1)),
             size: kilobytes(usage.bytes),
+        }
+    }
+
+    fn made_up(root: &Root) -> Self {
+        let (known, since) = (root.known(), root.since());
+        Self {
+            name: Chars::from_text(known.name.as_bytes()).expect("they are short"),
+            volume: known.first,
+            kind: known.kind.index() as i32,
+            parent: known.first,
+            created: since,
+            updated: since,
+            files: i32::try_from(root.files()).unwrap_or(i32::MAX),
+            quota: 0,
+            size: kilobytes(root.bytes() as u64),
         }
     }
 
@@ -238,11 +262,11 @@ impl afs_vol::Server<ServerCall> for Volumes {
         request: afs_vol::ListVolumes,
     ) -> Result<afs_vol::ListVolumesReply, Refusal> {
         let mut volumes = Vec::new();
-        for served in self.on(request.partition)? {
-            volumes.push(match request.whole {
-                0 => wire::VolumeInfo { volume: served.id(), ..Default::default() },
-                _ => Told::of(&served).await.short(),
-            });
+        for volume in self.on(request.partition)? {
+            match request.whole {
+                0 => volumes.push(wire::VolumeInfo { volume: volume.id(), ..Default::default() }),
+                _ => volumes.extend(self.told(&volume).await.map(|told| told.short())),
+            }
         }
         Ok(afs_vol::ListVolumesReply { volumes: List(volumes) })
     }
@@ -253,11 +277,11 @@ impl afs_vol::Server<ServerCall> for Volumes {
         request: afs_vol::XListVolumes,
     ) -> Result<afs_vol::XListVolumesReply, Refusal> {
         let mut volumes = Vec::new();
-        for served in self.on(request.partition)? {
-            volumes.push(match request.whole {
-                0 => wire::VolumeInfoLong { volume: served.id(), ..Default::default() },
-                _ => Told::of(&served).await.long(),
-            });
+        for volume in self.on(request.partition)? {
+            match request.whole {
+                0 => volumes.push(wire::VolumeInfoLong { volume: volume.id(), ..Default::default() }),
+                _ => volumes.extend(self.told(&volume).await.map(|told| told.long())),
+            }
         }
         Ok(afs_vol::XListVolumesReply { volumes: List(volumes) })
     }
@@ -267,8 +291,8 @@ impl afs_vol::Server<ServerCall> for Volumes {
         _: &ServerCall,
         request: afs_vol::ListOneVolume,
     ) -> Result<afs_vol::ListOneVolumeReply, Refusal> {
-        let served = self.one(request.partition, request.volume)?;
-        Ok(afs_vol::ListOneVolumeReply { volumes: List(vec![Told::of(&served).await.short()]) })
+        let told = self.told(&self.one(request.partition, request.volume)?).await;
+        Ok(afs_vol::ListOneVolumeReply { volumes: List(told.map(|told| told.short()).into_iter().collect()) })
     }
 
     async fn x_list_one_volume(
@@ -276,8 +300,8 @@ impl afs_vol::Server<ServerCall> for Volumes {
         _: &ServerCall,
         request: afs_vol::XListOneVolume,
     ) -> Result<afs_vol::XListOneVolumeReply, Refusal> {
-        let served = self.one(request.partition, request.volume)?;
-        Ok(afs_vol::XListOneVolumeReply { volumes: List(vec![Told::of(&served).await.long()]) })
+        let told = self.told(&self.one(request.partition, request.volume)?).await;
+        Ok(afs_vol::XListOneVolumeReply { volumes: List(told.map(|told| told.long()).into_iter().collect()) })
     }
 
     async fn get_nth_volume(
@@ -285,10 +309,10 @@ impl afs_vol::Server<ServerCall> for Volumes {
         _: &ServerCall,
         request: afs_vol::GetNthVolume,
     ) -> Result<afs_vol::GetNthVolumeReply, Refusal> {
-        let cell = self.cell.get();
-        let served = usize::try_from(request.index).ok().and_then(|index| cell.attached.all().get(index));
-        let served = served.ok_or(Failure::Refused(VOLSERNOVOL))?;
-        Ok(afs_vol::GetNthVolumeReply { volume: served.id(), partition: served.partition.into() })
+        let all = self.cell.get().attached.known();
+        let volume = usize::try_from(request.index).ok().and_then(|index| all.get(index));
+        let volume = volume.ok_or(Failure::Refused(VOLSERNOVOL))?;
+        Ok(afs_vol::GetNthVolumeReply { volume: volume.id(), partition: volume.partition.into() })
     }
 
     async fn monitor(&self, _: &ServerCall, _: afs_vol::Monitor) -> Result<afs_vol::MonitorReply, Refusal> {

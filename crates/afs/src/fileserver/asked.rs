@@ -12,6 +12,7 @@ use super::{Call, Refused, Serving};
 use crate::attached::{AttachedVolume, Kind};
 use crate::fid;
 use crate::host::Host;
+use crate::roots;
 
 /// What a call is about.
 pub(super) struct Asked {
@@ -44,7 +45,9 @@ impl Serving {
     }
 
     pub(super) fn volume(&self, id: u32) -> Result<AttachedVolume, Refused> {
-        self.server.inner.attached.borrow().by_id(id).ok_or(VNOVOL.into())
+        let found = self.server.inner.attached.borrow().by_id(id);
+        // What is made up is told of before anybody comes here; all else that may be asked for changes it.
+        found.ok_or(if roots::has_number(id) { EROFS } else { VNOVOL }.into())
     }
 }
 

@@ -16,8 +16,7 @@ impl Serving {
     pub(super) async fn statuses(&self, call: &Call, fids: &Fids) -> Result<(Statuses, CallBacks), Refused> {
         let (mut statuses, mut call_backs) = (Vec::new(), Vec::new());
         for fid in &fids.0 {
-            let asked = self.asked(call, *fid).await?;
-            let told = self.told(&asked, *fid).await?;
+            let told = self.told_of(call, *fid).await?;
             statuses.push(told.status);
             call_backs.push(told.call_back);
         }
@@ -51,8 +50,11 @@ impl Serving {
 
     /// `until`: what is just changing then is left to be asked for by itself.
     async fn status_inline(&self, call: &Call, fid: Fid, until: Option<Instant>) -> Result<Told, Refused> {
+        let Some(until) = until else { return self.told_of(call, fid).await };
+        if let Some((told, _)) = self.made_up(call, fid).await? {
+            return Ok(told);
+        }
         let asked = self.asked(call, fid).await?;
-        let Some(until) = until else { return self.told(&asked, fid).await };
         if let Some(told) = self.try_told(&asked, fid) {
             return Ok(told);
         }

@@ -5,13 +5,13 @@ use std::io;
 use std::rc::Rc;
 
 use afs_wire::code::{EINVAL, EIO};
+use afs_wire::directory::Directory;
 use afs_wire::{CALL_BACK_DROPPED, CALL_BACK_VERSION, CallBack, Fid};
 use identity::Rights;
 use rx_lane::Rooms;
 use vfs::{Attributes, Confirmed, OpenFile, Resolved};
 
 use super::asked::{ATTEMPTS_MAX, Asked};
-use super::images::Snapshot;
 use super::look::{Look, Told};
 use super::{Call, Refused, Serving};
 use crate::host::Promise;
@@ -28,7 +28,7 @@ pub(super) enum Length {
 /// What is sent.
 pub(super) enum Content {
     File(Rc<OpenFile>),
-    Directory(Snapshot),
+    Directory(Directory),
     Link(Vec<u8>),
 }
 
@@ -50,24 +50,41 @@ impl Serving {
         (offset, len): (i64, i64),
         length: Length,
     ) -> Result<Told, Refused> {
-        let asked = self.asked(call, fid).await?;
         let (offset, len) =
             (u64::try_from(offset).map_err(|_| EINVAL)?, u64::try_from(len).map_err(|_| EINVAL)?);
+        if let Some((told, content)) = self.made_up(call, fid).await? {
+            self.send(call, &content, (offset, len.min(content.size().saturating_sub(offset))), length)
+                .await?;
+            return Ok(told);
+        }
+        let asked = self.asked(call, fid).await?;
         let fetch = self.begin_fetch(&asked, fid).await?;
         let len = len.min(fetch.size.saturating_sub(offset));
+        self.send(call, &fetch.content, (offset, len), length).await?;
+        Ok(self.end_fetch(&asked, &fetch))
+    }
+
+    /// Sends how many bytes follow, and these.
+    async fn send(
+        &self,
+        call: &mut Call,
+        content: &Content,
+        (offset, len): (u64, u64),
+        length: Length,
+    ) -> Result<(), Refused> {
         match length {
             Length::Word => {
                 let len = len.min(i32::MAX as u64) as u32;
                 call.write(&len.to_be_bytes()).await?;
-                fetch.content.send(call, offset, u64::from(len)).await?;
+                content.send(call, offset, u64::from(len)).await?;
             }
             Length::Long => {
                 call.write(&len.to_be_bytes()).await?;
-                fetch.content.send(call, offset, len).await?;
+                content.send(call, offset, len).await?;
             }
         }
         self.server.inner.counters.fetched_bytes.add(len);
-        Ok(self.end_fetch(&asked, &fetch))
+        Ok(())
     }
 
     /// Promise, version and size first, the bytes after.
@@ -82,19 +99,19 @@ impl Serving {
                 Look::Node(promised) => match promised.resolved() {
                     Resolved::File(file, _) => Content::File(Rc::clone(file)),
                     Resolved::Directory(directory, _) => {
-                        Content::Directory(inner.images.of(directory, &inner.counters).await?)
+                        let snapshot = inner.images.of(directory, &inner.counters).await?;
+                        if snapshot.version != version {
+                            inner.counters.replies_anew.increment();
+                            continue;
+                        }
+                        Content::Directory(snapshot.directory)
                     }
                 },
                 Look::Link(link) => Content::Link(link.link().target.clone()),
             };
             let size = match &content {
                 Content::File(_) => attributes.size,
-                Content::Directory(snapshot) if snapshot.version != version => {
-                    inner.counters.replies_anew.increment();
-                    continue;
-                }
-                Content::Directory(snapshot) => snapshot.directory.size() as u64,
-                Content::Link(target) => target.len() as u64,
+                content => content.size(),
             };
             return Ok(Fetch { look, promise, version, attributes, content, size });
         }
@@ -118,6 +135,15 @@ impl Serving {
 }
 
 impl Content {
+    /// Bytes of what is at hand whole; how many a file has its look says.
+    fn size(&self) -> u64 {
+        match self {
+            Self::File(_) => 0,
+            Self::Directory(directory) => directory.size() as u64,
+            Self::Link(target) => target.len() as u64,
+        }
+    }
+
     /// Sends `len` bytes, which there were at the look: where the file has become shorter since, zeros take their place.
     async fn send(&self, call: &mut Call, offset: u64, len: u64) -> Result<(), Refused> {
         let mut done = 0;
@@ -158,8 +184,8 @@ impl Content {
                     skip -= there;
                 }
             }
-            Self::Directory(snapshot) => rooms.slices_mut().for_each(|room| {
-                at_end += snapshot.directory.read_at(at_end, room);
+            Self::Directory(directory) => rooms.slices_mut().for_each(|room| {
+                at_end += directory.read_at(at_end, room);
             }),
             Self::Link(target) => rooms.slices_mut().for_each(|room| {
                 room.copy_from_slice(&target[at_end..at_end + room.len()]);

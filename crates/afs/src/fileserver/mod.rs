@@ -3,12 +3,13 @@
 //!
 //! A reply that carries a promise to a client that would lose a break of it is told as on its way until the client has it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use afs_wire::rxafs::{self, Tally};
+use rx::Dscp;
 use rx_lane::{AbortCode, Handler, ServerCall, ServerConnection};
 use vfs::OnItsWay;
 
@@ -41,6 +42,7 @@ mod images;
 mod link;
 mod lock;
 mod look;
+mod made_up;
 mod make_dir;
 mod out_of_band;
 mod refused;
@@ -79,6 +81,7 @@ struct Inner {
     counts: Arc<LaneCounts>,
     counters: Arc<FileCounters>,
     totals: Totals,
+    dscp: Cell<Dscp>,
     began: SystemTime,
 }
 
@@ -112,6 +115,7 @@ impl FileServer {
             counters: Arc::clone(&counts.files),
             counts,
             totals: totals.clone(),
+            dscp: Cell::default(),
             began: lane::time::wall_clock(),
         };
         Self { inner: Rc::new(inner) }
@@ -120,6 +124,11 @@ impl FileServer {
     /// Serves other volumes from the next call on.
     pub fn attach(&self, attached: Rc<Attached>) {
         *self.inner.attached.borrow_mut() = attached;
+    }
+
+    /// Has packets to clients marked so, on connections that begin from now on.
+    pub fn set_dscp(&self, dscp: Dscp) {
+        self.inner.dscp.set(dscp);
     }
 
     /// Offers out-of-band TCP by these connections, while they are listened for.
@@ -148,6 +157,9 @@ impl Handler for FileServer {
     type Error = AbortCode;
 
     fn connected(&self, connection: &ServerConnection) -> Contact {
+        if self.inner.dscp.get() != Dscp::DEFAULT {
+            connection.set_dscp(self.inner.dscp.get());
+        }
         Contact::new(connection)
     }
 

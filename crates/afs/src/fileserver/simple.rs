@@ -17,8 +17,8 @@ impl Serving {
     /// The volume at which clients begin that make no root of their own.
     pub(super) fn root_volume(&self) -> Result<Reply<GetRootVolume>, Refused> {
         let attached = self.server.inner.attached.borrow();
-        let root = attached.by_name(b"root.afs").ok_or(ENOENT)?;
-        Ok(Reply::<GetRootVolume> { name: root.served.name.as_bytes().to_vec().into() })
+        let (root, _) = attached.located_by_name(b"root.afs").ok_or(ENOENT)?;
+        Ok(Reply::<GetRootVolume> { name: root.name.as_bytes().to_vec().into() })
     }
 
     /// Groups are looked up anew when accounts change: there is nothing to be forgotten.

@@ -17,6 +17,9 @@ impl Serving {
         call: &Call,
         request: GetVolumeStatus,
     ) -> Result<Reply<GetVolumeStatus>, Refused> {
+        if let Some(made_up) = self.made_up_volume(request.volume)? {
+            return Ok(made_up);
+        }
         let volume = self.volume(request.volume)?;
         let caller = vfs::Caller::new(principal(call.connection()));
         // Whoever may pass to the root may know of it.

@@ -61,6 +61,13 @@ impl LaneHosts {
         Ok(resets)
     }
 
+    /// Tells every host that all that it was promised is void: what they were told of has become something else as a whole.
+    pub async fn void_all(&self) {
+        let hosts: Vec<Arc<Host>> = self.hosts.lock().table.all().cloned().collect();
+        let told = iter(hosts).map(|host| async move { self.cache.void_all(host.client()).await });
+        told.buffer_unordered(AT_ONCE).collect::<()>().await;
+    }
+
     /// The server stops in order: every host is told that all is void, and is a host no more. Says how many did not hear; these stay
     /// in the index for the next start.
     pub async fn release_all(&self) -> usize {

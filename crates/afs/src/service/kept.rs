@@ -17,6 +17,7 @@ use xdr::afs::AfsUuid;
 
 use crate::fileserver::{Locks, Totals};
 use crate::host::{HostOptions, Hosts};
+use crate::roots::MadeUp;
 
 /// What AFS keeps of the process: who the server is, and which lanes share which address.
 #[derive(Default)]
@@ -30,6 +31,8 @@ pub(crate) struct Kept {
     pub(super) locks: Locks,
     /// What the file servers of all lanes count.
     pub(super) totals: Totals,
+    /// Volumes that are made up.
+    pub(super) made_up: MadeUp,
     /// Clients of an earlier run have been told that what that promised is over.
     pub(super) reset: Once,
     untold: Mutex<Weak<Untold>>,

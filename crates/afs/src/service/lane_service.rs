@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use lane::counters::{CounterBlock, Reading};
 use lane::net::{TcpStream, UdpSocket};
-use rx::abort;
+use rx::{Dscp, abort};
 use rx_lane::{AbortCode, Driver, DriverConfig, RxCounters, ServerCall};
 use service::commons::Commons;
 use service::log::LaneLog;
@@ -48,6 +48,7 @@ pub(super) struct LaneAfs {
     /// From before this lane serves anybody until clients of an earlier run have been told.
     untold: RefCell<Option<Arc<Untold>>>,
     oob: LaneOob,
+    dscp: Slot<Dscp>,
 }
 
 impl LaneAfs {
@@ -77,7 +78,24 @@ impl LaneAfs {
             opened: Slot::new(0),
             mark: Slot::new(0),
             oob,
+            dscp: Slot::default(),
         })
+    }
+
+    /// Connections of the file server that begin from now on are marked so.
+    pub(super) fn set_dscp(&self, dscp: Dscp) {
+        self.dscp.set(dscp);
+        if let Some((files, _)) = &*self.files.borrow() {
+            files.set_dscp(dscp);
+        }
+    }
+
+    /// Clients hear that the roots of the cell are others than before.
+    fn tell_of_roots(&self) {
+        let hosts = self.files.borrow().as_ref().map(|(_, hosts)| Rc::clone(hosts));
+        if let Some(hosts) = hosts.filter(|_| self.kept.made_up.take_untold()) {
+            lane::spawn(async move { hosts.void_all().await }).detach();
+        }
     }
 
     /// Starts the driver of a socket, once an earlier one of the same address has ended.
@@ -140,6 +158,7 @@ impl LaneAfs {
         let Kept { locks, totals, .. } = &*self.kept;
         let server = FileServer::new(attached, Rc::clone(&hosts), locks, totals, audit);
         server.offer_oob(&self.oob);
+        server.set_dscp(self.dscp.get());
         driver.serve(FILES, server.clone());
         self.file_counters.set(vec![Arc::clone(server.counters()) as _, Arc::clone(hosts.counters()) as _]);
         *self.files.borrow_mut() = Some((server, hosts));
@@ -246,13 +265,17 @@ impl LaneService for LaneAfs {
     fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String> {
         let site = site.expect::<AfsSite>();
         let (cell, hosts, oob) = (site.open(volumes)?, site.hosts().clone(), site.oob());
+        let (roots, dscp) = (site.root_of().map(str::to_owned), site.dscp());
         Ok(Box::new(move || {
+            self.kept.made_up.set(roots.as_deref(), &cell.attached);
             *self.hosts.borrow_mut() = hosts;
             if let Some((files, _)) = &*self.files.borrow() {
                 files.attach(Rc::clone(&cell.attached));
             }
             self.current.set(cell);
             self.oob.set_options(oob);
+            self.set_dscp(dscp);
+            self.tell_of_roots();
         }))
     }
 

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lane::socket::reuseport::Steering;
+use rx::Dscp;
 use service::socket::reachable;
 use service::volumes::LaneVolumes;
 use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Site};
@@ -38,6 +39,8 @@ pub(crate) struct AfsSite {
     /// Volumes that no lane attaches.
     left_out: Mutex<BTreeSet<VolumeName>>,
     oob: OobOptions,
+    root_volumes: bool,
+    dscp: Dscp,
 }
 
 impl AfsSite {
@@ -76,6 +79,8 @@ impl AfsSite {
             here: Arc::new(Here::new(uuid, kept.since(), &[])),
             kept,
             left_out: Mutex::default(),
+            root_volumes: settings.section.root_volumes,
+            dscp: settings.section.code_point().unwrap_or_default(),
             oob: OobOptions {
                 connections_max: ground.connections_per_lane,
                 ..settings.section.oob_options()
@@ -93,11 +98,22 @@ impl AfsSite {
         self.oob
     }
 
+    /// What the file server's packets are marked with.
+    pub(super) fn dscp(&self) -> Dscp {
+        self.dscp
+    }
+
+    /// The cell's name, where its roots are made up.
+    pub(super) fn root_of(&self) -> Option<&str> {
+        self.root_volumes.then_some(self.cell.as_str())
+    }
+
     /// What a lane answers from.
     pub(super) fn open(&self, volumes: &LaneVolumes) -> Result<Cell, String> {
         // Without addresses nobody asks, and the volumes have no numbers.
         let attachments = if self.hindrance.is_some() { &[][..] } else { &self.attachments[..] };
-        let attached = Rc::new(Attached::new(attachments, volumes)?);
+        let attached = Attached::new(attachments, volumes)?.with_made_up(self.kept.made_up.clone());
+        let attached = Rc::new(attached);
         for (volume, why) in attached.left_out() {
             // Each lane finds the same.
             if self.left_out().insert(volume.clone()) {
@@ -155,9 +171,12 @@ impl Site for AfsSite {
 
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
         let cell = self.open(lane.volumes)?;
+        self.kept.made_up.set(self.root_of(), &cell.attached);
         let (hosts, kept) = (self.hosts.clone(), Arc::clone(&self.kept));
         let afs = LaneAfs::new(cell, hosts, kept, lane.commons, lane.audit, self.oob);
-        Ok(Rc::new(afs.map_err(|error| format!("out-of-band TCP: {error}"))?))
+        let afs = afs.map_err(|error| format!("out-of-band TCP: {error}"))?;
+        afs.set_dscp(self.dscp);
+        Ok(Rc::new(afs))
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rx::Dscp;
 use serde::Deserialize;
 use service::config::{ConfigError, Document, Keys};
 use service::volumes::VolumeSection;
@@ -40,6 +41,10 @@ pub struct AfsSection {
     pub listen: Option<SocketAddr>,
     /// How clients call the cell.
     pub cell: String,
+    /// Whether `root.afs` and `root.cell` are made up where no volume is called so; else the first volume is both.
+    pub root_volumes: bool,
+    /// DSCP of packets to clients of the file server.
+    pub dscp: u8,
     /// Of the server of users and groups; stock clients know no other than 7002.
     pub protection_port: u16,
     /// Of the server that says where volumes are; stock clients know no other than 7003 but by DNS SRV.
@@ -59,6 +64,11 @@ pub struct AfsSection {
 }
 
 impl AfsSection {
+    /// What the packets of the file server are marked with; `None` for what is no code point.
+    pub(crate) fn code_point(&self) -> Option<Dscp> {
+        Dscp::new(self.dscp)
+    }
+
     /// What it says of out-of-band TCP.
     pub(crate) fn oob_options(&self) -> OobOptions {
         OobOptions {
@@ -157,6 +167,12 @@ impl service::Service for Afs {
             return Err(ConfigError::invalid("afs.listen", problem));
         };
         check_cell(&section.cell)?;
+        if section.code_point().is_none() {
+            return Err(ConfigError::invalid(
+                "afs.dscp",
+                format!("{} is not between 0 and 63", section.dscp),
+            ));
+        }
         section.check_oob()?;
         let (attachments, paths) = attachments(volumes, &document.volumes()?)?;
         let kept = Arc::clone(&self.kept);
@@ -239,6 +255,8 @@ impl Default for AfsSection {
         Self {
             listen: Some(SocketAddr::from(([127, 0, 0, 1], 7000))),
             cell: "linerate.internal".to_owned(),
+            root_volumes: true,
+            dscp: 0,
             protection_port: 7002,
             location_port: 7003,
             volume_port: 7005,
@@ -393,6 +411,7 @@ mod tests {
             ),
             (format!("{VOLUME}[afs]\noob_idle_seconds = 0\n"), "afs.oob_idle_seconds: ", "86400"),
             (format!("{VOLUME}[afs]\noob_transfers_per_lane = 0\n"), "afs.oob_transfers_per_lane: ", "65536"),
+            (format!("{VOLUME}[afs]\ndscp = 64\n"), "afs.dscp: ", "63"),
             (format!("{VOLUME}[afs]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown field `port`"),
         ] {
             let problem = read(&text).unwrap_err();

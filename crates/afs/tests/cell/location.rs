@@ -1,11 +1,12 @@
 //! VL: every form of an entry, lists, and what is refused.
 
 use afs::attached::Kind;
-use afs::cell::Location;
+use afs::cell::{Location, Volumes};
+use afs::roots::MadeUp;
 use afs_wire::code::cell::{
     VL_BADINDEX, VL_BADMASK, VL_BADNAME, VL_BADVOLTYPE, VL_INDEXERANGE, VL_NOENT, VL_PERM,
 };
-use afs_wire::{self as wire, vl};
+use afs_wire::{self as wire, afs_vol, vl};
 use xdr::List;
 use xdr::afs::AfsUuid;
 use xdr::rpc::{Call, Received, code};
@@ -82,6 +83,33 @@ fn clients_without_a_root_of_their_own_begin_at_the_first_volume() {
             let entry = ask(&client, &vl::GetEntryByNameU { name: name.into() }).await.unwrap().get().entry;
             assert_eq!(entry.name.text(), leads_to);
         }
+    });
+}
+
+#[test]
+fn roots_that_are_made_up_are_told_of_beside_the_volumes() {
+    with(&[("files", Kind::ReadWrite)], async |client| {
+        let made_up = MadeUp::default();
+        client.make_up(&made_up);
+        let mut names = Vec::new();
+        for (name, kinds) in [("root.afs", 0x1000), ("root.cell", 0x1000)] {
+            let entry = ask(&client, &vl::GetEntryByNameU { name: name.into() }).await.unwrap().get().entry;
+            assert_eq!((entry.name.text(), entry.flags), (name.as_bytes(), kinds));
+            let by_id = vl::GetEntryByIDU { volume: entry.volume[1], kind: 1 };
+            assert_eq!(ask(&client, &by_id).await.unwrap().get().entry.name, entry.name);
+            let one = afs_vol::ListOneVolume { partition: 0, volume: entry.volume[0] };
+            let told = client.ask(Volumes::SERVICE, &one).await.unwrap().get().volumes.0[0];
+            assert_eq!((told.name.text(), told.status, told.files), (name.as_bytes(), 2, 2));
+            assert!(told.created > 0);
+            names.push(entry.volume[0]);
+        }
+        let all = wire::LocationChoice::default();
+        let listed = ask(&client, &vl::ListAttributesN { choice: all }).await.unwrap().get();
+        assert_eq!(listed.count, 3);
+        let list = afs_vol::XListVolumes { partition: 0, whole: 1 };
+        let listed = client.ask(Volumes::SERVICE, &list).await.unwrap().get().volumes.0;
+        let numbers: Vec<_> = listed.iter().map(|volume| volume.volume).collect();
+        assert_eq!(numbers[1..], names);
     });
 }
 

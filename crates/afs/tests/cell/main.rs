@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use afs::attached::{Attached, Attachment, Kind};
 use afs::cell::{Cell, CellCounters, Current, Here, Location, People, Protection, Volumes};
+use afs::roots::MadeUp;
 use identity::{Accounts, Writable};
 use lane::backend::UdpOptions;
 use lane::backend::sim::{Config, World};
@@ -43,6 +44,19 @@ impl Client {
         let mut call = self.connect(service).call().await.unwrap();
         let reply = xdr::rpc::call(&mut call, request).await;
         reply.map_err(|failure| AbortCode::from(failure).0)
+    }
+
+    /// The cell has roots from now on.
+    fn make_up(&self, made_up: &MadeUp) {
+        let before = self.cell.get();
+        let volumes = before.attached.all().iter().map(|served| {
+            let (volume, name) = (served.volume.name().clone(), served.name.parse().unwrap());
+            (Attachment { volume, name, kind: served.kind }, served.volume.clone())
+        });
+        let attached = Attached::of(volumes).unwrap().with_made_up(made_up.clone());
+        assert!(made_up.set(Some("test.example"), &attached));
+        let (here, people) = (Arc::clone(&before.here), Arc::clone(&before.people));
+        self.cell.set(Cell { attached: Rc::new(attached), here, people });
     }
 
     /// The number that the first volume has.

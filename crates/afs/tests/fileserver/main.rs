@@ -6,4 +6,5 @@ mod changes;
 mod data;
 mod directories;
 mod refused;
+mod roots;
 mod status;

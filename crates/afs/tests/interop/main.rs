@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use rustix::process::{Signal, getpid, kill_process};
 use server::Server;
@@ -71,16 +72,21 @@ fn stock_tools_look_at_volumes_users_and_connections() {
     std::fs::write(at("client/ThisCell"), format!("{CELL}\n")).unwrap();
     std::fs::write(at("client/CellServDB"), format!(">{CELL}\n{ADDRESS} #server\n")).unwrap();
     let text = format!(
-        "[server]\nlanes = 2\ndrain_seconds = 1\nstate_dir = 'state'\n[admin]\nlisten = 'off'\n\
-         [identity]\naccounts = 'accounts.toml'\n[afs]\nlisten = '{ADDRESS}:7000'\ncell = '{CELL}'\n\
+        "[server]\nlanes = 2\ndrain_seconds = 30\nstate_dir = 'state'\n[admin]\nlisten = 'off'\n\
+         [identity]\naccounts = 'accounts.toml'\n[afs]\nlisten = '{ADDRESS}:7000'\ncell = '{CELL}'\nroot_volumes = false\n\
          [[volume]]\nname = 'files'\npath = 'files'\nwritable = 'anyone'\nhidden = true\n\
          [[volume]]\nname = 'songs'\npath = 'music'\nafs = 'readonly'\nafs_name = 'music'\n"
     );
-    let document = Document::of_text(&at("linerate.toml"), text);
+    std::fs::write(at("linerate.toml"), text).unwrap();
+    let file = at("linerate.toml");
     let services: Arc<Services> = Arc::new([Arc::new(afs::Afs::default())]);
     let (tell, told) = channel();
     let thread = std::thread::spawn(move || {
-        let load = move || Config::read(&document, &services).map_err(|error| error.to_string());
+        let load = move || {
+            let text = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
+            let document = Document::of_text(&file, text);
+            Config::read(&document, &services).map_err(|error| error.to_string())
+        };
         let server = Server::start(load().unwrap()).unwrap();
         tell.send(server.greetings().to_vec()).unwrap();
         server.run(load).unwrap();
@@ -98,6 +104,9 @@ fn stock_tools_look_at_volumes_users_and_connections() {
     read_files(&tools, dir.path());
     mounted::write_files(&tools, dir.path());
     mounted::work_in_mounts(&tools, dir.path());
+    reload(&at("linerate.toml"), &[("root_volumes = false\n", "")]);
+    look_at_roots(&tools);
+    mounted::walk_from_the_root(&tools, dir.path());
     kill_process(getpid(), Signal::TERM).unwrap();
     thread.join().unwrap();
 }
@@ -127,6 +136,31 @@ fn look_at_volumes(tools: &Tools<'_>) {
     tools.refuses("vos", &format!("create {ADDRESS} a new -noauth"), "");
     tools.refuses("vos", "remove -id files -noauth", "");
     tools.says("vos", "listvldb -noauth", &["Total entries: 2"]);
+}
+
+/// Has the server read its configuration again, with these words changed.
+fn reload(file: &Path, changes: &[(&str, &str)]) {
+    let mut text = std::fs::read_to_string(file).unwrap();
+    for (before, after) in changes {
+        assert!(text.contains(before), "{text}");
+        text = text.replace(before, after);
+    }
+    std::fs::write(file, text).unwrap();
+    kill_process(getpid(), Signal::HUP).unwrap();
+}
+
+fn look_at_roots(tools: &Tools<'_>) {
+    // A reload is over when it is.
+    testkit::wait_for("roots", Duration::from_secs(60), || {
+        tools.run("vos", "examine root.cell -noauth").0.contains("root.cell").then_some(())
+    });
+    tools.says("vos", "listvldb -noauth", &["root.afs", "root.cell", "files", "Total entries: 4"]);
+    tools.says(
+        "vos",
+        &format!("listvol {ADDRESS} -noauth"),
+        &["root.afs", "root.cell", "Total volumes onLine 4"],
+    );
+    tools.says("vos", "examine root.afs -noauth", &["root.afs", "RW", "On-line", "/vicepa"]);
 }
 
 fn look_at_users(tools: &Tools<'_>) {

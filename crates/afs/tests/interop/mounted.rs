@@ -30,21 +30,37 @@ pub(super) fn write_files(tools: &Tools<'_>, dir: &Path) {
     let told = run(tools, dir, AFSIO);
     assert!(told.ends_with("all is well\n"), "{told}");
     assert_eq!(std::fs::read(dir.join("files/one")).unwrap(), b"xyz");
-    assert_eq!(std::fs::metadata(dir.join("files/big")).unwrap().len(), 60_000_001);
+    assert_eq!(std::fs::metadata(dir.join("files/big")).unwrap().len(), 67_108_864);
 }
 
-pub(super) fn work_in_mounts(tools: &Tools<'_>, dir: &Path) {
+/// Whether there is an afsd.fuse, and what it needs.
+fn can_mount() -> bool {
     if Command::new("afsd.fuse").arg("-help").output().is_err() {
         testkit::skip("the Debian package openafs-fuse is not installed; `cargo xtask test` installs it");
-        return;
+        return false;
     }
     if File::open("/dev/fuse").is_err() {
         // Whether there is one is the kernel's, or the container's, to say.
         eprintln!("mounts of afsd.fuse are left out: there is no /dev/fuse");
+        return false;
+    }
+    true
+}
+
+pub(super) fn work_in_mounts(tools: &Tools<'_>, dir: &Path) {
+    if !can_mount() {
         return;
     }
     let told = run(tools, dir, MOUNTS);
     assert!(told.ends_with("all is well\n"), "{told}");
+}
+
+/// From `root.afs` by the cell's root to every volume, while volumes come and go.
+pub(super) fn walk_from_the_root(tools: &Tools<'_>, dir: &Path) {
+    if can_mount() {
+        let told = run(tools, dir, &format!("server={}\n{WALK}", std::process::id()));
+        assert!(told.ends_with("all is well\n"), "{told}");
+    }
 }
 
 /// Bytes and sums of what is written and read, by name and by number; locks are told by the status.
@@ -57,11 +73,15 @@ test "$(cat files/one)" = xyz
 printf xyz | afs write -file /afs/one -force
 test "$(afs read -file /afs/one)" = xyz
 test -z "$(afs read -file /afs/empty)"
-head -c 60000001 /dev/urandom >sent
-sum=$(md5sum <sent | cut -d' ' -f1)
-afs write -file /afs/big -force -md5 <sent 2>&1 | grep -q $sum
-cmp sent files/big
-afs read -file /afs/big | cmp - sent
+# It leaves what a longer file had behind.
+for size in 1 1048576 60000001 67108864; do
+    head -c $size /dev/urandom >sent
+    sum=$(md5sum <sent | cut -d' ' -f1)
+    afs write -file /afs/big -force -md5 <sent 2>&1 | grep -q $sum
+    cmp sent files/big
+    afs read -file /afs/big | cmp - sent
+    afs read -file /afs/big -md5 2>&1 >/dev/null | grep -q $sum
+done
 volume=$(vos examine files -noauth -config /etc/openafs | sed -n 's/^files *\([0-9]*\) RW.*/\1/p')
 afs fidread -fid $volume.1.1 2>&1 | grep -q "is a directory"
 afs lock -file /afs/one
@@ -157,5 +177,46 @@ for collection in 0 1 2 3; do
         *) grep -q "coll $collection" xstat || fail "collection $collection" ;;
     esac
 done
+echo all is well
+"#;
+
+/// A client, `c`, that begins at `root.afs`; the configuration is changed beside it.
+const WALK: &str = r#"
+pids=
+end() { umount -l c 2>/dev/null || :; test -z "$pids" || kill -9 $pids 2>/dev/null || :; }
+trap end EXIT
+fail() { cat ./c.out; ls -R c | head -50; echo "FAILED: $*"; exit 1; }
+soon() { for try in $(seq 300); do if eval "$1" 2>/dev/null; then return 0; fi; sleep 0.1; done; fail "$1"; }
+names() { timeout 10 ls "$1" | tr '\n' +; }
+printf '/afs:%s:50000\n' $PWD >/etc/openafs/cacheinfo
+mkdir -p c cache-c
+echo hello >files/hello
+afsd.fuse -f -confdir /etc/openafs -cachedir $PWD/cache-c -mountdir $PWD/c >c.out 2>&1 &
+pids=$!
+soon 'test "$(timeout 5 cat c/$CELL/files/hello)" = hello'
+test "$(names c)" = $CELL+ || fail "root.afs: $(names c)"
+test "$(names c/$CELL)" = files+music+ || fail "root.cell: $(names c/$CELL)"
+echo new >c/$CELL/files/by-the-root
+soon 'test "$(cat files/by-the-root)" = new'
+if mkdir c/$CELL/dir 2>/dev/null; then fail "a directory in what is made up"; fi
+if (echo x >c/here) 2>/dev/null; then fail "a file in what is made up"; fi
+test "$(names c/$CELL)" = files+music+ || fail "what cannot be made is there"
+
+# A volume comes, with a client that lives, and goes.
+mkdir more && echo in >more/x
+cp linerate.toml before
+printf "[[volume]]\nname = 'more'\npath = 'more'\nwritable = 'anyone'\n" >>linerate.toml
+kill -HUP $server
+soon 'test "$(names c/$CELL)" = files+more+music+'
+soon 'test "$(timeout 5 cat c/$CELL/more/x)" = in'
+echo out >c/$CELL/more/x
+soon 'test "$(cat more/x)" = out'
+cp before linerate.toml
+kill -HUP $server
+soon 'test "$(names c/$CELL)" = files+music+'
+soon '! timeout 20 cat c/$CELL/more/x'
+soon 'test "$(timeout 5 cat c/$CELL/files/hello)" = hello'
+echo other >files/hello
+soon 'test "$(timeout 5 cat c/$CELL/files/hello)" = other'
 echo all is well
 "#;

@@ -1,0 +1,78 @@
+//! Files of `root.afs` and `root.cell` where these are made up. Clients rely on them as on all others: when they become others, every host
+//! is told that all is void.
+
+use afs_wire::code::{VNOVNODE, VNOVOL};
+use afs_wire::rxafs::{FetchACL, GetVolumeStatus};
+use afs_wire::{CALL_BACK_SHARED, CALL_BACK_VERSION, CallBack, Fid, VolumeStatus};
+use identity::{Acl, Rights, Side, Who};
+
+use super::access::text_of;
+use super::asked::{Reply, SYNC};
+use super::fetch_data::Content;
+use super::look::Told;
+use super::{Call, Refused, Serving};
+use crate::fid;
+use crate::roots::{self, File};
+
+impl Serving {
+    /// What is told of a file that is made up, with a promise, and what it holds; `None` of any other.
+    pub(super) async fn made_up(&self, call: &Call, fid: Fid) -> Result<Option<(Told, Content)>, Refused> {
+        if !roots::has_number(fid.volume) {
+            return Ok(None);
+        }
+        // Whoever is a host before the look is told when what was seen counts no more.
+        self.host(call).await?;
+        let roots = self.server.inner.attached.borrow().made_up().now();
+        let root = roots.by_id(fid.volume).ok_or(VNOVOL)?;
+        let file = root.file(fid::number(fid)).ok_or(VNOVNODE)?;
+        let promise = self.server.inner.hosts.promise();
+        let call_back =
+            CallBack { version: CALL_BACK_VERSION, expires: promise.seconds, r#type: CALL_BACK_SHARED };
+        let content = match file {
+            File::Directory(directory) => Content::Directory(directory.clone()),
+            File::Link(target) => Content::Link(target.as_bytes().to_vec()),
+        };
+        Ok(Some((Told { status: root.status(file), call_back }, content)))
+    }
+
+    /// What `fs listacl` shows of one: everybody may read it, nobody may do more.
+    pub(super) async fn made_up_list(
+        &self,
+        call: &Call,
+        fid: Fid,
+    ) -> Result<Option<Reply<FetchACL>>, Refused> {
+        let Some((told, _)) = self.made_up(call, fid).await? else { return Ok(None) };
+        let mut acl = Acl::new();
+        let anyone: Who = "system:anyuser".parse().expect("it names somebody");
+        acl.set(Side::Given, anyone, Rights::READER).expect("a list has room for one");
+        let access_list = (text_of(&acl) + "\0").into_bytes().into();
+        Ok(Some(Reply::<FetchACL> { access_list, status: told.status, sync: SYNC }))
+    }
+
+    /// What `fs examine` shows of one.
+    pub(super) fn made_up_volume(&self, id: u32) -> Result<Option<Reply<GetVolumeStatus>>, Refused> {
+        if !roots::has_number(id) {
+            return Ok(None);
+        }
+        let roots = self.server.inner.attached.borrow().made_up().now();
+        let root = roots.by_id(id).ok_or(VNOVOL)?;
+        let known = root.known();
+        let kibibytes = i32::try_from(root.bytes() >> 10).unwrap_or(i32::MAX);
+        let status = VolumeStatus {
+            id: id as i32,
+            parent_id: known.first as i32,
+            online: 1,
+            in_service: 1,
+            blessed: 1,
+            blocks_in_use: kibibytes,
+            partition_blocks: kibibytes,
+            ..VolumeStatus::default()
+        };
+        Ok(Some(Reply::<GetVolumeStatus> {
+            status,
+            name: known.name.as_bytes().to_vec().into(),
+            offline_message: Vec::new().into(),
+            message_of_the_day: Vec::new().into(),
+        }))
+    }
+}
