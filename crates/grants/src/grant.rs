@@ -7,7 +7,7 @@ use crate::conflict::{Answer, Asks, answer};
 /// What stands beside a request for caching: of others, unless it says otherwise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beside {
-    /// An open for data or to delete.
+    /// An open for more than attributes.
     pub(crate) opens: bool,
     /// Somebody relies on what he reads.
     pub(crate) readers: bool,

@@ -6,6 +6,7 @@ use crate::caching::{Caching, Held, Kind};
 use crate::conflict::{Answer, Asks, answer, spares};
 use crate::event::{Break, Event};
 use crate::limits::Limits;
+use crate::object::Opened;
 use crate::{Holder, Home};
 
 /// Somebody asks something of who holds something.
@@ -62,9 +63,14 @@ impl Holding {
         Self { holder, home, kind, caching: Caching::NONE, epoch, breaking: None }
     }
 
-    /// The epoch of a lease of version 2; else 0.
-    pub(crate) fn epoch(&self) -> u16 {
-        self.epoch
+    /// What an open with its key is told.
+    pub(crate) fn standing(&self) -> Opened {
+        Opened {
+            caching: self.caching,
+            epoch: self.epoch,
+            is_breaking: self.is_breaking(),
+            kind: Some(self.kind),
+        }
     }
 
     pub(crate) fn is_breaking(&self) -> bool {
@@ -155,9 +161,19 @@ impl Holding {
         self.breaking = None;
         self.caching = keeps;
         if finally != keeps {
-            self.tell(now, finally, limits, events);
+            // Who has answered once gives back his opens before his reads, as with Windows and Samba.
+            let next = if keeps == Caching::RH { Caching::R } else { finally };
+            self.tell(now, next, limits, events);
+            self.finally(finally);
         }
         Ok(keeps)
+    }
+
+    /// What a break comes to after the answer.
+    fn finally(&mut self, finally: Caching) {
+        if let Some(breaking) = &mut self.breaking {
+            breaking.finally = finally;
+        }
     }
 
     /// His time is over: nothing is left to him.

@@ -17,6 +17,7 @@
 //!     client: Client(id),
 //!     access: Access::READ | Access::WRITE,
 //!     share: Share::ALL,
+//!     looks: false,
 //!     overwrites: false,
 //!     is_directory: false,
 //!     link: "page",

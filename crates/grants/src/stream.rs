@@ -31,6 +31,8 @@ pub(crate) struct Open<L> {
     pub(crate) holder: Option<Holder>,
     pub(crate) access: Access,
     pub(crate) share: Share,
+    /// It is to see or set attributes alone.
+    pub(crate) looks: bool,
     pub(crate) deletes_on_close: bool,
     /// The name by which it was opened.
     pub(crate) link: L,
@@ -86,7 +88,7 @@ impl<L> Stream<L> {
     pub(crate) fn beside(&self, holder: Holder, open: OpenId) -> Beside {
         let mut beside = Beside { ranges: self.ranges.any(), ..Default::default() };
         let others = self.opens.iter().filter(|other| other.id != open && other.holder != Some(holder));
-        beside.opens = others.into_iter().any(|other| !other.access.is_none());
+        beside.opens = others.into_iter().any(|other| !other.looks);
         for other in self.holdings.iter().filter(|other| other.holder != holder) {
             let relied_on = other.relied_on();
             beside.readers |= relied_on.contains(Caching::R);

@@ -135,6 +135,11 @@ impl ChannelWord {
         }
     }
 
+    /// A session that was not the open's before has it from now on: its sequence begins wherever its client says.
+    pub fn begin_anew(&self, sequence: u16) {
+        self.change(|state| (state.move_on(sequence), ()));
+    }
+
     /// Requests that are counted.
     pub fn outstanding(&self) -> u32 {
         let state = State::of(self.0.load(Ordering::Relaxed));
@@ -190,6 +195,18 @@ mod tests {
         word.leave(first);
         let again = word.enter(1, true, true).unwrap();
         word.leave(again);
+        assert_eq!(word.outstanding(), 0);
+    }
+
+    #[test]
+    fn another_session_begins_where_it_likes_and_what_was_outstanding_is_of_the_past() {
+        let word = ChannelWord::new(7);
+        let lost = word.enter(7, false, true).unwrap();
+        word.begin_anew(0);
+        let first = word.enter(0, false, true).unwrap();
+        assert_eq!(word.enter(7 + 0x8000, false, true), LATE);
+        word.leave(lost);
+        word.leave(first);
         assert_eq!(word.outstanding(), 0);
     }
 

@@ -59,6 +59,11 @@ pub(crate) fn borne(mask: u32) -> grants::Access {
         | bit(DELETE, grants::Access::DELETE)
 }
 
+/// Whether an open with these rights is to see or set attributes alone: it asks nobody to give anything back.
+pub(crate) fn looks(mask: u32) -> bool {
+    mask & !(READ_ATTRIBUTES | WRITE_ATTRIBUTES | SYNCHRONIZE) == 0
+}
+
 const SEEN: u32 = READ_ATTRIBUTES | READ_EA | READ_CONTROL | SYNCHRONIZE;
 
 const FILE: &[(Rights, u32)] = &[

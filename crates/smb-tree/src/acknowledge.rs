@@ -50,6 +50,10 @@ impl Share {
         let bits = u8::try_from(state).ok().filter(|bits| bits & !7 == 0);
         let bits = bits.ok_or(Status::REQUEST_NOT_ACCEPTED)?;
         let caching = Caching::from_bits(bits);
+        // Nobody is left a state without READ: one that keeps such a thing keeps more.
+        if caching.bits() != bits {
+            return Err(Status::REQUEST_NOT_ACCEPTED);
+        }
         let left = self.volume().acknowledge(&lease_key(asker, key), caching);
         left.map(|left| left.bits().into()).map_err(|bad| match bad {
             BadAcknowledgement::NoHolder => Status::OBJECT_NAME_NOT_FOUND,

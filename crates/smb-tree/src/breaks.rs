@@ -64,5 +64,9 @@ pub(crate) fn caching_of(level: u8) -> Option<Caching> {
 pub(crate) enum Held {
     Nothing,
     Oplock,
-    Lease { key: Guid },
+    Lease {
+        key: Guid,
+        /// Version of its context: 1 or 2.
+        version: u8,
+    },
 }

@@ -1,14 +1,19 @@
 //! An open, as every lane knows it (MS-SMB2 3.3.1.10).
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use grants::Caching;
 use smb_proto::channel_word::ChannelWord;
 use smb_wire::{FileId, Guid};
 
+use crate::asker::Asker;
 use crate::breaks::Held;
+use crate::disconnected::Durability;
+use crate::instances::Member;
 use crate::opens::{Room, Tellable};
+use crate::replays::Entry;
 
 /// What an open is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,12 +33,10 @@ pub struct Open {
     pub(crate) room: Room,
     /// Its client can be told of breaks for as long as this lives.
     pub(crate) _tellable: Option<Tellable>,
-    pub(crate) session: u64,
-    pub(crate) tree: u32,
-    pub(crate) client: Guid,
-    pub(crate) address: IpAddr,
+    /// 0 while it has no session.
+    pub(crate) tree: AtomicU32,
+    pub(crate) made_by: Asker,
     pub(crate) share: Arc<str>,
-    pub(crate) user: Box<str>,
     pub(crate) kind: OpenKind,
     pub(crate) stream: Option<Box<str>>,
     pub(crate) access: u32,
@@ -41,6 +44,16 @@ pub struct Open {
     pub(crate) share_access: u32,
     pub(crate) options: u32,
     pub(crate) held: Held,
+    /// CreateAction of the response.
+    pub(crate) action: u32,
+    /// Room that was asked for when the file was made.
+    pub(crate) allocation: u64,
+    pub(crate) durability: Option<Durability>,
+    /// CreateGuid; zero where the request named none.
+    pub(crate) create_guid: Guid,
+    /// By which the CREATE is known when it comes again.
+    pub(crate) replay: Option<Entry>,
+    pub(crate) instance: Option<Member>,
     pub(crate) word: ChannelWord,
     pub(crate) state: Mutex<State>,
 }
@@ -67,29 +80,34 @@ impl Open {
         self.room.id()
     }
 
-    /// SessionId.
+    /// SessionId; 0 for a durable open whose session has ended.
     pub fn session(&self) -> u64 {
-        self.session
+        self.room.session()
     }
 
     /// TreeId.
     pub fn tree(&self) -> u32 {
-        self.tree
+        self.tree.load(Ordering::Acquire)
     }
 
     /// ClientGuid of who made it.
     pub fn client(&self) -> Guid {
-        self.client
+        self.made_by.client
+    }
+
+    /// Whether it stays for a while when its session ends, as long as its client keeps a handle.
+    pub fn is_durable(&self) -> bool {
+        self.durability.is_some()
     }
 
     /// Where it was made from.
     pub fn address(&self) -> IpAddr {
-        self.address
+        self.made_by.address
     }
 
     /// Who made it.
     pub fn user(&self) -> &str {
-        &self.user
+        self.made_by.caller.principal.name()
     }
 
     /// The share that it is in.
@@ -136,6 +154,15 @@ impl Open {
         &self.grants
     }
 
+    /// It is used: the CREATE that made it does not come again.
+    pub(crate) fn end_replay(&self) {
+        //= MS-SMB2 3.3.5.12
+        //# A request about the open sets Open.IsReplayEligible to FALSE.
+        if let Some(replay) = &self.replay {
+            replay.end();
+        }
+    }
+
     /// Whether it was made with any of these options.
     pub(crate) fn has_options(&self, options: u32) -> bool {
         self.options & options != 0
@@ -153,6 +180,9 @@ impl Open {
 
 impl std::fmt::Debug for Open {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Open").field("id", &self.id()).field("session", &self.session).finish_non_exhaustive()
+        f.debug_struct("Open")
+            .field("id", &self.id())
+            .field("session", &self.session())
+            .finish_non_exhaustive()
     }
 }

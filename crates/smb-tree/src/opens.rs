@@ -11,7 +11,10 @@ use grants::Holder;
 use smb_wire::{FileId, Status};
 
 use crate::breaks::Told;
+use crate::disconnected::Disconnected;
+use crate::instances::Instances;
 use crate::open::Open;
+use crate::replays::Replays;
 
 /// How many opens there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,11 +25,21 @@ pub struct OpensLimits {
     pub per_session_max: usize,
     /// Of one client address.
     pub per_address_max: usize,
+    /// Durable opens without a session, of the whole process.
+    pub disconnected_max: usize,
+    /// Of one client address among them.
+    pub disconnected_per_address_max: usize,
 }
 
 impl Default for OpensLimits {
     fn default() -> Self {
-        Self { all_max: 1 << 20, per_session_max: 65_536, per_address_max: 262_144 }
+        Self {
+            all_max: 1 << 20,
+            per_session_max: 65_536,
+            per_address_max: 262_144,
+            disconnected_max: 65_536,
+            disconnected_per_address_max: 16_384,
+        }
     }
 }
 
@@ -37,6 +50,8 @@ pub struct OpensUsage {
     pub opens: usize,
     /// Sessions that have some.
     pub sessions: usize,
+    /// Durable opens whose session has ended.
+    pub disconnected: usize,
 }
 
 /// Every open of the process.
@@ -45,6 +60,9 @@ pub struct Opens {
     shards: Box<[Mutex<Shard>]>,
     owners: Mutex<Owners>,
     told: Mutex<HashMap<Holder, (Told, usize)>>,
+    disconnected: Disconnected,
+    replays: Arc<Replays>,
+    instances: Arc<Instances>,
     count: AtomicUsize,
     next: AtomicU64,
 }
@@ -61,7 +79,8 @@ struct Owners {
 /// Room for one open. Dropped, it is given back.
 pub(crate) struct Room {
     opens: Arc<Opens>,
-    session: u64,
+    /// 0 while it has none.
+    session: AtomicU64,
     address: IpAddr,
     volatile: u64,
 }
@@ -82,13 +101,16 @@ impl Opens {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             owners: Mutex::default(),
             told: Mutex::default(),
+            disconnected: Disconnected::default(),
+            replays: Arc::default(),
+            instances: Arc::default(),
             count: AtomicUsize::new(0),
             // Numbers of an earlier run are not this run's.
             next: AtomicU64::new(u64::from_le_bytes(start) >> 16),
         })
     }
 
-    /// The session's open of this id.
+    /// The session's open of this id, for a request about it: the CREATE that made it does not come again.
     ///
     /// # Errors
     /// `STATUS_FILE_CLOSED`.
@@ -97,7 +119,17 @@ impl Opens {
         //# An open is looked up by FileId.Volatile; DurableFileId must be FileId.Persistent.
         let found = self.shard(id.volatile.get()).get(&id.volatile.get()).cloned();
         let found = found.filter(|open| open.id() == id && open.session() == session);
-        found.ok_or(Status::FILE_CLOSED)
+        found.inspect(|open| open.end_replay()).ok_or(Status::FILE_CLOSED)
+    }
+
+    /// The open of this FileId.Persistent, whoever has it.
+    pub(crate) fn find_durable(&self, persistent: u64) -> Option<Arc<Open>> {
+        self.find_any((persistent ^ SPREAD).wrapping_mul(SPREAD_INVERSE))
+    }
+
+    /// The open of this FileId.Volatile, whoever has it.
+    pub(crate) fn find_any(&self, volatile: u64) -> Option<Arc<Open>> {
+        self.shard(volatile).get(&volatile).cloned()
     }
 
     /// All opens of a session.
@@ -120,7 +152,25 @@ impl Opens {
     /// How many there are.
     pub fn usage(&self) -> OpensUsage {
         let sessions = self.owners().sessions.len();
-        OpensUsage { opens: self.count.load(Ordering::Relaxed), sessions }
+        let (opens, disconnected) = (self.count.load(Ordering::Relaxed), self.disconnected.len());
+        OpensUsage { opens, sessions, disconnected }
+    }
+
+    /// What was configured.
+    pub(crate) fn limits(&self) -> &OpensLimits {
+        &self.limits
+    }
+
+    pub(crate) fn disconnected(&self) -> &Disconnected {
+        &self.disconnected
+    }
+
+    pub(crate) fn replays(&self) -> &Arc<Replays> {
+        &self.replays
+    }
+
+    pub(crate) fn instances(&self) -> &Arc<Instances> {
+        &self.instances
     }
 
     /// Room for one more of this session and address.
@@ -141,7 +191,31 @@ impl Opens {
         owners.sessions.entry(session).or_default().insert(volatile);
         *owners.addresses.entry(address).or_default() += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(Room { opens: Arc::clone(self), session, address, volatile })
+        Ok(Room { opens: Arc::clone(self), session: AtomicU64::new(session), address, volatile })
+    }
+
+    /// The open has no session from now on.
+    pub(crate) fn unseat(&self, open: &Open) {
+        let mut owners = self.owners();
+        owners.leave(open.session(), open.id().volatile.get());
+        open.room.session.store(0, Ordering::Release);
+        open.tree.store(0, Ordering::Release);
+    }
+
+    /// An open without a session has this one from now on.
+    ///
+    /// # Errors
+    /// `STATUS_TOO_MANY_OPENED_FILES` where the session has as many as it may.
+    pub(crate) fn seat(&self, open: &Open, session: u64, tree: u32) -> Result<(), Status> {
+        let mut owners = self.owners();
+        let of_session = owners.sessions.entry(session).or_default();
+        if of_session.len() >= self.limits.per_session_max {
+            return Err(Status::TOO_MANY_OPENED_FILES);
+        }
+        of_session.insert(open.id().volatile.get());
+        open.tree.store(tree, Ordering::Release);
+        open.room.session.store(session, Ordering::Release);
+        Ok(())
     }
 
     pub(crate) fn insert(&self, open: &Arc<Open>) {
@@ -160,6 +234,18 @@ impl Opens {
             Entry::Vacant(new) => drop(new.insert((told, 1))),
         }
         Tellable { opens: Arc::clone(self), holder }
+    }
+
+    /// The holder is told so from now on.
+    pub(crate) fn tell_by(&self, holder: Holder, told: Told) {
+        if let Some(known) = lock(&self.told).get_mut(&holder) {
+            known.0 = told;
+        }
+    }
+
+    /// By how many opens a holder can be told.
+    pub(crate) fn tellables(&self, holder: Holder) -> usize {
+        lock(&self.told).get(&holder).map_or(0, |(_, tellables)| *tellables)
     }
 
     /// How the holder is told.
@@ -183,17 +269,28 @@ impl Room {
         //# FileId.Persistent is the open's DurableFileId, unique over all opens; FileId.Volatile the one in the session's table.
         FileId::new(self.volatile.wrapping_mul(SPREAD) ^ SPREAD, self.volatile)
     }
+
+    /// Whose session the open in it is of; 0 while it is nobody's.
+    pub(crate) fn session(&self) -> u64 {
+        self.session.load(Ordering::Acquire)
+    }
+}
+
+impl Owners {
+    fn leave(&mut self, session: u64, volatile: u64) {
+        if let Entry::Occupied(mut session) = self.sessions.entry(session) {
+            session.get_mut().remove(&volatile);
+            if session.get().is_empty() {
+                session.remove();
+            }
+        }
+    }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
         let mut owners = self.opens.owners();
-        if let Entry::Occupied(mut session) = owners.sessions.entry(self.session) {
-            session.get_mut().remove(&self.volatile);
-            if session.get().is_empty() {
-                session.remove();
-            }
-        }
+        owners.leave(self.session(), self.volatile);
         if let Entry::Occupied(mut address) = owners.addresses.entry(self.address) {
             *address.get_mut() -= 1;
             if *address.get() == 0 {
@@ -229,3 +326,29 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 const SHARDS: usize = 64;
 /// Odd, so that no two numbers get one id.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+const SPREAD_INVERSE: u64 = inverse(SPREAD);
+
+/// Of an odd number, modulo 2^64: each round doubles how many bits are right.
+const fn inverse(odd: u64) -> u64 {
+    let (mut inverse, mut round) = (odd, 0);
+    while round < 5 {
+        inverse = inverse.wrapping_mul(2u64.wrapping_sub(odd.wrapping_mul(inverse)));
+        round += 1;
+    }
+    inverse
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_durable_file_id_leads_back_to_the_open() {
+        let opens = Opens::new(OpensLimits::default());
+        for _ in 0..100 {
+            let room = opens.room(1, IpAddr::from([10, 0, 0, 1])).unwrap();
+            let persistent = room.id().persistent.get();
+            assert_eq!((persistent ^ SPREAD).wrapping_mul(SPREAD_INVERSE), room.id().volatile.get());
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::rc::Rc;
+use std::rc::{Rc, Weak as Weakly};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -23,7 +23,7 @@ use crate::share::{Inner as ShareInner, Share, ShareOptions};
 #[derive(Clone)]
 pub struct Tree {
     side: Rc<Side>,
-    shares: Rc<RefCell<HashMap<Arc<str>, Share>>>,
+    shares: Rc<Shares>,
 }
 
 /// What all shares of a lane have in common.
@@ -37,7 +37,19 @@ pub(crate) struct Side {
     /// The cache knows it, from the first share on, as long as the tree lives.
     breaker: Rc<dyn Breaker>,
     is_known: Cell<bool>,
+    closer: Closer,
+    /// Closes disconnected opens whose time is over.
+    pub(crate) reaper: RefCell<Option<lane::Task<()>>>,
 }
+
+/// Closes opens that nobody has, on this lane.
+#[derive(Clone)]
+pub(crate) struct Closer {
+    shares: Weakly<Shares>,
+    side: Weakly<Side>,
+}
+
+type Shares = RefCell<HashMap<Arc<str>, Share>>;
 
 struct AtHand {
     open: Weak<Open>,
@@ -45,6 +57,7 @@ struct AtHand {
 }
 
 struct Breaking {
+    closer: Closer,
     opens: Arc<Opens>,
     breaks: Rc<dyn Breaks>,
     counters: Arc<TreeCounters>,
@@ -54,18 +67,28 @@ impl Tree {
     /// Of this lane, without a share: breaks of holders on it go to `breaks`.
     pub fn new(opens: Arc<Opens>, breaks: Rc<dyn Breaks>) -> Self {
         let counters = Arc::new(TreeCounters::default());
-        let breaking = Breaking { opens: Arc::clone(&opens), breaks, counters: Arc::clone(&counters) };
-        let breaker: Rc<dyn Breaker> = Rc::new(breaking);
-        let side = Side {
-            opens,
-            hands: RefCell::default(),
-            hands_mark: Cell::new(HANDS_MARK_MIN),
-            known: Known::new(),
-            counters,
-            breaker,
-            is_known: Cell::new(false),
-        };
-        Self { side: Rc::new(side), shares: Rc::default() }
+        let shares = Rc::<Shares>::default();
+        let side = Rc::new_cyclic(|side| {
+            let closer = Closer { shares: Rc::downgrade(&shares), side: side.clone() };
+            let breaking = Breaking {
+                closer: closer.clone(),
+                opens: Arc::clone(&opens),
+                breaks,
+                counters: Arc::clone(&counters),
+            };
+            Side {
+                opens,
+                hands: RefCell::default(),
+                hands_mark: Cell::new(HANDS_MARK_MIN),
+                known: Known::new(),
+                counters,
+                breaker: Rc::new(breaking),
+                is_known: Cell::new(false),
+                closer,
+                reaper: RefCell::default(),
+            }
+        });
+        Self { side, shares }
     }
 
     /// Shows a volume, which was opened [with objects](vfs::VolumeSpec::with_objects), by this name; a share that had it is another
@@ -89,9 +112,7 @@ impl Tree {
 
     /// The share of this name, in any case of ASCII.
     pub fn share(&self, name: &str) -> Option<Share> {
-        let shares = self.shares.borrow();
-        let in_any_case = || shares.values().find(|share| share.name().eq_ignore_ascii_case(name));
-        shares.get(name).or_else(in_any_case).cloned()
+        find(&self.shares.borrow(), name)
     }
 
     /// Every open of the process.
@@ -107,18 +128,10 @@ impl Tree {
     /// Closes opens whose session or tree connect has ended, or whose last connection is lost, with the deletions that come of it.
     pub async fn close_all(&self, asker: &Asker, opens: Vec<Arc<Open>>) {
         for open in opens {
-            match self.share(open.share_name()) {
-                Some(share) => {
-                    // There is nobody to be told why a name stayed.
-                    let _ = share.close(asker, &open, 0).await;
-                }
-                None => self.side.let_go(&open),
-            }
+            self.side.closer.close_by(asker, &open).await;
         }
     }
-}
 
-impl Tree {
     /// Clients of these opens are told of breaks on this lane from now on.
     pub fn adopt(&self, opens: &[Arc<Open>]) {
         for open in opens {
@@ -127,6 +140,38 @@ impl Tree {
             }
         }
     }
+
+    pub(crate) fn side(&self) -> &Rc<Side> {
+        &self.side
+    }
+}
+
+impl Closer {
+    /// Closes an open on behalf of who made it.
+    pub(crate) async fn close(&self, open: Arc<Open>) {
+        self.close_by(&open.made_by, &open).await;
+    }
+
+    async fn close_by(&self, asker: &Asker, open: &Arc<Open>) {
+        let share = self.shares.upgrade().and_then(|shares| find(&shares.borrow(), open.share_name()));
+        match share {
+            Some(share) => {
+                // There is nobody to be told why a name stayed.
+                let _ = share.close(asker, open, 0).await;
+            }
+            None => {
+                if let Some(side) = self.side.upgrade() {
+                    side.let_go(open);
+                }
+            }
+        }
+    }
+}
+
+/// The share of this name, in any case of ASCII.
+fn find(shares: &HashMap<Arc<str>, Share>, name: &str) -> Option<Share> {
+    let in_any_case = || shares.values().find(|share| share.name().eq_ignore_ascii_case(name));
+    shares.get(name).or_else(in_any_case).cloned()
 }
 
 impl Side {
@@ -136,6 +181,10 @@ impl Side {
 
     pub(crate) fn counters(&self) -> &Arc<TreeCounters> {
         &self.counters
+    }
+
+    pub(crate) fn closer(&self) -> Closer {
+        self.closer.clone()
     }
 
     /// The open is no more.
@@ -191,6 +240,11 @@ impl Breaker for Breaking {
 
     fn give_back(&self, asked: &ByLease) {
         let told = asked.told;
+        let way = Side::gives_way(&self.closer, &self.opens, told.holder, told.to);
+        self.counters.durable_gave_way_conflict.add(way.closed);
+        if !way.is_heard {
+            return;
+        }
         match self.opens.told(told.holder) {
             Some(Told::Oplock { open, session }) => {
                 self.counters.breaks_oplock.increment();

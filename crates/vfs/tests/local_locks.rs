@@ -26,7 +26,16 @@ fn another_process_and_clients_find_each_others_locks() {
         let access = Access::READ | Access::WRITE;
         let (share, client) = (Share::ALL, Client(1));
         let need = Rights::WRITE;
-        let how = OpenHow { stream: b"", access, share, need, overwrites: false, client, wanted: None };
+        let how = OpenHow {
+            stream: b"",
+            access,
+            share,
+            need,
+            looks: false,
+            overwrites: false,
+            client,
+            wanted: None,
+        };
         let at = RelPath::parse(b"page").unwrap();
         let it = volume.open_shared(&caller, at, &how, |_| {}).await.unwrap().0;
         let range = Range { offset: 2, len: 2 };

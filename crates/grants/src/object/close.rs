@@ -34,6 +34,13 @@ impl<L: Clone + Eq> Object<L> {
         events: &mut Vec<Event>,
     ) -> Result<Closed<L>, Refused> {
         self.handle_timeout(now, events);
+        let at = self.stream_of(open)?;
+        let closing = self.streams[at].open(open).filter(|closing| closing.deletes_on_close);
+        if let Some(by) = closing.map(|closing| closing.holder.unwrap_or(Holder(open.0))) {
+            // It is to go now. Who closes waits for nobody.
+            let question = Question { now, asks: Asks::Delete, by: Some(by), limits: self.limits };
+            self.streams[at].ask(&question, events);
+        }
         self.abandon(open, events)
     }
 

@@ -170,6 +170,12 @@ impl<L: Clone + Eq> Object<L> {
         data.into_iter().flat_map(|data| data.ranges.held()).map(|(_, lock)| lock)
     }
 
+    /// Whether an open has locked any range.
+    pub fn has_locked(&self, open: OpenId) -> bool {
+        let mut held = self.streams.iter().flat_map(|stream| stream.ranges.held());
+        held.any(|(owner, _)| owner == Owner::Open(open))
+    }
+
     /// A lock that waits is wanted no more. Says whether it still waited: else it is held, or was cancelled.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let cancelled = self.streams.iter_mut().any(|stream| stream.ranges.cancel(ticket));

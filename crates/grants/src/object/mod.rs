@@ -9,7 +9,7 @@ use crate::caching::Caching;
 use crate::conflict::{Asks, needs};
 use crate::deletion::Deletions;
 use crate::event::{Asked, Event, Refused, Wait};
-use crate::holding::{BadAcknowledgement, Question};
+use crate::holding::{BadAcknowledgement, Holding, Question};
 use crate::limits::Limits;
 use crate::share::Share;
 use crate::stream::Stream;
@@ -152,6 +152,13 @@ impl<L: Clone + Eq> Object<L> {
     pub fn held(&self, holder: Holder) -> Option<Caching> {
         let mut holdings = self.streams.iter().flat_map(|stream| &stream.holdings);
         holdings.find(|holding| holding.holder == holder).map(|holding| holding.caching)
+    }
+
+    /// What a holder has now, as an open with its key would be told; nothing where it has nothing.
+    pub fn standing(&self, holder: Holder) -> Opened {
+        let mut holdings = self.streams.iter().flat_map(|stream| &stream.holdings);
+        let found = holdings.find(|holding| holding.holder == holder);
+        found.map_or_else(Opened::default, Holding::standing)
     }
 
     /// Where a holder is told from now on: his connection has moved to another lane.

@@ -24,6 +24,8 @@ pub struct Request<L> {
     pub access: Access,
     /// What others may do beside it.
     pub share: Share,
+    /// It is to see or set attributes alone, and needs nothing back.
+    pub looks: bool,
     /// It puts an end to the content there is.
     pub overwrites: bool,
     /// It is of a directory.
@@ -56,6 +58,8 @@ pub struct Opened {
     pub epoch: u16,
     /// A break of the lease is under way (SMB2_LEASE_FLAG_BREAK_IN_PROGRESS).
     pub is_breaking: bool,
+    /// As what the holder has it: the first who asked says so. `None` where he has nothing.
+    pub kind: Option<Kind>,
 }
 
 impl<L: Clone + Eq> Object<L> {
@@ -95,7 +99,7 @@ impl<L: Clone + Eq> Object<L> {
             return Asked::Refused(Refused::DeletePending);
         }
         let shares = stream.shares_with(request.access, request.share);
-        let asks = match (shares, request.overwrites, request.access.is_none()) {
+        let asks = match (shares, request.overwrites, request.looks) {
             (false, ..) => Asks::Share,
             (true, true, _) => Asks::Overwrite,
             (true, false, true) => Asks::Look,
@@ -107,7 +111,7 @@ impl<L: Clone + Eq> Object<L> {
         if !shares {
             return Asked::Refused(Refused::Sharing);
         }
-        let Request { open: id, client, access, share, link, want, .. } = request;
+        let Request { open: id, client, access, share, looks, link, want, .. } = request;
         let holder = want.map(|want| want.holder);
         self.streams[at].opens.push(Open {
             id,
@@ -115,6 +119,7 @@ impl<L: Clone + Eq> Object<L> {
             holder,
             access,
             share,
+            looks,
             deletes_on_close: false,
             link,
         });
@@ -151,15 +156,15 @@ impl<L: Clone + Eq> Object<L> {
             }
             let mut holding = Holding::new(want.holder, want.home, want.kind);
             holding.give(granted);
-            let epoch = holding.epoch();
+            let opened = holding.standing();
             stream.holdings.push(holding);
-            return Opened { caching: granted, epoch, is_breaking: false };
+            return opened;
         };
         if !holding.is_breaking() && rises(holding.caching, want.caching, granted) {
             holding.give(granted);
         }
         holding.home = want.home;
-        Opened { caching: holding.caching, epoch: holding.epoch(), is_breaking: holding.is_breaking() }
+        holding.standing()
     }
 
     fn is_full(&self, request: &Request<L>) -> Option<Refused> {

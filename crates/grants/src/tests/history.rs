@@ -219,6 +219,7 @@ impl History {
             client: Client(open.id % 3),
             access: Access::from_bits(bits(&open.does)),
             share: Share::from_bits(bits(&open.lets)),
+            looks: open.does.is_empty(),
             overwrites,
             is_directory: false,
             link: open.link,

@@ -7,7 +7,7 @@ use super::{Bench, request, with_lease, with_oplock};
 use crate::conflict::Asks;
 use crate::{
     Access, Asked, BadAcknowledgement, Caching, Change, Event, Holder, LeaseKey, Leases, Limits, NotHere,
-    Refused, Request, Share, Wait,
+    OpenId, Refused, Request, Share, Wait,
 };
 
 const RWH: Caching = Caching::RWH;
@@ -96,9 +96,32 @@ fn what_is_asked_during_a_break_is_told_after_the_answer() {
     assert!(matches!(bench.open(overwriting), Asked::Wait(_)));
     assert_eq!(bench.breaks(), []);
     bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events).unwrap();
-    assert_eq!(bench.breaks(), [(11, NONE, true)]);
-    bench.object.acknowledge(bench.now, Holder(11), NONE, &mut bench.events).unwrap();
+    assert_eq!(bench.breaks(), [(11, R, true)], "opens before reads");
+    bench.object.acknowledge(bench.now, Holder(11), R, &mut bench.events).unwrap();
+    assert_eq!(bench.breaks(), [(11, NONE, false)]);
     assert!(matches!(bench.open(overwriting), Asked::Granted(_)));
+}
+
+#[test]
+fn who_closes_what_goes_with_his_open_has_others_give_back_theirs_and_waits_for_nobody() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RH));
+    bench.granted(request(2));
+    bench.object.delete_on_close(OpenId(2)).unwrap();
+    assert_eq!(bench.breaks(), []);
+    bench.close(2);
+    assert_eq!(bench.breaks(), [(11, R, true)]);
+    assert_eq!(bench.open(request(3)), Asked::Refused(Refused::DeletePending));
+}
+
+#[test]
+fn an_open_for_more_than_attributes_is_no_look_though_no_share_mode_minds_it() {
+    let mut bench = Bench::new();
+    bench.granted(with_lease(1, 11, RWH));
+    let sees = Request { access: Access::NONE, share: Share::NONE, ..request(2) };
+    assert!(matches!(bench.open(Request { looks: true, ..sees }), Asked::Granted(_)));
+    assert!(matches!(bench.open(sees), Asked::Wait(_)));
+    assert_eq!(bench.breaks(), [(11, RH, true)]);
 }
 
 #[test]
@@ -159,7 +182,7 @@ fn an_exclusive_oplock_does_not_hide_a_share_mode_but_a_batch_oplock_does() {
 fn opens_for_attributes_break_nothing_and_are_in_nobodys_way() {
     let mut bench = Bench::new();
     bench.granted(Request { share: Share::NONE, ..with_lease(1, 11, RWH) });
-    let look = Request { access: Access::NONE, share: Share::NONE, ..with_lease(2, 12, R) };
+    let look = Request { access: Access::NONE, looks: true, share: Share::NONE, ..with_lease(2, 12, R) };
     assert_eq!(bench.granted(look).caching, NONE, "the first may hold what is not written yet");
     assert_eq!(bench.breaks(), []);
     bench.close(1);

@@ -68,6 +68,7 @@ fn request(open: u64) -> Request<&'static str> {
         client: Client(open),
         access: Access::READ | Access::WRITE | Access::DELETE,
         share: Share::ALL,
+        looks: false,
         overwrites: false,
         is_directory: false,
         link: "page",

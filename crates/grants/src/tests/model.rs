@@ -303,6 +303,10 @@ impl Model {
     pub(super) fn close(&mut self, id: u64) -> Option<&'static str> {
         self.time();
         let at = self.opens.iter().position(|open| open.id == id).unwrap();
+        let (stream, holder) = (self.opens[at].stream, self.opens[at].holder);
+        if self.opens[at].deletes {
+            self.ask(stream, "delete", Some(holder));
+        }
         let open = self.opens.remove(at);
         self.locks.retain(|lock| lock.is_advisory || lock.owner != id);
         let gone = self
@@ -343,8 +347,9 @@ impl Model {
                 cache.has = finally.clone();
                 self.told.push(Told::Break(holder, finally, false));
             } else {
-                cache.told = Some((finally.clone(), finally.clone(), self.now + PATIENCE));
-                self.told.push(Told::Break(holder, finally, true));
+                let next = if *keeps == letters("RH") { letters("R") } else { finally.clone() };
+                cache.told = Some((next.clone(), finally, self.now + PATIENCE));
+                self.told.push(Told::Break(holder, next, true));
             }
         }
         let stream = cache.stream;

@@ -8,7 +8,9 @@ use smb_wire::create::{CreateRequest, Disposition, oplock_level, options};
 use smb_wire::name::Name;
 use smb_wire::{Dialect, Guid, Status};
 
+use super::durable::Durable;
 use crate::asker::Asker;
+use crate::instances::Instance;
 use crate::tree::guid_bytes;
 
 /// A CREATE whose fields make sense by themselves.
@@ -36,6 +38,8 @@ pub(crate) struct Wishes<'a> {
     pub(crate) aapl: Option<&'a AaplRequest>,
     /// The mode of a file that is made.
     pub(crate) posix: Option<u32>,
+    pub(crate) durable: Durable<'a>,
+    pub(crate) instance: Option<Instance>,
 }
 
 impl<'a> Ask<'a> {
@@ -78,7 +82,7 @@ impl<'a> Ask<'a> {
             options,
             attributes: fixed.file_attributes.get(),
             oplock: fixed.requested_oplock_level,
-            wishes: Wishes::of(asker, request)?,
+            wishes: Wishes::of(asker, request)?.with_lease_of(fixed.requested_oplock_level),
         })
     }
 
@@ -107,9 +111,9 @@ impl<'a> Ask<'a> {
 }
 
 impl<'a> Wishes<'a> {
-    fn of(asker: &Asker, request: &CreateRequest<'a>) -> Result<Self, Status> {
+    pub(super) fn of(asker: &Asker, request: &CreateRequest<'a>) -> Result<Self, Status> {
         let mut wishes = Self::default();
-        let (mut durable, mut durable_v2) = (false, false);
+        let (mut instance, mut version) = (None, None);
         for context in request.contexts.iter() {
             match context.map_err(|malformed| malformed.status())? {
                 CreateContext::EaBuffer(list) => wishes.ea = Some(list),
@@ -117,44 +121,49 @@ impl<'a> Wishes<'a> {
                 CreateContext::AllocationSize(bytes) => wishes.allocation = Some(bytes),
                 CreateContext::MaximalAccess(since) => wishes.maximal_access = Some(since),
                 CreateContext::OnDiskId => wishes.on_disk_id = true,
-                CreateContext::Lease(lease) => wishes.lease = usable(lease, asker, request),
+                CreateContext::Lease(lease) => wishes.lease = known(lease, asker),
                 CreateContext::Aapl(aapl) => wishes.aapl = Some(aapl),
                 CreateContext::Posix(mode) if asker.posix => wishes.posix = Some(mode),
                 //= MS-SMB2 3.3.5.9.3
                 //# No snapshot was taken at this time, or at any.
                 CreateContext::Timewarp(_) => return Err(Status::OBJECT_NAME_NOT_FOUND),
-                //= MS-SMB2 3.3.5.9.7
-                //# There is no such open to be had again.
-                CreateContext::DurableReconnect(_) | CreateContext::DurableReconnectV2(_) => {
-                    return Err(Status::OBJECT_NAME_NOT_FOUND);
+                CreateContext::DurableRequest => wishes.durable = Durable::V1,
+                CreateContext::DurableRequestV2(asked) if asker.dialect.is_smb3() => {
+                    wishes.durable = Durable::V2(asked);
                 }
-                CreateContext::DurableRequest => durable = true,
-                CreateContext::DurableRequestV2(_) => durable_v2 = true,
+                CreateContext::AppInstanceId(id) if asker.dialect.is_smb3() => instance = Some(id),
+                //= MS-SMB2 3.3.5.9.13
+                //# Versions of an instance are of dialect 3.1.1.
+                CreateContext::AppInstanceVersion(high, low) if asker.dialect >= Dialect::Smb311 => {
+                    version = Some((high, low));
+                }
                 CreateContext::Posix(_)
+                | CreateContext::DurableRequestV2(_)
+                | CreateContext::DurableReconnect(_)
+                | CreateContext::DurableReconnectV2(_)
                 | CreateContext::AppInstanceId(_)
                 | CreateContext::AppInstanceVersion(..)
                 | CreateContext::Unknown(..) => {}
             }
         }
-        //= MS-SMB2 3.3.5.9.10
-        //# Both requests for a durable handle together fail with STATUS_INVALID_PARAMETER.
-        if durable && durable_v2 {
-            return Err(Status::INVALID_PARAMETER);
-        }
+        wishes.instance = instance.map(|id| Instance { id, version });
         Ok(wishes)
+    }
+
+    fn with_lease_of(self, oplock: u8) -> Self {
+        //= MS-SMB2 3.3.5.9.8
+        //# A lease is looked at where RequestedOplockLevel is SMB2_OPLOCK_LEVEL_LEASE.
+        Self { lease: self.lease.filter(|_| oplock == oplock_level::LEASE), ..self }
     }
 }
 
-/// The lease, if what was negotiated knows it, and the oplock level says to look at it.
-fn usable<'a>(lease: Lease<'a>, asker: &Asker, request: &CreateRequest<'_>) -> Option<Lease<'a>> {
-    //= MS-SMB2 3.3.5.9.8
-    //# A lease is looked at where RequestedOplockLevel is SMB2_OPLOCK_LEVEL_LEASE.
+/// The lease, if what was negotiated knows it.
+fn known<'a>(lease: Lease<'a>, asker: &Asker) -> Option<Lease<'a>> {
     let since = match lease {
         Lease::V1(_) => Dialect::Smb210,
         Lease::V2(_) => Dialect::Smb300,
     };
-    let is_asked = request.fixed.requested_oplock_level == oplock_level::LEASE;
-    (is_asked && asker.dialect >= since).then_some(lease)
+    (asker.dialect >= since).then_some(lease)
 }
 
 /// The key of a lease of this client.

@@ -1,18 +1,24 @@
 //! What a CREATE's response tells beside the open (MS-SMB2 2.2.14.2).
 
-use smb_wire::create::context::{ContextWriter, MaximalAccessResponse, OnDiskIdResponse, tag};
+use grants::{Kind, Opened};
+use smb_wire::create::context::{
+    ContextWriter, DurableResponseV2, MaximalAccessResponse, OnDiskIdResponse, tag,
+};
 use smb_wire::create::lease::{Lease, LeaseV1, LeaseV2, flags};
 use smb_wire::text;
 use zerocopy::FromZeros;
 
-use super::ask::Wishes;
+use super::Answering;
+use super::durable::Durable;
 use crate::asker::Asker;
 use crate::attributes::Info;
 use crate::breaks::Held;
+use crate::disconnected::Durability;
 use crate::open::Open;
 
 /// The contexts of a response.
-pub(super) fn write(wishes: &Wishes<'_>, asker: &Asker, open: &Open, info: &Info) -> Vec<u8> {
+pub(super) fn write(asker: &Asker, answering: &Answering<'_>, info: &Info) -> Vec<u8> {
+    let &Answering { wishes, open, .. } = answering;
     let mut out = ContextWriter::new();
     if let Some(since) = wishes.maximal_access {
         out.push_plain(tag::MAXIMAL_ACCESS, &maximal_access(since, open, info));
@@ -26,7 +32,10 @@ pub(super) fn write(wishes: &Wishes<'_>, asker: &Asker, open: &Open, info: &Info
         out.push_plain(tag::ON_DISK_ID, &response);
     }
     if let (Some(lease), Held::Lease { .. }) = (&wishes.lease, open.held) {
-        push_lease(&mut out, lease, open);
+        push_lease(&mut out, lease, &answering.standing);
+    }
+    if let Some(durability) = open.durability.filter(|_| answering.tells_durable) {
+        push_durable(&mut out, wishes.durable, durability);
     }
     if let Some(aapl) = wishes.aapl {
         out.push(tag::AAPL, &aapl_response(aapl.command.get(), aapl.bitmap.get()));
@@ -45,33 +54,54 @@ fn maximal_access(since: Option<u64>, open: &Open, info: &Info) -> MaximalAccess
     MaximalAccessResponse { query_status: query_status.into(), maximal_access: mask.into() }
 }
 
-fn push_lease(out: &mut ContextWriter, lease: &Lease<'_>, open: &Open) {
-    let opened = open.grants().opened();
+fn push_durable(out: &mut ContextWriter, asked: Durable<'_>, durability: Durability) {
+    match asked {
+        Durable::No => {}
+        Durable::V1 => out.push(tag::DURABLE_REQUEST, &[0; 8]),
+        Durable::V2(_) => {
+            let timeout = u32::try_from(durability.timeout.as_millis()).unwrap_or(u32::MAX);
+            let response = DurableResponseV2 { timeout: timeout.into(), flags: 0.into() };
+            out.push_plain(tag::DURABLE_REQUEST_V2, &response);
+        }
+    }
+}
+
+fn push_lease(out: &mut ContextWriter, lease: &Lease<'_>, opened: &Opened) {
     let breaking = if opened.is_breaking { flags::BREAK_IN_PROGRESS } else { 0 };
     let state = u32::from(opened.caching.bits());
-    match lease {
-        Lease::V1(asked) => {
-            let granted = LeaseV1 {
-                lease_key: asked.lease_key,
-                lease_state: state.into(),
-                lease_flags: breaking.into(),
-                ..LeaseV1::new_zeroed()
-            };
-            out.push_plain(tag::LEASE, &granted);
-        }
-        Lease::V2(asked) => {
-            let parent = lease.parent();
-            let has_parent = if parent.is_some() { flags::PARENT_LEASE_KEY_SET } else { 0 };
-            let granted = LeaseV2 {
-                lease_key: asked.lease_key,
-                lease_state: state.into(),
-                lease_flags: (breaking | has_parent).into(),
-                parent_lease_key: parent.unwrap_or_default(),
-                epoch: opened.epoch.into(),
-                ..LeaseV2::new_zeroed()
-            };
-            out.push_plain(tag::LEASE, &granted);
-        }
+    let parent = lease.parent();
+    if version(lease, opened) == 1 {
+        let granted = LeaseV1 {
+            lease_key: lease.key(),
+            lease_state: state.into(),
+            lease_flags: breaking.into(),
+            ..LeaseV1::new_zeroed()
+        };
+        return out.push_plain(tag::LEASE, &granted);
+    }
+    let asked = match lease {
+        Lease::V1(_) => 0,
+        Lease::V2(lease) => lease.epoch.get(),
+    };
+    let has_parent = if parent.is_some() { flags::PARENT_LEASE_KEY_SET } else { 0 };
+    let granted = LeaseV2 {
+        lease_key: lease.key(),
+        lease_state: state.into(),
+        lease_flags: (breaking | has_parent).into(),
+        parent_lease_key: parent.unwrap_or_default(),
+        // Who is granted nothing is told his own.
+        epoch: opened.kind.map_or(asked, |_| opened.epoch).into(),
+        ..LeaseV2::new_zeroed()
+    };
+    out.push_plain(tag::LEASE, &granted);
+}
+
+/// Of which version the lease is: that of the request that was granted it first.
+pub(super) fn version(asked: &Lease<'_>, opened: &Opened) -> u8 {
+    match (opened.kind, asked) {
+        (Some(Kind::Lease { epoch: None }), _) | (None, Lease::V1(_)) => 1,
+        (Some(Kind::Lease { epoch: Some(_) }), _) | (None, Lease::V2(_)) => 2,
+        (Some(Kind::Oplock), _) => unreachable!("a lease's number is no open's"),
     }
 }
 

@@ -52,7 +52,10 @@ impl Share {
         let (access, maximal_access) = access_of(ask, allowed.mask(), kept, is_directory, empties)?;
         let it = It { path: spot.path.as_path(), mask: access, is_new: false, is_directory };
         let (open, resolved, tellable) = self.open_beside(asker, ask, room, &it).await?;
-        let caller = open.caller(&asker.caller);
+        let caller = match empties {
+            true => open.overwriting_caller(&asker.caller),
+            false => open.caller(&asker.caller),
+        };
         let writes = access & (rights::WRITE_DATA | rights::APPEND_DATA) != 0 || empties;
         let writer = match (&resolved, writes && ask.name.stream.is_none()) {
             (Resolved::File(..), true) => Some(self.writer_of(&caller, spot).await?),

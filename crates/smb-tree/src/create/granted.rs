@@ -91,6 +91,7 @@ impl Share {
             share: ask.shares(),
             // Who has made it has the rights that he asked for.
             need: if is_new { identity::Rights::NONE } else { access::needed(mask, is_directory) },
+            looks: access::looks(mask),
             overwrites: ask.overwrites() && !is_new && is_of_data,
             client: asker.grants_client(),
             wanted: wanted(asker, ask, !is_of_data),
@@ -124,15 +125,18 @@ pub(super) fn wanted(asker: &Asker, ask: &Ask<'_>, is_directory: bool) -> Option
         None => return caching_of(ask.oplock).filter(|_| !is_directory).map(Wanted::Oplock),
     };
     let epoch = match lease {
-        //= MS-SMB2 3.3.5.9.8
-        //# A directory has no lease of version 1.
-        Lease::V1(_) if is_directory => return None,
         Lease::V1(_) => None,
         Lease::V2(lease) => Some(lease.epoch.get()),
     };
+    //= MS-SMB2 3.3.5.9.8
+    //# A directory has no lease of version 1; its key is that of no other file all the same.
+    let caching = match epoch {
+        None if is_directory => grants::Caching::NONE,
+        _ => grants::Caching::from_bits(lease.state() as u8 & 7),
+    };
     Some(Wanted::Lease {
         key: lease_key(asker, lease.key()),
-        caching: grants::Caching::from_bits(lease.state() as u8 & 7),
+        caching,
         epoch,
         parent: lease.parent().map(crate::tree::guid_bytes),
     })

@@ -1,14 +1,19 @@
 //! CREATE (MS-SMB2 3.3.5.9, MS-FSA 2.1.5.1): a file, directory or named stream is opened or made.
 
 use std::rc::Rc;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex};
 
+use grants::Opened;
 use smb_proto::channel_word::ChannelWord;
 use smb_wire::Status;
+use smb_wire::create::access::rights;
+use smb_wire::create::lease::Lease;
 use smb_wire::create::{CreateRequest, CreateResponseFixed, create_action, oplock_level};
 use smb_wire::fixed::Fixed;
 
-use self::ask::Ask;
+use self::ask::{Ask, Wishes};
+use self::durable::Reconnect;
 use self::granted::Granted;
 use crate::asker::Asker;
 use crate::attributes::allocated;
@@ -16,13 +21,17 @@ use crate::breaks::{Held, level};
 use crate::hand::Hand;
 use crate::open::{Open, OpenKind, State};
 use crate::opens::Room;
+use crate::replays::Entry;
 use crate::share::Share;
 
 pub(crate) mod ask;
 mod contexts;
+mod durable;
 mod existing;
 mod granted;
+mod instance;
 mod made;
+mod reconnect;
 
 /// What was opened or made.
 #[derive(Debug)]
@@ -50,8 +59,21 @@ impl From<Status> for CreateError {
     }
 }
 
+/// What a response is made of.
+struct Answering<'a> {
+    wishes: &'a Wishes<'a>,
+    open: &'a Arc<Open>,
+    hand: &'a Hand,
+    action: u32,
+    /// What the client has of its lease or oplock.
+    standing: Opened,
+    /// It is told that the open is durable.
+    tells_durable: bool,
+}
+
 impl Share {
-    /// Opens or makes what the request names. `channel_sequence` is that of its header, 0 before dialect 3.0.
+    /// Opens or makes what the request names, or gives back an open that outlived its session. `channel_sequence` is that of its
+    /// header, 0 before dialect 3.0; `replay` says whether it has SMB2_FLAGS_REPLAY_OPERATION.
     ///
     /// Waits for clients who have to give back what they cache of it, for 75 s at most.
     ///
@@ -62,8 +84,9 @@ impl Share {
         asker: &Asker,
         request: &CreateRequest<'_>,
         channel_sequence: u16,
+        replay: bool,
     ) -> Result<Created, CreateError> {
-        let created = self.try_create(asker, request, channel_sequence).await;
+        let created = self.try_create(asker, request, channel_sequence, replay).await;
         created.map_err(|status| {
             self.count_refused(status);
             status.into()
@@ -75,18 +98,46 @@ impl Share {
         asker: &Asker,
         request: &CreateRequest<'_>,
         channel_sequence: u16,
+        replay: bool,
     ) -> Result<Created, Status> {
+        if let Some(wanted) = Reconnect::of(asker, request)? {
+            let again = self.reconnect(asker, request, wanted, channel_sequence).await;
+            return again.inspect_err(|_| self.counters().durable_reconnect_refused.increment());
+        }
+        // While this lives the same CREATE finds that this one is under way.
+        let replay = match self.replayed(asker, request, replay, channel_sequence).await? {
+            Ok(before) => return Ok(before),
+            Err(entry) => entry,
+        };
         let ask = Ask::of(asker, request)?;
+        if let Some(instance) = ask.wishes.instance {
+            self.take_over(asker, &ask, instance).await?;
+        }
         let room = self.opens().room(asker.session, asker.address);
         let room = room.inspect_err(|_| self.counters().opens_refused_limit.increment())?;
         let granted = self.granted(asker, &ask, &room).await?;
         let (action, hand) = (granted.action, Rc::clone(&granted.hand));
-        let open = self.new_open(asker, &ask, room, granted, channel_sequence);
+        let open = self.new_open(asker, &ask, room, granted, channel_sequence, replay);
         self.opens().insert(&open);
         let hand = self.side().keep_hand(&open, hand);
         self.counters().opens_made.increment();
-        match self.response(asker, &ask, &open, &hand, action).await {
-            Ok((fixed, contexts)) => Ok(Created { open, fixed, contexts }),
+        self.counters().durable_granted.add(open.is_durable().into());
+        let standing = open.grants().opened();
+        let answering = Answering {
+            wishes: &ask.wishes,
+            open: &open,
+            hand: &hand,
+            action,
+            standing,
+            tells_durable: true,
+        };
+        match self.response(asker, &answering).await {
+            Ok((fixed, contexts)) => {
+                if let Some(entry) = &open.replay {
+                    entry.done(&open);
+                }
+                Ok(Created { open, fixed, contexts })
+            }
             Err(status) => {
                 // The client never hears of it.
                 let _ = self.close(asker, &open, 0).await;
@@ -102,6 +153,7 @@ impl Share {
         room: Room,
         granted: Granted,
         channel_sequence: u16,
+        replay: Option<Entry>,
     ) -> Arc<Open> {
         let is_of_directory = granted.hand.directory().is_some();
         let kind = match (&granted.stream, is_of_directory) {
@@ -109,17 +161,23 @@ impl Share {
             (None, true) => OpenKind::Directory,
             (None, false) => OpenKind::File,
         };
+        let held = held(ask, &granted);
+        let instances = self.opens().instances();
+        let volatile = room.id().volatile.get();
         Arc::new(Open {
-            held: held(ask, &granted),
+            held,
+            action: granted.action,
+            durability: ask.wishes.durable.of(&granted, held),
+            create_guid: ask.wishes.durable.create_guid(),
+            allocation: allocation(ask, &granted),
+            replay: replay.filter(|_| kind != OpenKind::Directory && granted.access & REPLAYABLE != 0),
+            instance: ask.wishes.instance.map(|instance| instances.join(instance, volatile)),
             grants: granted.open,
             room,
             _tellable: granted.tellable,
-            session: asker.session,
-            tree: asker.tree,
-            client: asker.client,
-            address: asker.address,
+            tree: AtomicU32::new(asker.tree),
+            made_by: asker.clone(),
             share: Arc::clone(&self.inner.name),
-            user: asker.caller.principal.name().into(),
             kind,
             stream: granted.stream.map(String::into_boxed_str),
             access: granted.access,
@@ -134,16 +192,14 @@ impl Share {
     async fn response(
         &self,
         asker: &Asker,
-        ask: &Ask<'_>,
-        open: &Arc<Open>,
-        hand: &Hand,
-        action: u32,
+        answering: &Answering<'_>,
     ) -> Result<(CreateResponseFixed, Vec<u8>), Status> {
+        let &Answering { open, hand, action, standing, .. } = answering;
         let info = self.open_info(open, hand).await?;
         let mut fixed = CreateResponseFixed::blank();
         fixed.oplock_level = match open.held {
             Held::Nothing => oplock_level::NONE,
-            Held::Oplock => level(open.grants().opened().caching),
+            Held::Oplock => level(standing.caching),
             Held::Lease { .. } => oplock_level::LEASE,
         };
         fixed.create_action.set(action);
@@ -151,14 +207,11 @@ impl Share {
         fixed.last_access_time.set(info.accessed);
         fixed.last_write_time.set(info.written);
         fixed.change_time.set(info.changed);
-        //= MS-SMB2 3.3.5.9.2
-        //# AllocationSize is what is set aside, where that was asked for.
-        let asked = ask.wishes.allocation.filter(|_| action == create_action::CREATED && !info.is_directory);
-        fixed.allocation_size.set(info.allocation.max(asked.map_or(0, allocated)));
+        fixed.allocation_size.set(info.allocation.max(open.allocation));
         fixed.end_of_file.set(info.size);
         fixed.file_attributes.set(info.attributes);
         fixed.file_id = open.id();
-        let contexts = contexts::write(&ask.wishes, asker, open, &info);
+        let contexts = contexts::write(asker, answering, &info);
         Ok((fixed, contexts))
     }
 
@@ -177,11 +230,26 @@ impl Share {
     }
 }
 
+/// Room that was set aside for a file that was made.
+fn allocation(ask: &Ask<'_>, granted: &Granted) -> u64 {
+    //= MS-SMB2 3.3.5.9.2
+    //# AllocationSize is what is set aside, where that was asked for.
+    let is_made = granted.action == create_action::CREATED && granted.hand.directory().is_none();
+    ask.wishes.allocation.filter(|_| is_made).map_or(0, allocated)
+}
+
 /// What of caching the open has.
 fn held(ask: &Ask<'_>, granted: &Granted) -> Held {
     match (&ask.wishes.lease, &granted.tellable) {
         (_, None) => Held::Nothing,
-        (Some(lease), Some(_)) => Held::Lease { key: lease.key() },
+        (Some(Lease::V1(_)), Some(_)) if granted.hand.directory().is_some() => Held::Nothing,
+        (Some(lease), Some(_)) => {
+            Held::Lease { key: lease.key(), version: contexts::version(lease, &granted.open.opened()) }
+        }
         (None, Some(_)) => Held::Oplock,
     }
 }
+
+/// Rights with one of which an open's CREATE may come again (MS-SMB2 3.3.5.9.10).
+const REPLAYABLE: u32 =
+    rights::READ_DATA | rights::EXECUTE | rights::WRITE_DATA | rights::APPEND_DATA | rights::DELETE;

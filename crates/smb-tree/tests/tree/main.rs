@@ -23,6 +23,7 @@ mod coherence;
 mod creates;
 mod data;
 mod directories;
+mod durable;
 mod information;
 mod ioctls;
 mod leases;
@@ -100,6 +101,20 @@ fn asker(session: u64) -> Asker {
 
 impl Side {
     async fn create(&self, asker: &Asker, name: &str, wish: &Wish) -> Result<Created, CreateError> {
+        self.create_or_replay(asker, name, wish, false).await
+    }
+
+    async fn replay(&self, asker: &Asker, name: &str, wish: &Wish) -> Result<Created, CreateError> {
+        self.create_or_replay(asker, name, wish, true).await
+    }
+
+    async fn create_or_replay(
+        &self,
+        asker: &Asker,
+        name: &str,
+        wish: &Wish,
+        replay: bool,
+    ) -> Result<Created, CreateError> {
         let mut fixed = CreateRequestFixed::blank();
         fixed.requested_oplock_level = wish.oplock;
         fixed.impersonation_level.set(2);
@@ -114,7 +129,7 @@ impl Side {
             name: Text::new(&name).unwrap(),
             contexts: Contexts::parse(&wish.contexts).unwrap(),
         };
-        self.share.create(asker, &request, 0).await
+        self.share.create(asker, &request, 0, replay).await
     }
 
     async fn open(&self, asker: &Asker, name: &str, wish: &Wish) -> Arc<Open> {
@@ -164,11 +179,20 @@ impl Side {
 
 /// Runs `each` on every lane of a process at once, until all have ended, and looks that nothing is left.
 fn on_lanes<F: Future<Output = ()> + 'static>(seed: u64, lanes: usize, each: impl Fn(usize, Side) -> F) {
+    on_lanes_within(OpensLimits::default(), seed, lanes, each);
+}
+
+fn on_lanes_within<F: Future<Output = ()> + 'static>(
+    limits: OpensLimits,
+    seed: u64,
+    lanes: usize,
+    each: impl Fn(usize, Side) -> F,
+) {
     let world = World::new(seed, Config::clean());
     let host = world.host("10.0.0.1");
     host.fs().create_dir_all("/srv").unwrap();
     let objects = Objects::in_memory(ObjectsOptions { lanes_max: lanes, ..Default::default() });
-    let opens = Opens::new(OpensLimits::default());
+    let opens = Opens::new(limits);
     let numbers: Vec<usize> = std::iter::once(0).chain((1..lanes).map(|_| host.add_lane())).collect();
     let mut tasks = Vec::new();
     for (n, &number) in numbers.iter().enumerate() {
@@ -203,4 +227,9 @@ fn side(objects: &Objects, opens: Arc<Opens>) -> Side {
 /// Runs a test on one lane.
 fn alone<F: Future<Output = ()> + 'static>(test: impl Fn(Side) -> F) {
     on_lanes(1, 1, |_, side| test(side));
+}
+
+/// As [`alone`], with these limits.
+fn limited<F: Future<Output = ()> + 'static>(limits: OpensLimits, test: impl Fn(Side) -> F) {
+    on_lanes_within(limits, 1, 1, |_, side| test(side));
 }

@@ -11,7 +11,7 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
     let tree = call.tree()?;
     let (id, fixed, contexts) = match &tree.kind {
         Kind::Disk { share, asker } => {
-            let created = share.create(asker, request, call.sequence()).await;
+            let created = share.create(asker, request, call.sequence(), call.replays()).await;
             let created = match created {
                 Ok(created) => created,
                 Err(refused) => return Ok(Reply::error(refused.status, refused.data)),

@@ -79,6 +79,12 @@ impl Call<'_> {
         if has_one { self.header().channel_sequence() } else { 0 }
     }
 
+    /// Whether its client says that it has sent it before.
+    pub(crate) fn replays(&self) -> bool {
+        let has_flag = self.negotiated().is_ok_and(|negotiated| negotiated.dialect.is_smb3());
+        has_flag && self.header().has(flags::REPLAY_OPERATION)
+    }
+
     /// Counts the request of its open, if it does not come too late.
     ///
     /// # Errors
@@ -90,8 +96,7 @@ impl Call<'_> {
             return Ok(Entered { open: Arc::clone(open), ticket: None });
         }
         let modifies = self.header().command().is_ok_and(|command| command.modifies());
-        let replays = self.header().has(flags::REPLAY_OPERATION);
-        let ticket = open.word().enter(self.sequence(), replays, modifies)?;
+        let ticket = open.word().enter(self.sequence(), self.replays(), modifies)?;
         Ok(Entered { open: Arc::clone(open), ticket: Some(ticket) })
     }
 

@@ -72,7 +72,7 @@ impl LaneSmb {
                     dialect: session.agreed.dialect,
                     posix: false,
                 };
-                me.of_trees().close_all(&asker, opens).await;
+                me.of_trees().leave_session(&asker, opens).await;
             }
             me.tell_ended(session.id, &ended.channels);
         };

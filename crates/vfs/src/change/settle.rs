@@ -110,6 +110,7 @@ fn change(what: &What, caller: &Caller) -> Option<Change> {
     let asks = match what {
         What::Names(_) => return Some(Change { asks: Asks::Names, by: parent(caller) }),
         What::Attributes => return None,
+        What::Content | What::Unknown if caller.open.is_some_and(|open| open.overwrites) => Asks::Overwrite,
         What::Content | What::Unknown => Asks::Write,
         What::Place | What::Subtree => Asks::Rename,
         What::Gone => Asks::Remove,

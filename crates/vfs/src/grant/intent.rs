@@ -35,7 +35,8 @@ impl Volume {
         let own = leases.name(key)?;
         let above = parent.map(|above| leases.name(LeaseKey { key: above, ..key })).transpose()?;
         let (holder, parent): (Holder, _) = (own.holder(), above.as_ref().map(Named::holder));
-        let caller = Caller { open: Some(OpenCaller { own: holder, parent }), ..caller.clone() };
+        let caller =
+            Caller { open: Some(OpenCaller { own: holder, parent, overwrites: false }), ..caller.clone() };
         Ok(Intent { caller, _named: std::iter::once(own).chain(above).collect() })
     }
 }

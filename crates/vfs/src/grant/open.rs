@@ -48,6 +48,8 @@ pub struct OpenHow<'a> {
     /// Rights that the caller needs over it, as [`Volume::lookup_as`] has them. To delete or rename it he needs them in the
     /// directory, which are looked at when he does.
     pub need: Rights,
+    /// It is to see or set attributes alone.
+    pub looks: bool,
     /// What the caller is going to put an end to the content.
     pub overwrites: bool,
     /// In whose share of what is bounded it counts.
@@ -152,6 +154,7 @@ impl Volume {
             client: how.client,
             access: how.access,
             share: how.share,
+            looks: how.looks,
             overwrites: how.overwrites,
             is_directory: matches!(found, Resolved::Directory(..)),
             link: Arc::clone(&link),
@@ -235,10 +238,31 @@ impl Open {
         self.object.grants().ask_if_any(|grants, _| grants.held(self.holder()))?.value
     }
 
+    /// Whether it has locked any range.
+    pub fn has_locked(&self) -> bool {
+        let ranges = self.object.grants();
+        ranges.is_ranged() && ranges.ask(|grants, _| grants.has_locked(self.id)).value
+    }
+
+    /// What its client has of its lease or oplock now.
+    pub fn standing(&self) -> Opened {
+        let asked = self.object.grants().ask_if_any(|grants, _| grants.standing(self.holder()));
+        asked.map_or_else(Opened::default, |told| told.value)
+    }
+
     /// The caller as who has this open: what he changes spares its lease, and the one of the directory that it named.
     pub fn caller(&self, caller: &Caller) -> Caller {
         let parent = self.parent.as_ref().map(Named::holder);
-        Caller { open: Some(OpenCaller { own: self.holder(), parent }), ..caller.clone() }
+        let open = OpenCaller { own: self.holder(), parent, overwrites: false };
+        Caller { open: Some(open), ..caller.clone() }
+    }
+
+    /// The caller as who is opening this, and takes away the content that there was: even what he has by it of the kind that goes by
+    /// his own writes is spared, since the new content is all that he was granted it for.
+    pub fn overwriting_caller(&self, caller: &Caller) -> Caller {
+        let caller = self.caller(caller);
+        let open = caller.open.map(|open| OpenCaller { overwrites: true, ..open });
+        Caller { open, ..caller }
     }
 
     /// Says what its client keeps of its oplock.
@@ -276,6 +300,8 @@ impl Open {
 pub struct OpenCaller {
     pub(crate) own: Holder,
     pub(crate) parent: Option<Holder>,
+    /// The open is being made, and puts an end to the content.
+    pub(crate) overwrites: bool,
 }
 
 impl Drop for Open {

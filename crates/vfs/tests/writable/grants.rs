@@ -16,6 +16,7 @@ use super::{name, nobody, on_lanes, path, root};
 const NEW: How = How { exclusive: true, mode: 0o644 };
 const EVERYTHING: OpenHow<'_> = OpenHow {
     stream: b"",
+    looks: false,
     access: Access::from_bits(7),
     share: Share::ALL,
     need: Rights::LOOKUP,

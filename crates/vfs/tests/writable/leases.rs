@@ -143,6 +143,7 @@ impl Client {
         self.share.set(Share::from_bits(share));
         let how = OpenHow {
             stream: b"",
+            looks: false,
             access: Access::READ | Access::WRITE,
             share: self.share.get(),
             need: Rights::READ | Rights::WRITE,

@@ -1,0 +1,54 @@
+//! An instance of an application that comes from another client than before takes over what it had open (MS-SMB2 3.3.5.9.13).
+
+use std::sync::Arc;
+
+use smb_wire::Status;
+
+use super::ask::Ask;
+use crate::asker::Asker;
+use crate::instances::Instance;
+use crate::names;
+use crate::open::Open;
+use crate::share::Share;
+
+impl Share {
+    /// Closes what this instance has open of the file by another client.
+    ///
+    /// # Errors
+    /// `STATUS_FILE_FORCED_CLOSED` where that belongs to a newer version of it.
+    pub(super) async fn take_over(
+        &self,
+        asker: &Asker,
+        ask: &Ask<'_>,
+        instance: Instance,
+    ) -> Result<(), Status> {
+        let opens = self.opens();
+        let members = opens.instances().of(instance.id).into_iter();
+        let others: Vec<_> = members
+            .filter_map(|volatile| opens.find_any(volatile))
+            .filter(|open| open.client() != asker.client && open.share_name() == self.name())
+            .collect();
+        if others.is_empty() {
+            return Ok(());
+        }
+        let spot = names::find(self.volume(), &asker.caller, &ask.name, self.options().names_max).await?;
+        let is_same =
+            |open: &Arc<Open>| open.grants().path(self.volume()).is_some_and(|path| path == spot.path);
+        for open in others.into_iter().filter(is_same) {
+            //= MS-SMB2 3.3.5.9.13
+            //# A version that is not newer than that of the open, or none where that has one: STATUS_FILE_FORCED_CLOSED.
+            let old = open.instance.as_ref().map(|member| member.instance);
+            if old.is_some_and(|old| !instance.may_succeed(&old)) {
+                return Err(Status::FILE_FORCED_CLOSED);
+            }
+            // Only who may have read it all may take it from another user.
+            if open.user() != asker.caller.principal.name() {
+                return Err(Status::ACCESS_DENIED);
+            }
+            opens.disconnected().claim(&open);
+            self.side().closer().close(open).await;
+            self.counters().durable_taken_over.increment();
+        }
+        Ok(())
+    }
+}

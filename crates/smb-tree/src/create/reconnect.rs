@@ -1,0 +1,205 @@
+//! A CREATE that wants a durable open again (MS-SMB2 3.3.5.9.7, 3.3.5.9.12), and one that comes a second time (3.3.5.9.10).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smb_wire::Status;
+use smb_wire::create::lease::Lease;
+use smb_wire::create::{CreateRequest, create_action, oplock_level};
+use smb_wire::name::Name;
+
+use super::ask::Wishes;
+use super::durable::{Durable, Reconnect};
+use super::{Answering, Created};
+use crate::asker::Asker;
+use crate::breaks::{Held, Told};
+use crate::names;
+use crate::open::Open;
+use crate::replays::{Entry, Known};
+use crate::share::Share;
+use crate::streams;
+
+impl Share {
+    /// Gives a session an open that has none.
+    ///
+    /// # Errors
+    /// `STATUS_OBJECT_NAME_NOT_FOUND` where there is no such open to be had; `STATUS_ACCESS_DENIED` where it is another user's;
+    /// `STATUS_INVALID_PARAMETER` where the file has another name.
+    pub(super) async fn reconnect(
+        &self,
+        asker: &Asker,
+        request: &CreateRequest<'_>,
+        wanted: Reconnect,
+        sequence: u16,
+    ) -> Result<Created, Status> {
+        let wishes = Wishes::of(asker, request)?;
+        let open = self.opens().find_durable(wanted.id.persistent.get());
+        let open = open.ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
+        if wanted.create_guid.is_some_and(|guid| guid != open.create_guid) {
+            return Err(Status::OBJECT_NAME_NOT_FOUND);
+        }
+        self.have_again(asker, request, &wishes, &open, sequence).await?;
+        self.answer_again(asker, &wishes, &open, create_action::OPENED, None).await
+    }
+
+    /// What a CREATE is to be answered with that came before; else its entry, if it has a number.
+    ///
+    /// # Errors
+    /// `STATUS_FILE_NOT_AVAILABLE` while the first is under way; `STATUS_DUPLICATE_OBJECTID` where this one does not say that it comes
+    /// again, or comes in another session.
+    pub(super) async fn replayed(
+        &self,
+        asker: &Asker,
+        request: &CreateRequest<'_>,
+        replay: bool,
+        sequence: u16,
+    ) -> Result<Result<Created, Option<Entry>>, Status> {
+        let guid = durable_of(asker, request)?.create_guid();
+        if guid.is_zero() {
+            return Ok(Err(None));
+        }
+        let open = match self.opens().replays().look(asker.client, guid) {
+            Known::First(entry) => return Ok(Err(Some(entry))),
+            // Windows says STATUS_ACCESS_DENIED; so the client tries again.
+            Known::UnderWay => {
+                self.counters().creates_replayed_early.increment();
+                return Err(Status::FILE_NOT_AVAILABLE);
+            }
+            Known::Done(open) => open,
+        };
+        //= MS-SMB2 3.3.5.9.10
+        //# An open that is known by this CreateGuid, and a request without SMB2_FLAGS_REPLAY_OPERATION: STATUS_DUPLICATE_OBJECTID.
+        let is_its = open.session() == asker.session || open.session() == 0;
+        if !replay || !is_its || open.share_name() != self.name() {
+            self.counters().creates_replayed_wrongly.increment();
+            return Err(Status::DUPLICATE_OBJECTID);
+        }
+        let oplock = request.fixed.requested_oplock_level;
+        let mut wishes = Wishes::of(asker, request)?;
+        if oplock != oplock_level::LEASE {
+            wishes.lease = None;
+        }
+        //= MS-SMB2 3.3.5.9.8
+        //# A request with a lease comes again only to an open with the same.
+        if let Some(lease) = &wishes.lease
+            && !matches!(open.held, Held::Lease { key, .. } if key == lease.key())
+        {
+            return Err(Status::ACCESS_DENIED);
+        }
+        if open.session() == 0 {
+            self.have_again(asker, request, &wishes, &open, sequence).await?;
+        }
+        self.counters().creates_replayed.increment();
+        Ok(Ok(self.answer_again(asker, &wishes, &open, open.action, Some(oplock)).await?))
+    }
+
+    /// Looks whether somebody may have an open that has no session, and gives it to his.
+    async fn have_again(
+        &self,
+        asker: &Asker,
+        request: &CreateRequest<'_>,
+        wishes: &Wishes<'_>,
+        open: &Arc<Open>,
+        sequence: u16,
+    ) -> Result<(), Status> {
+        if open.is_durable()
+            && open.session() != asker.session
+            && open.user() == asker.caller.principal.name()
+        {
+            self.opens().disconnected().until_lost(open, LOST_PATIENCE).await;
+        }
+        let is_lost = open.is_durable() && open.session() == 0 && open.share_name() == self.name();
+        if !is_lost || !open.keeps_handle() || !fits(asker, wishes, open) {
+            return Err(Status::OBJECT_NAME_NOT_FOUND);
+        }
+        //= MS-SMB2 3.3.5.9.7
+        //# Another user than the one who made it: STATUS_ACCESS_DENIED.
+        if open.user() != asker.caller.principal.name() {
+            return Err(Status::ACCESS_DENIED);
+        }
+        if let Held::Lease { .. } = open.held {
+            self.check_name(asker, request, open).await?;
+        }
+        // Whoever takes it out has it: somebody in conflict with it, its time, or this client.
+        if !self.opens().disconnected().claim(open) {
+            return Err(Status::OBJECT_NAME_NOT_FOUND);
+        }
+        if let Err(status) = self.opens().seat(open, asker.session, asker.tree) {
+            self.side().closer().close(Arc::clone(open)).await;
+            return Err(status);
+        }
+        let holder = open.grants().holder();
+        if let Held::Oplock = open.held {
+            self.opens().tell_by(holder, Told::Oplock { open: open.id(), session: asker.session });
+        }
+        open.grants().move_here(self.volume().cache());
+        open.word().begin_anew(sequence);
+        self.counters().durable_reconnected.increment();
+        Ok(())
+    }
+
+    async fn check_name(
+        &self,
+        asker: &Asker,
+        request: &CreateRequest<'_>,
+        open: &Open,
+    ) -> Result<(), Status> {
+        //= MS-SMB2 3.3.5.9.7
+        //# A lease is of a file by its name: another name in the request fails with STATUS_INVALID_PARAMETER.
+        let name = Name::parse(request.name).map_err(|_| Status::INVALID_PARAMETER)?;
+        let found = names::find(self.volume(), &asker.caller, &name, self.options().names_max).await;
+        let spot = found.map_err(|_| Status::INVALID_PARAMETER)?;
+        let path = open.grants().path(self.volume());
+        let is_it = path.is_some_and(|path| path == spot.path)
+            && name.stream.as_deref().map(streams::folded) == open.stream().map(streams::folded);
+        if is_it { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
+    }
+
+    /// The response to who has an open already.
+    async fn answer_again(
+        &self,
+        asker: &Asker,
+        wishes: &Wishes<'_>,
+        open: &Arc<Open>,
+        action: u32,
+        replayed: Option<u8>,
+    ) -> Result<Created, Status> {
+        let hand = self.hand(asker, open).await?;
+        let standing = open.grants().standing();
+        let mut answering = Answering { wishes, open, hand: &hand, action, standing, tells_durable: false };
+        if let Some(oplock) = replayed {
+            // As Samba does it: a second request that asks for less is told no more.
+            answering.tells_durable = matches!(oplock, oplock_level::BATCH | oplock_level::LEASE);
+            if oplock == oplock_level::NONE {
+                answering.standing = grants::Opened::default();
+            }
+        }
+        let (fixed, contexts) = self.response(asker, &answering).await?;
+        Ok(Created { open: Arc::clone(open), fixed, contexts })
+    }
+}
+
+/// Whether a lease is named where the open has one, and the same; and none where it has an oplock.
+fn fits(asker: &Asker, wishes: &Wishes<'_>, open: &Open) -> bool {
+    //= MS-SMB2 3.3.5.9.12
+    //# An open with a lease is had again by its client, with a context of the same version and key; one with an oplock without any.
+    match (open.held, &wishes.lease) {
+        (Held::Lease { key, version }, Some(lease)) => {
+            let asked = match lease {
+                Lease::V1(_) => 1,
+                Lease::V2(_) => 2,
+            };
+            open.client() == asker.client && key == lease.key() && version == asked
+        }
+        (Held::Oplock, None) => true,
+        _ => false,
+    }
+}
+
+/// What the request asks of durable handles.
+fn durable_of<'a>(asker: &Asker, request: &CreateRequest<'a>) -> Result<Durable<'a>, Status> {
+    Ok(Wishes::of(asker, request)?.durable)
+}
+
+/// How long a client who wants an open again waits for the end of the session that still has it.
+const LOST_PATIENCE: Duration = Duration::from_millis(500);

@@ -1,0 +1,315 @@
+//! Durable opens whose session has ended (MS-SMB2 3.3.7.1): their clients may have them again for a while. They give way to whoever is
+//! in conflict with what they hold, since nobody is there to give it back; and the oldest of who has most, when there are too many.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+use std::time::{Duration, Instant};
+
+use grants::{Caching, Holder};
+use smb_wire::create::options;
+
+use crate::asker::Asker;
+use crate::breaks::Held;
+use crate::open::Open;
+use crate::tree::{Closer, Tree};
+
+/// What makes an open outlive its session (MS-SMB2 3.3.1.10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Durability {
+    /// `Open.DurableOpenTimeout`.
+    pub(crate) timeout: Duration,
+}
+
+/// Opens without a session, of the whole process.
+#[derive(Default)]
+pub(crate) struct Disconnected {
+    tables: Mutex<Tables>,
+    len: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Tables {
+    /// By FileId.Volatile.
+    resting: HashMap<u64, Rest>,
+    holders: HashMap<Holder, Vec<Arc<Open>>>,
+    /// Of an address, in the order in which they came.
+    addresses: HashMap<IpAddr, BTreeMap<u64, Arc<Open>>>,
+    ends: BTreeMap<(Instant, u64), Arc<Open>>,
+    next: u64,
+    /// Who waits for one more, by number.
+    waiting: HashMap<u64, Waker>,
+}
+
+/// Somebody who waits for an open to lose its session.
+struct Waits<'a> {
+    disconnected: &'a Disconnected,
+    number: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.disconnected.lock().waiting.remove(&self.number);
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Rest {
+    number: u64,
+    until: Instant,
+}
+
+impl Disconnected {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Keeps an open until then. Gives one that has to go for it: there are at most `max` of all, `per_address_max` of an address.
+    pub(crate) fn keep(
+        &self,
+        open: &Arc<Open>,
+        until: Instant,
+        max: usize,
+        per_address_max: usize,
+    ) -> Option<Arc<Open>> {
+        let mut tables = self.lock();
+        let goes = tables.in_the_way(open.address(), max, per_address_max);
+        if let Some(goes) = &goes {
+            tables.take(goes);
+        }
+        tables.put(open, until);
+        self.len.store(tables.resting.len(), Ordering::Release);
+        let waiting = std::mem::take(&mut tables.waiting);
+        drop(tables);
+        waiting.into_values().for_each(Waker::wake);
+        goes
+    }
+
+    /// Until an open has no session, or for `patience`: a client that has lost its connection may be back before the server knows.
+    pub(crate) async fn until_lost(&self, open: &Open, patience: Duration) {
+        let waits = Waits { disconnected: self, number: self.lock().number() };
+        let lost = std::future::poll_fn(|cx| {
+            let mut tables = self.lock();
+            if open.session() == 0 {
+                return Poll::Ready(());
+            }
+            tables.waiting.insert(waits.number, cx.waker().clone());
+            Poll::Pending
+        });
+        // Who has waited in vain finds the session still there.
+        let _ = lane::time::timeout(patience, lost).await;
+    }
+
+    /// Takes an open out; `false` where somebody else has.
+    pub(crate) fn claim(&self, open: &Open) -> bool {
+        if self.len() == 0 {
+            return false;
+        }
+        let mut tables = self.lock();
+        let was_in = tables.take(open);
+        self.len.store(tables.resting.len(), Ordering::Release);
+        was_in
+    }
+
+    /// Those of a holder.
+    fn of_holder(&self, holder: Holder) -> Vec<Arc<Open>> {
+        if self.len() == 0 {
+            return Vec::new();
+        }
+        self.lock().holders.get(&holder).cloned().unwrap_or_default()
+    }
+
+    /// Takes out the open whose time is over; else says when that is.
+    fn expired(&self, now: Instant) -> Result<Arc<Open>, Option<Instant>> {
+        let mut tables = self.lock();
+        match tables.ends.first_key_value() {
+            Some(((until, _), open)) if *until <= now => {
+                let open = Arc::clone(open);
+                tables.take(&open);
+                self.len.store(tables.resting.len(), Ordering::Release);
+                Ok(open)
+            }
+            first => Err(first.map(|((until, _), _)| *until)),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tables> {
+        self.tables.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl Tables {
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn put(&mut self, open: &Arc<Open>, until: Instant) {
+        let number = self.number();
+        self.resting.insert(open.id().volatile.get(), Rest { number, until });
+        self.holders.entry(open.grants().holder()).or_default().push(Arc::clone(open));
+        self.addresses.entry(open.address()).or_default().insert(number, Arc::clone(open));
+        self.ends.insert((until, number), Arc::clone(open));
+    }
+
+    fn take(&mut self, open: &Open) -> bool {
+        let Some(Rest { number, until }) = self.resting.remove(&open.id().volatile.get()) else {
+            return false;
+        };
+        self.ends.remove(&(until, number));
+        let holder = open.grants().holder();
+        let of_holder = self.holders.get_mut(&holder).expect("each is in every table");
+        of_holder.retain(|other| other.id() != open.id());
+        if of_holder.is_empty() {
+            self.holders.remove(&holder);
+        }
+        let of_address = self.addresses.get_mut(&open.address()).expect("each is in every table");
+        of_address.remove(&number);
+        if of_address.is_empty() {
+            self.addresses.remove(&open.address());
+        }
+        true
+    }
+
+    /// The oldest of the address that has as many as it may, or of the one that has most.
+    fn in_the_way(&self, address: IpAddr, max: usize, per_address_max: usize) -> Option<Arc<Open>> {
+        let own = self.addresses.get(&address).filter(|own| own.len() >= per_address_max);
+        let is_full = self.resting.len() >= max;
+        let most = || self.addresses.values().max_by_key(|of| of.len()).filter(|_| is_full);
+        own.or_else(most)?.values().next().cloned()
+    }
+}
+
+impl Open {
+    /// Whether it stays when its session ends.
+    ///
+    /// A file that goes with its open is not kept waiting for who may not come back.
+    fn outlives_session(&self) -> bool {
+        //= MS-SMB2 3.3.7.1
+        //# A durable open stays that has a batch oplock, or a lease with SMB2_LEASE_HANDLE_CACHING, which is not breaking.
+        self.durability.is_some()
+            && !self.has_options(options::DELETE_ON_CLOSE)
+            && !self.grants().is_deleting()
+            && self.keeps_handle()
+            // As Samba and Windows have it: others could not know of the locks of who may not come back.
+            && (!self.grants().has_locked() || self.grants().standing().caching.contains(Caching::W))
+    }
+
+    /// Whether it has what a durable open rests on.
+    pub(crate) fn keeps_handle(&self) -> bool {
+        let standing = self.grants().standing();
+        let enough = match self.held {
+            Held::Nothing => return false,
+            Held::Oplock => Caching::RWH,
+            Held::Lease { .. } => Caching::H,
+        };
+        standing.caching.contains(enough) && !standing.is_breaking
+    }
+}
+
+impl Tree {
+    /// The session that had these opens has ended: durable ones stay without one, until their clients come back or their time is over;
+    /// the others are closed, with the deletions that come of it.
+    pub async fn leave_session(&self, asker: &Asker, opens: Vec<Arc<Open>>) {
+        let (durable, others): (Vec<_>, Vec<_>) = opens.into_iter().partition(|open| open.outlives_session());
+        let mut go = Vec::new();
+        for open in durable {
+            go.extend(self.side().disconnect(&open));
+        }
+        for open in go {
+            self.side().closer().close(open).await;
+        }
+        self.close_all(asker, others).await;
+    }
+}
+
+impl crate::tree::Side {
+    /// Puts an open away. Gives those that have to be closed now.
+    fn disconnect(self: &Rc<Self>, open: &Arc<Open>) -> Vec<Arc<Open>> {
+        let Some(durability) = open.durability else { return vec![Arc::clone(open)] };
+        let (opens, counters) = (self.opens(), self.counters());
+        opens.unseat(open);
+        let limits = opens.limits();
+        let until = lane::time::now() + durability.timeout;
+        let disconnected = opens.disconnected();
+        let goes =
+            disconnected.keep(open, until, limits.disconnected_max, limits.disconnected_per_address_max);
+        counters.durable_disconnected.increment();
+        counters.durable_gave_way_limit.add(goes.is_some().into());
+        let mut close = Vec::from_iter(goes);
+        // Who was told meanwhile is not heard any more.
+        if !open.keeps_handle() && disconnected.claim(open) {
+            counters.durable_gave_way_conflict.increment();
+            close.push(Arc::clone(open));
+        }
+        self.reap();
+        close
+    }
+
+    /// Sees to it that what is not asked for again in time is closed.
+    fn reap(self: &Rc<Self>) {
+        if self.reaper.borrow().as_ref().is_some_and(|reaper| !reaper.is_finished()) {
+            return;
+        }
+        let (side, closer) = (Rc::downgrade(self), self.closer());
+        let reaper = lane::spawn(async move {
+            loop {
+                let Some((opens, counters)) =
+                    side.upgrade().map(|side| (Arc::clone(side.opens()), Arc::clone(side.counters())))
+                else {
+                    return;
+                };
+                let now = lane::time::now();
+                match opens.disconnected().expired(now) {
+                    Ok(open) => {
+                        counters.durable_expired.increment();
+                        closer.close(open).await;
+                    }
+                    Err(None) => return,
+                    // One that ends before it may come meanwhile.
+                    Err(Some(until)) => lane::time::sleep_until(until.min(now + REAP_INTERVAL)).await,
+                }
+            }
+        });
+        self.reaper.replace(Some(reaper));
+    }
+
+    /// Somebody is in conflict with what a holder has. Closes what of it is disconnected, and says whether anybody is left to be told.
+    pub(crate) fn gives_way(
+        closer: &Closer,
+        opens: &crate::opens::Opens,
+        holder: Holder,
+        to: Caching,
+    ) -> GaveWay {
+        let resting = opens.disconnected().of_holder(holder);
+        if resting.is_empty() {
+            return GaveWay { closed: 0, is_heard: true };
+        }
+        let is_heard = opens.tellables(holder) > resting.len();
+        let mut closed = 0;
+        for open in resting {
+            // Who hears for the rest of them may keep their handles.
+            let stays = is_heard && to.contains(Caching::H);
+            if !stays && opens.disconnected().claim(&open) {
+                closed += 1;
+                let closer = closer.clone();
+                lane::spawn(async move { closer.close(open).await }).detach();
+            }
+        }
+        GaveWay { closed, is_heard }
+    }
+}
+
+/// What became of a holder's opens that have no session.
+pub(crate) struct GaveWay {
+    pub(crate) closed: u64,
+    /// Others of his have one.
+    pub(crate) is_heard: bool,
+}
+
+/// An open stays so much longer than its time at most.
+const REAP_INTERVAL: Duration = Duration::from_secs(1);

@@ -1,0 +1,308 @@
+//! Durable opens, CREATEs that come again, and instances of applications.
+
+use std::time::Duration;
+
+use identity::Accounts;
+use lane::time::sleep;
+use smb_wire::create::context::{
+    AppInstanceId, AppInstanceVersion, ContextWriter, DurableReconnectV2, DurableRequestV2, tag,
+};
+use smb_wire::create::create_action;
+use smb_wire::create::lease::LeaseV2;
+use zerocopy::FromZeros;
+
+use super::*;
+
+const BATCH: u8 = 9;
+const LEASE: u8 = 0xff;
+const GUID: Guid = Guid::new([7; 16]);
+
+/// Wants a durable open of version 2 for so many milliseconds.
+fn durable(out: &mut ContextWriter, guid: Guid, timeout: u32) {
+    let asked =
+        DurableRequestV2 { timeout: timeout.into(), create_guid: guid, ..DurableRequestV2::new_zeroed() };
+    out.push_plain(tag::DURABLE_REQUEST_V2, &asked);
+}
+
+fn lease(out: &mut ContextWriter, key: u8, state: u32) {
+    let asked =
+        LeaseV2 { lease_key: Guid::new([key; 16]), lease_state: state.into(), ..LeaseV2::new_zeroed() };
+    out.push_plain(tag::LEASE, &asked);
+}
+
+fn wish(oplock: u8, contexts: impl FnOnce(&mut ContextWriter)) -> Wish {
+    let mut out = ContextWriter::new();
+    contexts(&mut out);
+    Wish { oplock, contexts: out.bytes().to_vec(), ..Wish::new(Disposition::OpenIf) }
+}
+
+/// Wants this open again; nothing else of it is looked at.
+fn again(id: FileId, guid: Guid, more: impl FnOnce(&mut ContextWriter)) -> Wish {
+    let mut out = ContextWriter::new();
+    let asked = DurableReconnectV2 { file_id: id, create_guid: guid, ..DurableReconnectV2::new_zeroed() };
+    out.push_plain(tag::DURABLE_RECONNECT_V2, &asked);
+    more(&mut out);
+    let nonsense =
+        Wish { options: 0x1234_5678, access: 0x1234_5678, oplock: 0x78, ..Wish::new(Disposition::Create) };
+    Wish { contexts: out.bytes().to_vec(), ..nonsense }
+}
+
+impl Side {
+    async fn lose(&self, asker: &Asker) {
+        let opens = self.tree.opens().of_session(asker.session);
+        self.tree.leave_session(asker, opens).await;
+    }
+
+    fn disconnected(&self) -> usize {
+        self.tree.opens().usage().disconnected
+    }
+
+    async fn durable_file(&self, asker: &Asker, name: &str, guid: Guid, timeout: u32) -> Arc<Open> {
+        let open = self.open(asker, name, &wish(BATCH, |out| durable(out, guid, timeout))).await;
+        assert!(open.is_durable(), "{name}");
+        open
+    }
+}
+
+/// The same client in another session.
+fn next_session(asker: &Asker) -> Asker {
+    Asker { session: asker.session + 100, tree: 5, ..asker.clone() }
+}
+
+#[test]
+fn a_durable_open_outlives_its_session_and_is_had_again_with_its_locks_and_content() {
+    alone(async |side: Side| {
+        let (one, two) = (asker(1), next_session(&asker(1)));
+        let open = side.durable_file(&one, "a", GUID, 0).await;
+        side.share.write_bytes(&one, &open, 0, b"kept", false).await.unwrap();
+        let plain = side.open(&one, "b", &Wish::new(Disposition::Create)).await;
+        let id = open.id();
+        side.lose(&one).await;
+        assert_eq!((side.disconnected(), open.session()), (1, 0));
+        assert!(side.tree.opens().find(1, id).is_err() && side.tree.opens().find(1, plain.id()).is_err());
+        for wrong in [again(id, Guid::new([8; 16]), |_| ()), again(FileId::new(9, 9), GUID, |_| ())] {
+            assert_eq!(side.status(&two, "a", &wrong).await, Status::OBJECT_NAME_NOT_FOUND);
+        }
+        let leased = again(id, GUID, |out| lease(out, 1, 7));
+        assert_eq!(side.status(&two, "a", &leased).await, Status::OBJECT_NAME_NOT_FOUND, "it has an oplock");
+        let other = Asker { caller: Caller::new(Accounts::none().anonymous()), ..two.clone() };
+        assert_eq!(side.status(&other, "a", &again(id, GUID, |_| ())).await, Status::ACCESS_DENIED);
+        let had = side.create(&two, "anything", &again(id, GUID, |_| ())).await.unwrap();
+        assert_eq!((had.fixed.create_action.get(), had.fixed.oplock_level), (create_action::OPENED, BATCH));
+        assert_eq!((had.open.session(), had.open.tree(), side.disconnected()), (two.session, 5, 0));
+        assert_eq!(side.read(&two, &had.open, 0, 10).await.unwrap(), b"kept");
+        let twice = side.status(&two, "a", &again(id, GUID, |_| ())).await;
+        assert_eq!(twice, Status::OBJECT_NAME_NOT_FOUND, "somebody has it");
+        side.share.close(&two, &had.open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_durable_open_with_a_lease_is_had_again_by_its_client_key_and_name_alone() {
+    alone(async |side: Side| {
+        let (one, two) = (asker(1), next_session(&asker(1)));
+        let made = wish(LEASE, |out| {
+            durable(out, GUID, 0);
+            lease(out, 1, 7);
+        });
+        let id = side.open(&one, "a", &made).await.id();
+        side.lose(&one).await;
+        side.make(&two, "b", b"").await;
+        let other_client = Asker { client: Guid::new([99; 16]), ..two.clone() };
+        for (asker, name, wrong, status) in [
+            (&two, "a", again(id, GUID, |_| ()), Status::OBJECT_NAME_NOT_FOUND),
+            (&two, "a", again(id, GUID, |out| lease(out, 2, 7)), Status::OBJECT_NAME_NOT_FOUND),
+            (&other_client, "a", again(id, GUID, |out| lease(out, 1, 7)), Status::OBJECT_NAME_NOT_FOUND),
+            (&two, "b", again(id, GUID, |out| lease(out, 1, 7)), Status::INVALID_PARAMETER),
+            (&two, "none", again(id, GUID, |out| lease(out, 1, 7)), Status::INVALID_PARAMETER),
+        ] {
+            assert_eq!(side.status(asker, name, &wrong).await, status, "{name}");
+        }
+        let had = side.create(&two, "A", &again(id, GUID, |out| lease(out, 1, 0))).await.unwrap();
+        assert_eq!(had.fixed.oplock_level, LEASE);
+        assert_eq!(had.open.caching(), grants::Caching::RWH);
+        side.share.close(&two, &had.open, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn who_is_in_conflict_with_a_disconnected_open_has_it_closed_and_waits_for_nobody() {
+    alone(async |side: Side| {
+        let (one, two) = (asker(1), asker(2));
+        let id = side.durable_file(&one, "a", GUID, 0).await.id();
+        side.lose(&one).await;
+        let begun = lane::time::now();
+        let open = side.open(&two, "a", &Wish::new(Disposition::Open)).await;
+        assert!(lane::time::now() - begun < Duration::from_secs(1), "nobody is there to answer");
+        assert_eq!(side.disconnected(), 0);
+        assert!(side.heard.oplocks.borrow().is_empty());
+        let late = side.status(&next_session(&one), "a", &again(id, GUID, |_| ())).await;
+        assert_eq!(late, Status::OBJECT_NAME_NOT_FOUND);
+        side.share.close(&two, &open, 0).await.unwrap();
+        assert_eq!(side.tree.counters().durable_gave_way_conflict.get(), 1);
+    });
+}
+
+#[test]
+fn a_look_at_the_attributes_and_another_reader_leave_a_disconnected_open_alone() {
+    alone(async |side: Side| {
+        let (one, two) = (asker(1), asker(2));
+        let made = wish(LEASE, |out| {
+            durable(out, GUID, 0);
+            lease(out, 1, 3);
+        });
+        let id = side.open(&one, "a", &made).await.id();
+        side.lose(&one).await;
+        let looking = Wish { access: rights::READ_ATTRIBUTES, ..Wish::new(Disposition::Open) };
+        let reading = wish(LEASE, |out| lease(out, 2, 3));
+        for beside in [looking, reading] {
+            assert_eq!(side.status(&two, "a", &beside).await, Status::SUCCESS);
+        }
+        let one = next_session(&one);
+        let had = side.create(&one, "a", &again(id, GUID, |out| lease(out, 1, 0))).await.unwrap().open;
+        side.share.close(&one, &had, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn a_disconnected_open_is_closed_when_its_time_is_over() {
+    alone(async |side: Side| {
+        let one = asker(1);
+        side.durable_file(&one, "short", GUID, 2_000).await;
+        side.durable_file(&one, "long", Guid::new([8; 16]), 900_000).await;
+        side.lose(&one).await;
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(side.disconnected(), 2);
+        sleep(Duration::from_secs(3)).await;
+        assert_eq!(side.disconnected(), 1);
+        sleep(Duration::from_secs(298)).await;
+        assert_eq!(side.disconnected(), 0, "five minutes at most");
+        assert_eq!(side.tree.counters().durable_expired.get(), 2);
+    });
+}
+
+#[test]
+fn a_file_that_goes_with_its_open_and_a_lock_without_a_write_lease_do_not_wait_for_who_is_gone() {
+    alone(async |side: Side| {
+        let one = asker(1);
+        let delete =
+            wish(BATCH, |out| durable(out, GUID, 0)).with(smb_wire::create::options::DELETE_ON_CLOSE);
+        assert!(side.open(&one, "a", &delete).await.is_durable());
+        side.lose(&one).await;
+        assert_eq!(side.disconnected(), 0);
+        let open = side.status(&one, "a", &Wish::new(Disposition::Open)).await;
+        assert_eq!(open, Status::OBJECT_NAME_NOT_FOUND);
+    });
+}
+
+#[test]
+fn a_create_that_comes_again_finds_what_the_first_has_opened_until_that_is_used() {
+    alone(async |side: Side| {
+        let one = asker(1);
+        let wish = wish(BATCH, |out| durable(out, GUID, 0));
+        let first = side.create(&one, "a", &wish).await.unwrap();
+        assert_eq!(first.fixed.create_action.get(), create_action::CREATED);
+        let again = side.replay(&one, "a", &wish).await.unwrap();
+        assert!(Arc::ptr_eq(&first.open, &again.open));
+        assert_eq!(again.fixed.create_action.get(), create_action::CREATED);
+        assert_eq!(again.contexts, first.contexts);
+        assert_eq!(side.status(&one, "a", &wish).await, Status::DUPLICATE_OBJECTID, "it does not say so");
+        let elsewhere = side.replay(&next_session(&one), "a", &wish).await;
+        assert_eq!(elsewhere.unwrap_err().status, Status::DUPLICATE_OBJECTID);
+        // Any request about it.
+        side.tree.opens().find(1, first.open.id()).unwrap();
+        let shared = Wish { share: 7, ..wish };
+        let other = side.replay(&one, "a", &shared).await.unwrap();
+        assert!(!Arc::ptr_eq(&first.open, &other.open), "it is a request of its own by now");
+        for open in [first.open, other.open] {
+            side.share.close(&one, &open, 0).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_create_that_comes_again_while_the_first_waits_is_told_to_come_later() {
+    on_lanes(3, 1, |_, side| async move {
+        let (one, two) = (asker(1), asker(2));
+        let holder = side.open(&one, "a", &wish(BATCH, |_| ())).await;
+        let wish = wish(BATCH, |out| durable(out, GUID, 0));
+        let waits = {
+            let (side, two, wish) = (side.clone(), two.clone(), wish.clone());
+            lane::spawn(async move { side.create(&two, "a", &wish).await })
+        };
+        while side.heard.oplocks.borrow().is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let early = side.replay(&two, "a", &wish).await;
+        assert_eq!(early.unwrap_err().status, Status::FILE_NOT_AVAILABLE);
+        side.share.close(&one, &holder, 0).await.unwrap();
+        let made = waits.await.unwrap().open;
+        let again = side.replay(&two, "a", &wish).await.unwrap().open;
+        assert!(Arc::ptr_eq(&made, &again));
+        side.share.close(&two, &made, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn an_instance_that_comes_from_another_client_takes_over_unless_it_is_older() {
+    alone(async |side: Side| {
+        let instance = |version: Option<u64>, guid| {
+            let mut wish = wish(0, |out| {
+                durable(out, guid, 0);
+                let id = AppInstanceId {
+                    structure_size: 20.into(),
+                    app_instance_id: GUID,
+                    ..AppInstanceId::new_zeroed()
+                };
+                out.push_plain(tag::APP_INSTANCE_ID, &id);
+                if let Some(version) = version {
+                    let version = AppInstanceVersion {
+                        structure_size: 24.into(),
+                        high: version.into(),
+                        ..AppInstanceVersion::new_zeroed()
+                    };
+                    out.push_plain(tag::APP_INSTANCE_VERSION, &version);
+                }
+            });
+            wish.share = 0;
+            wish
+        };
+        let (one, two, three) = (asker(1), asker(2), asker(3));
+        let old = side.open(&one, "a", &instance(Some(2), Guid::new([1; 16]))).await.id();
+        for version in [None, Some(1), Some(2)] {
+            let refused = side.status(&two, "a", &instance(version, Guid::new([2; 16]))).await;
+            assert_eq!(refused, Status::FILE_FORCED_CLOSED, "{version:?}");
+        }
+        let new = side.open(&two, "a", &instance(Some(3), Guid::new([3; 16]))).await;
+        assert_eq!(side.tree.opens().find(1, old).unwrap_err(), Status::FILE_CLOSED);
+        let other = side.status(&three, "b", &instance(None, Guid::new([4; 16]))).await;
+        assert_eq!(other, Status::SUCCESS, "another file");
+        side.share.close(&two, &new, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn the_oldest_of_who_has_most_gives_way_when_there_are_too_many() {
+    let limits = OpensLimits { disconnected_max: 3, disconnected_per_address_max: 2, ..Default::default() };
+    limited(limits, async |side: Side| {
+        let guid = |n: u8| Guid::new([n; 16]);
+        let lost = async |session: u64, names: &[(&str, u8)]| {
+            for (name, n) in names {
+                side.durable_file(&asker(session), name, guid(*n), 0).await;
+                side.lose(&asker(session)).await;
+            }
+        };
+        lost(1, &[("a", 1), ("b", 2), ("c", 3)]).await;
+        assert_eq!(side.disconnected(), 2, "an address has two at most");
+        lost(2, &[("d", 4), ("e", 5)]).await;
+        assert_eq!(side.disconnected(), 3);
+        assert_eq!(side.tree.counters().durable_gave_way_limit.get(), 2);
+        let still = |session: u64, n: u8| {
+            let opens = side.tree.opens().all();
+            opens.iter().filter(|open| open.client() == asker(session).client).count() == usize::from(n)
+        };
+        assert!(still(1, 1) && still(2, 2));
+        sleep(Duration::from_secs(62)).await;
+        assert_eq!(side.disconnected(), 0);
+    });
+}
