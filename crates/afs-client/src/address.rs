@@ -1,8 +1,10 @@
 //! `afs://HOST[:PORT]/VOLUME/PATH`.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::str::FromStr;
+
+use transfer::authority;
 
 /// What a user names: a cell's server, a volume by name or number, and a path from its root. `%` and two hexadecimal digits
 /// stand for a byte.
@@ -34,8 +36,7 @@ impl Address {
     /// # Errors
     /// The system's, where the host has none.
     pub fn resolve(&self) -> std::io::Result<SocketAddr> {
-        let found = (self.host.as_str(), self.port).to_socket_addrs()?.next();
-        found.ok_or_else(|| std::io::Error::other(format!("{} has no address", self.host)))
+        authority::resolve(&self.host, self.port)
     }
 
     /// The last name of the path; the volume's where there is none.
@@ -51,7 +52,8 @@ impl FromStr for Address {
         let error = |what| AddressError { text: text.to_owned(), what };
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| error("it does not begin with afs://"))?;
         let (authority, path) = rest.split_once('/').ok_or_else(|| error("it names no volume"))?;
-        let (host, port) = authority_of(authority).ok_or_else(|| error("its port is no number"))?;
+        let (host, port) =
+            authority::split(authority, FILE_SERVER_PORT).ok_or_else(|| error("its port is no number"))?;
         if host.is_empty() {
             return Err(error("it names no host"));
         }
@@ -65,19 +67,6 @@ impl FromStr for Address {
             error("% is followed by two hexadecimal digits, which stand for a byte that names have")
         })?;
         Ok(Self { host: host.to_owned(), port, volume, path, directory })
-    }
-}
-
-/// Host and port.
-fn authority_of(text: &str) -> Option<(&str, u16)> {
-    if let Some(rest) = text.strip_prefix('[') {
-        let (host, port) = rest.split_once(']')?;
-        let port = if port.is_empty() { FILE_SERVER_PORT } else { port.strip_prefix(':')?.parse().ok()? };
-        return Some((host, port));
-    }
-    match text.split_once(':') {
-        Some((host, port)) => Some((host, port.parse().ok()?)),
-        None => Some((text, FILE_SERVER_PORT)),
     }
 }
 

@@ -1,52 +1,20 @@
 //! Local files as ends of transfers: packets are written as they lie, and filled by vectored reads.
 
 use std::ffi::CString;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use lane::buffer::Buf;
 use lane::fs::File;
 use rx_lane::{Held, Rooms};
+use transfer::Progress;
 
 use crate::error::Error;
 use crate::fetch::Sink;
 use crate::store::Source;
 
-/// How far a transfer is, for who looks on from another thread; and the word to stop.
-#[derive(Debug, Default)]
-pub struct Progress {
-    /// Bytes moved.
-    pub bytes: AtomicU64,
-    /// Bytes that are known to be moved in all.
-    pub bytes_wanted: AtomicU64,
-    /// Files that are whole.
-    pub files: AtomicU64,
-    /// Set from outside: the transfer ends at its next step with [`Error::Interrupted`], and cleans up.
-    pub stop: AtomicBool,
-}
-
-impl Progress {
-    /// Bytes have moved.
-    pub(crate) fn moved(self: &Arc<Self>) -> Rc<dyn Fn(u64)> {
-        let progress = Arc::clone(self);
-        Rc::new(move |bytes| {
-            progress.bytes.fetch_add(bytes, Ordering::Relaxed);
-        })
-    }
-
-    pub(crate) fn want(&self, bytes: u64) {
-        self.bytes_wanted.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(crate) fn whole(&self) {
-        self.files.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Fails once the word to stop was given.
-    pub(crate) fn go_on(&self) -> Result<(), Error> {
-        if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
-    }
+/// Fails once the word to stop was given.
+pub(crate) fn go_on(progress: &Progress) -> Result<(), Error> {
+    if progress.is_stopped() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 /// An open local file.
@@ -69,13 +37,13 @@ impl LocalFile {
 
 impl Sink for LocalFile {
     async fn take(&self, offset: u64, held: Held) -> Result<(), Error> {
-        self.progress.go_on()?;
+        go_on(&self.progress)?;
         let (written, _packets) = self.file.write_vectored_at(offset, held.into_bufs()).await;
         written.map_err(|error| Error::Local(self.name.clone(), error))
     }
 
     async fn take_bytes(&self, offset: u64, bytes: Buf) -> Result<(), Error> {
-        self.progress.go_on()?;
+        go_on(&self.progress)?;
         let (written, _bytes) = self.file.write_at(offset, bytes).await;
         written.map_err(|error| Error::Local(self.name.clone(), error))
     }
@@ -83,14 +51,14 @@ impl Sink for LocalFile {
 
 impl Source for LocalFile {
     async fn fill(&self, offset: u64, rooms: &mut Rooms) -> Result<usize, Error> {
-        self.progress.go_on()?;
+        go_on(&self.progress)?;
         let (read, bufs) = self.file.read_vectored_at(offset, rooms.len(), rooms.bufs()).await;
         drop(bufs);
         read.map_err(|error| Error::Local(self.name.clone(), error))
     }
 
     fn file(&self) -> Result<Option<&File>, Error> {
-        self.progress.go_on()?;
+        go_on(&self.progress)?;
         Ok(Some(&self.file))
     }
 }

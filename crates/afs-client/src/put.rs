@@ -9,13 +9,13 @@ use std::sync::Arc;
 use afs_wire::Fid;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
+use transfer::{Progress, Tree};
 
 use crate::cell::Found;
 use crate::directory;
 use crate::error::Error;
 use crate::file_server::FileServer;
-use crate::get::Tree;
-use crate::local::{self, LocalFile, Progress};
+use crate::local::{self, LocalFile};
 use crate::status::{Metadata, of_new};
 use crate::store;
 
@@ -60,7 +60,7 @@ impl Put {
         // What is still to be looked into: where it lies below `dir`, and what it is in the cell.
         let mut ahead = vec![(from.clone(), first)];
         while let Some((path, place)) = ahead.pop() {
-            self.progress.go_on()?;
+            local::go_on(&self.progress)?;
             tree.directories += 1;
             let here = opened(dir, &path).await?;
             let known = directory::list(&place.server, place.fid).await?;

@@ -10,6 +10,8 @@ use lane::runtime::{Runtime, RuntimeOptions, StartError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) lane: usize,
+    /// Of so many.
+    pub(crate) lanes: usize,
     /// Which clients, by number.
     pub(crate) clients: Range<usize>,
 }
@@ -19,7 +21,13 @@ impl Share {
     fn of(clients: usize, lane: usize, lanes: usize) -> Self {
         let (each, over) = (clients / lanes, clients % lanes);
         let first = lane * each + lane.min(over);
-        Self { lane, clients: first..first + each + usize::from(lane < over) }
+        Self { lane, lanes, clients: first..first + each + usize::from(lane < over) }
+    }
+
+    /// The lane that has this client of `clients` in all.
+    pub(crate) fn lane_of(&self, client: usize, clients: usize) -> usize {
+        let has = |lane: &usize| Self::of(clients, *lane, self.lanes).clients.contains(&client);
+        (0..self.lanes).find(has).unwrap_or(0)
     }
 }
 
@@ -58,5 +66,7 @@ mod tests {
         let shares: Vec<_> = (0..3).map(|lane| Share::of(8, lane, 3).clients).collect();
         assert_eq!(shares, [0..3, 3..6, 6..8]);
         assert_eq!(Share::of(1, 1, 2).clients, 1..1);
+        let lanes: Vec<_> = (0..8).map(|client| Share::of(8, 0, 3).lane_of(client, 8)).collect();
+        assert_eq!(lanes, [0, 0, 0, 1, 1, 1, 2, 2]);
     }
 }

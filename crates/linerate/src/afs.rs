@@ -1,22 +1,17 @@
-//! What the commands for files of AFS cells share: who is asked, a lane to do it on, a progress bar, the sum of a file.
+//! What the commands for files of AFS cells share: who is asked and how, the sum of a file.
 
 use std::cell::RefCell;
-use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
-use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use afs_client::fetch::{self, Plan};
 use afs_client::{Address, Cell, CellOptions, Client, ClientOptions, Error, Found, Progress};
 use anyhow::Context;
 use aws_lc_rs::digest::{self, SHA256};
-use lane::runtime::{RuntimeOptions, run_here};
 use xdr::afs::AfsUuid;
 
-use crate::bar::Bar;
+use crate::moving::{Done, hexadecimal, on_lane};
 
 /// Where a cell is.
 #[derive(Clone, Debug, clap::Args)]
@@ -87,40 +82,15 @@ impl Reach {
         client.patience = self.place.patience();
         let threshold = bulk.map_or(0, |bulk| bulk.oob_threshold);
         client.oob.threshold = (threshold > 0).then_some(threshold.into());
-        let progress = Arc::new(Progress::default());
-        stop_at_signals(&progress);
-        let bar = bar(&progress);
-        let began = Instant::now();
-        let shared = Arc::clone(&progress);
-        let done = run_here(RuntimeOptions::default(), async move {
+        on_lane(async move |progress| {
             let any = unspecified(options.file_server);
             let client = Client::bind(any, client)?;
-            let reached = Reached { cell: Cell::new(&client, options)?, progress: shared };
+            let reached = Reached { cell: Cell::new(&client, options)?, progress };
             let done = work(&reached).await;
             // Whoever is gone needs no good-bye.
             let _ = lane::time::timeout(FAREWELL, reached.cell.close()).await;
             done
-        });
-        bar.stop();
-        let value = done??;
-        Ok(Done { value, seconds: began.elapsed().as_secs_f64() })
-    }
-}
-
-/// What came of it, and how long it took.
-pub(crate) struct Done<T> {
-    pub(crate) value: T,
-    pub(crate) seconds: f64,
-}
-
-/// The code that a failed command ends with: 130 where it was interrupted, as a shell tells it.
-pub(crate) fn ended(done: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
-    match done {
-        Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
-            server::logs::complain(&format!("linerate: {error:#}\n"));
-            Ok(ExitCode::from(130))
-        }
-        done => done,
+        })
     }
 }
 
@@ -149,66 +119,12 @@ fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     found.next().with_context(|| format!("{host} has no address"))
 }
 
-/// SIGINT and SIGTERM end the transfer at its next step, which cleans up; the second one ends the process.
-fn stop_at_signals(progress: &Arc<Progress>) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let progress = Arc::clone(progress);
-    let wait = async move {
-        let (Ok(mut interrupt), Ok(mut terminate)) =
-            (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-        else {
-            return;
-        };
-        loop {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            if progress.stop.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-        }
-    };
-    // A process without them is ended by default, as ever.
-    if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        std::thread::spawn(move || runtime.block_on(wait));
-    }
-}
-
 /// SHA-256 of what a file holds at its server, fetched once more from its start.
 pub(crate) async fn sum_there(found: &Found) -> Result<String, Error> {
     let sum = RefCell::new(digest::Context::new(&SHA256));
     let plan = Plan::of(found.fid, &found.metadata);
     fetch::in_order(&found.server, plan, |_, bytes| sum.borrow_mut().update(bytes)).await?;
-    Ok(hexadecimal(sum.into_inner().finish().as_ref()))
-}
-
-/// SHA-256 of a local file.
-pub(crate) fn sum_here(path: &Path) -> anyhow::Result<String> {
-    let told = || format!("cannot read {}", path.display());
-    let mut file = std::fs::File::open(path).with_context(told)?;
-    let mut context = digest::Context::new(&SHA256);
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer).with_context(told)? {
-            0 => return Ok(hexadecimal(context.finish().as_ref())),
-            count => context.update(&buffer[..count]),
-        }
-    }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Draws how far a transfer is.
-fn bar(progress: &Arc<Progress>) -> Bar {
-    let progress = Arc::clone(progress);
-    Bar::start("{elapsed_precise} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}", move |bar| {
-        bar.set_length(progress.bytes_wanted.load(Ordering::Relaxed));
-        bar.set_position(progress.bytes.load(Ordering::Relaxed));
-        bar.set_message(format!("{} files", progress.files.load(Ordering::Relaxed)));
-    })
+    Ok(hexadecimal(sum.into_inner()))
 }
 
 /// Of the location service.

@@ -1,27 +1,29 @@
-//! `linerate get afs://HOST/VOLUME/PATH`.
+//! `linerate get afs://HOST/VOLUME/PATH` and `linerate get smb://HOST/SHARE/PATH`.
 
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use afs_client::{Address, Get};
 use anyhow::{Context, bail};
 use lane::fs::Dir;
 
-use crate::afs::{Bulk, Reach, sum_there};
+use crate::afs::{self, Bulk, sum_there};
+use crate::moving::Done;
+use crate::remote::Remote;
+use crate::smb::{self, There};
 use crate::transferred::{Transferred, same_sum, tell};
 
 /// Flags of `linerate get`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to fetch, such as afs://10.0.0.1/root.cell/dir/file
+    /// What to fetch, such as afs://10.0.0.1/root.cell/dir/file or smb://alice@10.0.0.1/files/dir/file
     #[arg(value_name = "ADDRESS")]
-    address: Address,
+    address: Remote,
     /// Where to, a directory or a new name; without it the same name, here
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// A directory with all beneath it; mount points are left alone
+    /// A directory with all beneath it; mount points and reparse points are left alone
     #[arg(short, long)]
     recursive: bool,
     /// Over local files that have the name
@@ -33,37 +35,87 @@ pub(crate) struct Args {
     /// Fetch the file once more and compare SHA-256 sums
     #[arg(long, conflicts_with = "recursive")]
     verify: bool,
-    #[command(flatten)]
-    reach: Reach,
-    #[command(flatten)]
-    bulk: Bulk,
     /// What came of it as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "AFS")]
+    reach: afs::Reach,
+    #[command(flatten)]
+    bulk: Bulk,
+    #[command(flatten, next_help_heading = "SMB")]
+    share: smb::Reach,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (dir, name) = place(args.output.as_deref(), args.address.name())?;
+    let name = match &args.address {
+        Remote::Afs(address) => address.name(),
+        Remote::Smb(address) => address.path.last().unwrap_or(&address.share).as_bytes(),
+    };
+    let (dir, name) = place(args.output.as_deref(), name)?;
     let target = dir.join(OsStr::from_bytes(name.as_bytes()));
-    let (address, local) = (args.address.clone(), target.clone());
+    let done = match &args.address {
+        Remote::Afs(address) => of_cell(args, address, dir, name, target.clone())?,
+        Remote::Smb(address) => of_share(args, address, dir, name, target.clone())?,
+    };
+    tell(&done, "path", &target.display(), args.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn of_cell(
+    args: &Args,
+    address: &afs_client::Address,
+    dir: PathBuf,
+    name: CString,
+    local: PathBuf,
+) -> anyhow::Result<Done<Transferred>> {
     let (recursive, verify) = (args.recursive, args.verify);
     let (overwrite, resume) = (args.overwrite, args.resume);
-    let done = args.reach.run(&args.address, Some(args.bulk), async move |reached| {
-        let get = Get { overwrite, resume, progress: reached.progress.clone() };
-        let found = reached.cell.find(&address.volume, &address.path, true).await?;
+    let reach = &args.reach;
+    let told = address.clone();
+    reach.run(address, Some(args.bulk), async move |reached| {
+        let get = afs_client::Get { overwrite, resume, progress: reached.progress.clone() };
+        let found = reached.cell.find(&told.volume, &told.path, true).await?;
         let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
         if found.metadata.is_directory() {
             if !recursive {
-                bail!("{address} is a directory; --recursive fetches it with all beneath it");
+                bail!("{told} is a directory; --recursive fetches it with all beneath it");
             }
             return Ok(Transferred::tree(get.tree(&found, &dir, &name).await?));
         }
         let bytes = get.file(&found, &dir, &name).await?;
         let sum = if verify { Some(same_sum(&local, sum_there(&found).await?)?) } else { None };
         Ok(Transferred::file(bytes, sum))
-    })?;
-    tell(&done, "path", &target.display(), args.json);
-    Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn of_share(
+    args: &Args,
+    address: &smb_client::Address,
+    dir: PathBuf,
+    name: CString,
+    local: PathBuf,
+) -> anyhow::Result<Done<Transferred>> {
+    let (recursive, verify) = (args.recursive, args.verify);
+    let (overwrite, resume) = (args.overwrite, args.resume);
+    let told = address.clone();
+    args.share.run(address, async move |reached| {
+        let get = smb_client::Get { overwrite, resume, progress: reached.progress.clone() };
+        let path = told.name();
+        let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        match reached.look(&path).await? {
+            There::Nothing => bail!("{told}: no such file or directory"),
+            There::Directory if !recursive => {
+                bail!("{told} is a directory; --recursive fetches it with all beneath it")
+            }
+            There::Directory => Ok(Transferred::tree(get.tree(&reached.tree, &path, &dir, &name).await?)),
+            There::File { .. } => {
+                let bytes = get.file(&reached.tree, &path, &dir, &name).await?;
+                let sum =
+                    if verify { Some(same_sum(&local, reached.sum_there(&path).await?)?) } else { None };
+                Ok(Transferred::file(bytes, sum))
+            }
+        }
+    })
 }
 
 /// The local directory and the name in it.

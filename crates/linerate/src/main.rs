@@ -15,11 +15,14 @@ mod doctor;
 mod get;
 mod group;
 mod ls;
+mod moving;
 mod output;
 mod password;
 mod put;
+mod remote;
 mod rxdebug;
 mod serve;
+mod smb;
 mod stat;
 mod transferred;
 mod user;
@@ -53,11 +56,11 @@ enum Command {
     Acl(acl::Args),
     /// Give volumes their numbers, show them, forget them
     Volume(volume::Args),
-    /// Fetch files of an AFS cell
+    /// Fetch files of an AFS cell or an SMB share
     Get(get::Args),
-    /// Store files in an AFS cell
+    /// Store files in an AFS cell or an SMB share
     Put(put::Args),
-    /// Show what a directory of an AFS cell holds
+    /// Show what a directory of an AFS cell or an SMB share holds
     Ls(ls::Args),
     /// Measure a server
     Bench(bench::Args),
@@ -88,9 +91,9 @@ fn main() -> ExitCode {
         Command::Group(args) => group::run(&args),
         Command::Acl(args) => acl::run(&args),
         Command::Volume(args) => volume::run(&args),
-        Command::Get(args) => afs::ended(get::run(&args)),
-        Command::Put(args) => afs::ended(put::run(&args)),
-        Command::Ls(args) => afs::ended(ls::run(&args)),
+        Command::Get(args) => moving::ended(get::run(&args)),
+        Command::Put(args) => moving::ended(put::run(&args)),
+        Command::Ls(args) => moving::ended(ls::run(&args)),
         Command::Bench(args) => bench::run(&args),
         Command::Rxdebug(args) => rxdebug::run(&args),
         Command::Completions { shell } => {

@@ -1,15 +1,18 @@
-//! `linerate put FILE afs://HOST/VOLUME/PATH`.
+//! `linerate put FILE afs://HOST/VOLUME/PATH` and `linerate put FILE smb://HOST/SHARE/PATH`.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use afs_client::{Address, Error, Found, Put};
+use afs_client::{Address, Error, Found};
 use anyhow::{Context, bail};
 use lane::fs::Dir;
 
-use crate::afs::{Bulk, Reach, Reached, sum_there};
+use crate::afs::{self, Bulk, Reached, sum_there};
+use crate::moving::Done;
+use crate::remote::Remote;
+use crate::smb::{self, There};
 use crate::transferred::{Transferred, same_sum, tell};
 
 /// Flags of `linerate put`.
@@ -17,9 +20,10 @@ use crate::transferred::{Transferred, same_sum, tell};
 pub(crate) struct Args {
     /// What to store: a file, or a directory with --recursive
     file: PathBuf,
-    /// Where to: a directory that is there, or a new name in one, such as afs://10.0.0.1/root.cell/dir/file
+    /// Where to: a directory that is there, or a new name in one, such as afs://10.0.0.1/root.cell/dir/file or
+    /// smb://alice@10.0.0.1/files/dir/file
     #[arg(value_name = "ADDRESS")]
-    address: Address,
+    address: Remote,
     /// A directory with all beneath it
     #[arg(short, long)]
     recursive: bool,
@@ -29,13 +33,15 @@ pub(crate) struct Args {
     /// Fetch the file back and compare SHA-256 sums
     #[arg(long, conflicts_with = "recursive")]
     verify: bool,
-    #[command(flatten)]
-    reach: Reach,
-    #[command(flatten)]
-    bulk: Bulk,
     /// What came of it as JSON
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "AFS")]
+    reach: afs::Reach,
+    #[command(flatten)]
+    bulk: Bulk,
+    #[command(flatten, next_help_heading = "SMB")]
+    share: smb::Reach,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
@@ -47,10 +53,29 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let name = local.file_name().with_context(|| format!("{} has no name", local.display()))?;
     let name = CString::new(name.as_bytes())?;
     let dir = local.parent().unwrap_or(Path::new("/")).to_owned();
-    let (address, verify, overwrite) = (args.address.clone(), args.verify, args.overwrite);
-    let done = args.reach.run(&args.address, Some(args.bulk), async move |reached| {
-        let put = Put { overwrite, progress: reached.progress.clone() };
-        let (to, there) = place(reached, &address, name.as_bytes()).await?;
+    let from = From { dir, name, local, is_directory };
+    let done = match &args.address {
+        Remote::Afs(address) => to_cell(args, address, from)?,
+        Remote::Smb(address) => to_share(args, address, from)?,
+    };
+    tell(&done, "address", &args.address, args.json);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is stored.
+struct From {
+    dir: PathBuf,
+    name: CString,
+    local: PathBuf,
+    is_directory: bool,
+}
+
+fn to_cell(args: &Args, address: &Address, from: From) -> anyhow::Result<Done<Transferred>> {
+    let (told, verify, overwrite) = (address.clone(), args.verify, args.overwrite);
+    args.reach.run(address, Some(args.bulk), async move |reached| {
+        let From { dir, name, local, is_directory } = from;
+        let put = afs_client::Put { overwrite, progress: reached.progress.clone() };
+        let (to, there) = place(reached, &told, name.as_bytes()).await?;
         let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
         if is_directory {
             return Ok(Transferred::tree(put.tree(&dir, &name, &to, &there).await?));
@@ -58,9 +83,31 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let metadata = put.file(&dir, &name, &to, &there).await?;
         let sum = if verify { Some(verified(&local, &to, &there).await?) } else { None };
         Ok(Transferred::file(metadata.length, sum))
-    })?;
-    tell(&done, "address", &args.address, args.json);
-    Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn to_share(args: &Args, address: &smb_client::Address, from: From) -> anyhow::Result<Done<Transferred>> {
+    let (told, verify, overwrite) = (address.clone(), args.verify, args.overwrite);
+    args.share.run(address, async move |reached| {
+        let From { dir, name, local, is_directory } = from;
+        let put = smb_client::Put { overwrite, progress: reached.progress.clone() };
+        let path = match reached.look(&told.name()).await? {
+            There::Directory => {
+                let name = name.to_str().with_context(|| format!("{name:?} cannot be a name there"))?;
+                smb_client::joined(&told.name(), name)
+            }
+            There::File { .. } if is_directory => bail!("{told}: not a directory"),
+            There::File { .. } if !overwrite => bail!("{told} is there already; --overwrite replaces it"),
+            There::File { .. } | There::Nothing => told.name(),
+        };
+        let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
+        if is_directory {
+            return Ok(Transferred::tree(put.tree(&reached.tree, &dir, &name, &path).await?));
+        }
+        let bytes = put.file(&reached.tree, &dir, &name, &path).await?;
+        let sum = if verify { Some(same_sum(&local, reached.sum_there(&path).await?)?) } else { None };
+        Ok(Transferred::file(bytes, sum))
+    })
 }
 
 /// The directory of the cell, and the name in it: that of the local file where the address is a directory.

@@ -3,11 +3,11 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use afs_client::Tree;
 use anyhow::bail;
 use serde_json::{Value, json};
+use transfer::Tree;
 
-use crate::afs::{Done, sum_here};
+use crate::moving::{Done, sum_here};
 use crate::output::{bit_rate, bytes, say};
 
 /// Files that went one way or the other.

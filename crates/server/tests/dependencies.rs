@@ -66,13 +66,17 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("smb-auth"), ["smb-wire"]);
     assert_eq!(uses("smb-sid"), ["identity", "smb-wire"]);
     assert_eq!(uses("smb-rpc"), ["identity", "smb-sid", "smb-wire"]);
-    assert_eq!(uses("smb-client"), ["lane", "smb-auth", "smb-proto", "smb-wire"]);
+    assert_eq!(uses("transfer"), ["lane"]);
+    assert_eq!(uses("smb-client"), ["lane", "smb-auth", "smb-proto", "smb-wire", "transfer"]);
     assert_eq!(uses("smb-tree"), ["grants", "identity", "lane", "smb-proto", "smb-sid", "smb-wire", "vfs"]);
     assert!(!uses("http").iter().any(|other| other.starts_with("rx")), "{:?}", uses("http"));
     assert_eq!(uses("oob"), [""; 0]);
     assert_eq!(uses("oob-lane"), ["lane", "oob"]);
     assert_eq!(uses("afs-wire"), ["xdr", "rxgen"]);
-    assert_eq!(uses("afs-client"), ["afs-wire", "lane", "oob", "oob-lane", "rx", "rx-lane", "xdr"]);
+    assert_eq!(
+        uses("afs-client"),
+        ["afs-wire", "lane", "oob", "oob-lane", "rx", "rx-lane", "transfer", "xdr"]
+    );
     assert!(!uses("smb").iter().any(|other| ["http", "tls", "rx", "afs", "server"].contains(other)));
     for other in ["http", "tls", "server"] {
         assert!(!uses("afs").contains(&other), "{:?}", uses("afs"));

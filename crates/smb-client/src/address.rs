@@ -1,10 +1,11 @@
 //! `smb://[USER@]HOST[:PORT]/SHARE/PATH`.
 
 use std::fmt;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
+use transfer::authority;
 
 /// What a user names: a server, who asks, a share, and a path from its root. `%` and two hexadecimal digits stand for a byte of
 /// UTF-8.
@@ -36,8 +37,7 @@ impl Address {
     /// # Errors
     /// The system's, where the host has none.
     pub fn resolve(&self) -> std::io::Result<SocketAddr> {
-        let found = (self.host.as_str(), self.port).to_socket_addrs()?.next();
-        found.ok_or_else(|| std::io::Error::other(format!("{} has no address", self.host)))
+        authority::resolve(&self.host, self.port)
     }
 
     /// The share as TREE_CONNECT names it.
@@ -59,7 +59,7 @@ impl FromStr for Address {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| error("it does not begin with smb://"))?;
         let (authority, path) = rest.split_once('/').ok_or_else(|| error("it names no share"))?;
         let (user, server) = authority.rsplit_once('@').unwrap_or(("", authority));
-        let (host, port) = server_of(server).ok_or_else(|| error("its port is no number"))?;
+        let (host, port) = authority::split(server, PORT).ok_or_else(|| error("its port is no number"))?;
         if host.is_empty() {
             return Err(error("it names no host"));
         }
@@ -77,18 +77,6 @@ impl FromStr for Address {
         }
         let share = names.remove(0);
         Ok(Self { user, host: host.to_owned(), port, share, path: names })
-    }
-}
-
-/// Host and port.
-fn server_of(text: &str) -> Option<(&str, u16)> {
-    if let Some(rest) = text.strip_prefix('[') {
-        let (host, port) = rest.split_once(']')?;
-        return Some((host, if port.is_empty() { PORT } else { port.strip_prefix(':')?.parse().ok()? }));
-    }
-    match text.split_once(':') {
-        Some((host, port)) => Some((host, port.parse().ok()?)),
-        None => Some((text, PORT)),
     }
 }
 

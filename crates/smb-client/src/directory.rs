@@ -64,6 +64,20 @@ impl Open {
 }
 
 impl Tree {
+    /// All names of a directory, but for its own and that of the one above.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn names(&self, name: &str) -> Result<Vec<Listed>, Error> {
+        let open = Open::create(self, name, &How::list()).await?;
+        let listed = open.list("*").await;
+        let closed = open.close(0).await;
+        let mut listed = listed?;
+        closed?;
+        listed.retain(|listed| listed.name != "." && listed.name != "..");
+        Ok(listed)
+    }
+
     /// Information of a name in one frame: opened, asked for and closed (MS-SMB2 3.2.4.1.4).
     ///
     /// # Errors

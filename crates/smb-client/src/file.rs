@@ -8,7 +8,7 @@ use smb_wire::body::close::{CloseRequest, CloseResponse};
 use smb_wire::body::flush::FlushRequest;
 use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlRequestFixed};
 use smb_wire::body::lock::{LockElement, LockRequest, LockRequestFixed};
-use smb_wire::body::query_info::{QueryInfoRequest, QueryInfoRequestFixed};
+use smb_wire::body::query_info::{QueryInfoRequest, QueryInfoRequestFixed, info_type};
 use smb_wire::body::read::ReadRequest;
 use smb_wire::body::set_info::{SetInfoRequest, SetInfoRequestFixed};
 use smb_wire::body::write::WriteRequestFixed;
@@ -21,7 +21,9 @@ use smb_wire::create::{
 };
 use smb_wire::fixed::Fixed;
 use smb_wire::header::HEADER_LEN;
+use smb_wire::info::file::{RenameFixed, class};
 use smb_wire::{Command, FileId, Response, Status};
+use zerocopy::{FromZeros, IntoBytes};
 
 use crate::error::Error;
 use crate::exchange::{Ask, Pending, Reply};
@@ -283,6 +285,22 @@ impl Open {
         let ask = Ask::new(Command::SetInfo, |body| SetInfoRequest::write(body, fixed, data));
         let sent = u32::try_from(data.len()).map_err(|_| Error::TooLarge)?;
         self.tree.ask(ask.carrying(sent, 0)).await?.body().map(|_| ())
+    }
+
+    /// Gives the file another name: from the share's root on, over what has that where `replace` says so. The open needs
+    /// [`rights::DELETE`].
+    ///
+    /// # Errors
+    /// The request's; `STATUS_OBJECT_NAME_COLLISION`.
+    pub async fn rename(&self, name: &str, replace: bool) -> Result<(), Error> {
+        let name: Vec<u8> = name.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let fixed = RenameFixed {
+            flags: u32::from(replace).into(),
+            file_name_length: (name.len() as u32).into(),
+            ..RenameFixed::new_zeroed()
+        };
+        let data = [fixed.as_bytes(), &name].concat();
+        self.set(info_type::FILE, class::RENAME, 0, &data).await
     }
 
     /// Locks or unlocks ranges: bits of [`smb_wire::body::lock::flags`]. One that is to wait is answered when it is granted.

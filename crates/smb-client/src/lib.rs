@@ -5,6 +5,8 @@
 //! on a connection: a request waits for credits, its answer comes in whatever order the server likes. What comes back is checked:
 //! a signature that is wrong or missing where one must be is an error of its request, and counted ([`Counters`]).
 //!
+//! [`Get`] and [`Put`] move files and trees.
+//!
 //! The client waits for as long as the connection stands; who wants less puts a time limit around a request. A request that is
 //! given up keeps its credits until the server answers it: [`Pending::cancel`] asks for that.
 
@@ -19,7 +21,10 @@ mod error;
 mod exchange;
 mod file;
 mod frame;
+mod get;
+mod local;
 mod options;
+mod put;
 mod tree;
 
 pub use address::{Address, AddressError};
@@ -32,5 +37,8 @@ pub use directory::Listed;
 pub use error::Error;
 pub use exchange::{Ask, Pending, Reply};
 pub use file::{Data, How, Open};
+pub use get::Get;
+pub use local::{TransferError, joined};
 pub use options::{Options, Random, Sealing, Signing};
-pub use tree::Tree;
+pub use put::Put;
+pub use tree::{SharedTree, Tree};

@@ -1,6 +1,6 @@
 //! Tree connects: a share as one channel sees it (MS-SMB2 3.2.4.2.4).
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use lane::buffer::Buf;
 use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlRequestFixed};
@@ -24,7 +24,20 @@ use crate::exchange::{Ask, Pending, Reply};
 #[derive(Clone, Debug)]
 pub struct Tree {
     channel: Channel,
-    facts: Rc<Facts>,
+    facts: Arc<Facts>,
+}
+
+/// A share without a channel: it may go to any lane, and is used there over one more channel of its session.
+#[derive(Clone, Debug)]
+pub struct SharedTree {
+    facts: Arc<Facts>,
+}
+
+impl SharedTree {
+    /// The share over this channel of the session that it is of.
+    pub fn over(&self, channel: &Channel) -> Tree {
+        Tree { channel: channel.clone(), facts: Arc::clone(&self.facts) }
+    }
 }
 
 #[derive(Debug)]
@@ -55,14 +68,19 @@ impl Tree {
             return Err(Error::NoEncryption);
         }
         let facts = Facts { tree_id: reply.header().tree_id.get(), seal, answer: *answer };
-        let tree = Self { channel: channel.clone(), facts: Rc::new(facts) };
+        let tree = Self { channel: channel.clone(), facts: Arc::new(facts) };
         tree.confirm().await?;
         Ok(tree)
     }
 
     /// The same share over another channel of the session.
     pub fn over(&self, channel: &Channel) -> Self {
-        Self { channel: channel.clone(), facts: Rc::clone(&self.facts) }
+        self.shared().over(channel)
+    }
+
+    /// The same share for another lane.
+    pub fn shared(&self) -> SharedTree {
+        SharedTree { facts: Arc::clone(&self.facts) }
     }
 
     /// Its channel.

@@ -10,6 +10,7 @@ use smb_wire::create::access::rights::{EXECUTE, READ_DATA};
 use vfs::OpenFile;
 
 use crate::asker::Asker;
+use crate::hand::Hand;
 use crate::open::{Open, OpenKind};
 use crate::share::Share;
 use crate::streams;
@@ -43,19 +44,7 @@ impl Share {
         length: u32,
         minimum: u32,
     ) -> Result<Reading, Status> {
-        if open.is_directory() {
-            return Err(Status::INVALID_DEVICE_REQUEST);
-        }
-        //= MS-SMB2 3.3.5.12
-        //# Without FILE_READ_DATA and FILE_EXECUTE the request fails with STATUS_ACCESS_DENIED.
-        if !open.may(READ_DATA | EXECUTE) {
-            return Err(Status::ACCESS_DENIED);
-        }
-        let end = offset.checked_add(length.into()).filter(|end| *end <= i64::MAX as u64);
-        end.ok_or(Status::INVALID_PARAMETER)?;
-        let range = Range { offset, len: length.into() };
-        open.grants().check(range, Wants::Reading).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
-        let hand = self.hand(asker, open).await?;
+        let hand = self.readable(asker, open, offset, length).await?;
         if open.kind() == OpenKind::Stream {
             let mut data = streams::read(&hand, open.stream().unwrap_or_default()).await?;
             let len = within(data.len() as u64, offset, length, minimum)?;
@@ -68,6 +57,50 @@ impl Share {
         let size = hand.attributes()?.size;
         let len = within(size, offset, length, minimum)?;
         Ok(Reading::File { file, offset, len })
+    }
+
+    /// Fills `into` from `offset` on, where a file has all of it in the page cache: nothing else is asked of the kernel. `false`
+    /// where [`Share::read`] has to be asked: what is shorter, has to be waited for, or is no file's.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn read_resident(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<bool, Status> {
+        let length = u32::try_from(into.len()).map_err(|_| Status::INVALID_PARAMETER)?;
+        let hand = self.readable(asker, open, offset, length).await?;
+        if open.kind() == OpenKind::Stream {
+            return Ok(false);
+        }
+        // What fails fails again for who asks next, and is told by him.
+        Ok(matches!(hand.file()?.lane_file().try_read_at(offset, into), Ok(Some(n)) if n == into.len()))
+    }
+
+    /// What an open is of, if these bytes of it may be read.
+    async fn readable(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        offset: u64,
+        length: u32,
+    ) -> Result<Rc<Hand>, Status> {
+        if open.is_directory() {
+            return Err(Status::INVALID_DEVICE_REQUEST);
+        }
+        //= MS-SMB2 3.3.5.12
+        //# Without FILE_READ_DATA and FILE_EXECUTE the request fails with STATUS_ACCESS_DENIED.
+        if !open.may(READ_DATA | EXECUTE) {
+            return Err(Status::ACCESS_DENIED);
+        }
+        let end = offset.checked_add(length.into()).filter(|end| *end <= i64::MAX as u64);
+        end.ok_or(Status::INVALID_PARAMETER)?;
+        let range = Range { offset, len: length.into() };
+        open.grants().check(range, Wants::Reading).map_err(|_| Status::FILE_LOCK_CONFLICT)?;
+        self.hand(asker, open).await
     }
 }
 

@@ -11,11 +11,11 @@ use lane::layout::Layout;
 use lane::runtime::{RuntimeOptions, run_here};
 use serde::Serialize;
 use smb_auth::Credentials;
-use smb_client::{Error, Sealing, Signing};
-use smb_wire::Dialect;
+use smb_client::{Error, Sealing, Signing, Tree};
+use smb_wire::{Dialect, Guid};
 
 use super::actor::{Actor, Failure, look, sums};
-use super::session::Session;
+use super::session::{Board, Session, new_client};
 use crate::Progress;
 use crate::cpu::CpuClock;
 use crate::latency::{Latencies, Percentiles};
@@ -45,6 +45,10 @@ pub enum Work {
 pub struct Options {
     /// The server.
     pub server: SocketAddr,
+    /// Where its further interfaces are: the channels of a session go to these in turn, the first to the first.
+    pub interfaces: Vec<SocketAddr>,
+    /// All sessions are those of one client.
+    pub one_client: bool,
     /// `\\server\share`.
     pub unc: String,
     /// In it a file to read or open, or a directory to write in.
@@ -77,6 +81,16 @@ pub struct Options {
     pub pid: Option<u32>,
 }
 
+impl Options {
+    /// Where this channel of a session goes to.
+    pub(super) fn address_of(&self, channel: usize) -> SocketAddr {
+        match self.interfaces.len() {
+            0 => self.server,
+            count => self.interfaces[channel % count],
+        }
+    }
+}
+
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
@@ -92,6 +106,8 @@ pub struct Report {
     pub size: u32,
     /// Seconds until all had signed in.
     pub startup_seconds: f64,
+    /// Seconds of the sign-in or binding that took longest.
+    pub slowest_sign_in_seconds: f64,
     /// Seconds from the first request to the last.
     pub seconds: f64,
     /// Requests, or pairs of open and close, that ended well.
@@ -148,11 +164,14 @@ pub(super) struct Load {
 }
 
 /// What the load is about, found before it begins.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Target {
     length: u64,
     sums: Option<Arc<Vec<Vec<u8>>>>,
     run: u64,
+    /// Who asks, where all sessions are one client's.
+    client: Guid,
+    board: Board,
 }
 
 /// Runs the load on the lanes of `layout`; `progress` counts along.
@@ -164,11 +183,12 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
     let target = run_here(RuntimeOptions::default(), async move { target(&look).await })??;
     let started = Instant::now();
     let line = StartLine::new(layout.lane_count());
-    let (shared, counted, common) = (options.clone(), Arc::clone(progress), Arc::clone(&line));
+    let finish = StartLine::new(layout.lane_count());
+    let (shared, counted, common) = (options.clone(), Arc::clone(progress), (line.clone(), finish));
     let tallies = on_lanes(layout, options.sessions, move |share| {
         let (options, target, progress) = (shared.clone(), target.clone(), Arc::clone(&counted));
-        let line = Arc::clone(&common);
-        async move { LaneLoad { options, target, progress, share }.run(&line).await }
+        let (line, finish) = common.clone();
+        async move { LaneLoad { options, target, progress, share }.run(&line, &finish).await }
     })?;
     let mut total = Tally::default();
     tallies.into_iter().for_each(|tally| total.merge(tally));
@@ -178,9 +198,10 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
 
 /// Finds what the load is about, and sums it up where it is compared later.
 async fn target(options: &Options) -> Result<Target, LoadError> {
-    let session = Session::open(options).await?;
-    let tree = &session.trees[0];
-    let mut target = Target { length: 0, sums: None, run: run_number() };
+    let client = new_client();
+    let session = Session::open(options, client).await?;
+    let tree = &session.tree;
+    let mut target = Target { length: 0, sums: None, run: run_number(), client, board: Board::default() };
     if options.work != Work::Idle {
         let (length, is_directory) = look(tree, &options.name).await?;
         let reads = matches!(options.work, Work::Read | Work::Random);
@@ -215,11 +236,13 @@ struct LaneLoad {
 }
 
 impl LaneLoad {
-    async fn run(self, line: &Arc<StartLine>) -> Tally {
+    async fn run(self, line: &Arc<StartLine>, finish: &Arc<StartLine>) -> Tally {
+        let finished = finish.arrival();
         let tally = Rc::new(RefCell::new(Tally::default()));
         let arrival = line.arrival();
         let sessions = self.sign_in(&tally).await;
-        let actors = self.actors(&sessions, &tally).await;
+        let trees = self.trees(&sessions, &tally).await;
+        let actors = self.actors(&trees, &tally).await;
         drop(arrival);
         let began = line.wait().await;
         let cpu = (self.share.lane == 0).then(|| CpuClock::start(self.options.pid));
@@ -257,44 +280,71 @@ impl LaneLoad {
                 Err(_) => done.count("the server does not answer at the end".to_owned()),
             }
         }
-        for session in &sessions {
-            for tree in &session.trees {
-                let counters = tree.channel().connection().counters();
-                done.wrong_signatures +=
-                    counters.wrong_signatures.get() + counters.unsigned.get() + counters.unsealed.get();
-            }
+        for (_, tree) in &trees {
+            let counters = tree.channel().connection().counters();
+            done.wrong_signatures +=
+                counters.wrong_signatures.get() + counters.unsigned.get() + counters.unsealed.get();
+        }
+        // A session ends when no lane uses it any more.
+        drop(finished);
+        finish.wait().await;
+        for (_, session) in &sessions {
             let _ = lane::time::timeout(FAREWELL, session.end()).await;
         }
         done
     }
 
     /// Signs in, so many at a time that none is refused for the others' sake. One that fails is counted.
-    async fn sign_in(&self, tally: &RefCell<Tally>) -> Vec<Session> {
+    async fn sign_in(&self, tally: &RefCell<Tally>) -> Vec<(usize, Session)> {
         let mut sessions = Vec::with_capacity(self.share.clients.len());
         let numbers: Vec<usize> = self.share.clients.clone().collect();
-        for some in numbers.chunks(SIGN_INS_AT_ONCE) {
+        // One client's come all at once: that is what is looked at.
+        let at_once = if self.options.one_client { usize::MAX } else { SIGN_INS_AT_ONCE };
+        for some in numbers.chunks(at_once) {
             let starting: Vec<_> = some
                 .iter()
-                .map(|_| {
-                    let options = self.options.clone();
-                    lane::spawn(
-                        async move { lane::time::timeout(SIGN_IN_MAX, Session::open(&options)).await },
-                    )
+                .map(|number| {
+                    let (options, number) = (self.options.clone(), *number);
+                    let client = if options.one_client { self.target.client } else { new_client() };
+                    lane::spawn(async move { (number, timed(Session::open(&options, client)).await) })
                 })
                 .collect();
             for one in starting {
-                match one.await {
-                    Ok(Ok(session)) => sessions.push(session),
-                    Ok(Err(error)) => tally.borrow_mut().count(error.to_string()),
-                    Err(_) => tally.borrow_mut().count("no answer to a sign-in".to_owned()),
-                }
+                let (number, (took, opened)) = one.await;
+                let session = tally.borrow_mut().count_sign_in(took, opened);
+                self.target.board.tell(number, session.as_ref());
+                sessions.extend(session.map(|session| (number, session)));
             }
         }
         tally.borrow_mut().sessions = sessions.len();
         sessions
     }
 
-    async fn actors(&self, sessions: &[Session], tally: &RefCell<Tally>) -> Vec<Rc<Actor>> {
+    /// The share over each channel that this lane has, of whichever session: the first channel is on the lane where its session
+    /// signed in, each other on the lane behind the one before.
+    async fn trees(&self, sessions: &[(usize, Session)], tally: &RefCell<Tally>) -> Vec<(usize, Tree)> {
+        let channels = self.options.channels;
+        let mut trees: Vec<_> =
+            sessions.iter().map(|(number, session)| (number * channels, session.tree.clone())).collect();
+        let mut binding = Vec::new();
+        for number in 0..if channels > 1 { self.options.sessions } else { 0 } {
+            let first = self.share.lane_of(number, self.options.sessions);
+            for channel in (1..channels).filter(|at| (first + at) % self.share.lanes == self.share.lane) {
+                let (options, board) = (self.options.clone(), self.target.board.clone());
+                binding.push(lane::spawn(async move {
+                    (number * channels + channel, timed(board.bind(&options, number, channel)).await)
+                }));
+            }
+        }
+        for one in binding {
+            let (number, (took, bound)) = one.await;
+            let bound = tally.borrow_mut().count_sign_in(took, bound).flatten();
+            trees.extend(bound.map(|tree| (number, tree)));
+        }
+        trees
+    }
+
+    async fn actors(&self, trees: &[(usize, Tree)], tally: &RefCell<Tally>) -> Vec<Rc<Actor>> {
         let (options, target) = (&self.options, &self.target);
         let load = Rc::new(Load {
             work: options.work,
@@ -307,12 +357,11 @@ impl LaneLoad {
             run: target.run,
         });
         let depth = if options.work == Work::Idle { 1 } else { options.depth };
-        let each = options.channels * depth;
-        let of = (options.sessions * each) as u64;
+        let of = (options.sessions * options.channels * depth) as u64;
         let mut starting = Vec::new();
-        for (number, session) in self.share.clients.clone().zip(sessions) {
-            for (at, tree) in session.trees.iter().cycle().take(each).enumerate() {
-                let (tree, load, actor) = (tree.clone(), Rc::clone(&load), (number * each + at) as u64);
+        for (number, tree) in trees {
+            for at in 0..depth {
+                let (tree, load, actor) = (tree.clone(), Rc::clone(&load), (number * depth + at) as u64);
                 starting.push(lane::spawn(async move { Actor::new(tree, load, actor, of).await }));
             }
         }
@@ -325,6 +374,15 @@ impl LaneLoad {
         }
         actors
     }
+}
+
+/// How long a sign-in took, and what came of it; `None` is no answer.
+async fn timed<T>(
+    signing_in: impl Future<Output = Result<T, Error>>,
+) -> (Duration, Option<Result<T, Error>>) {
+    let began = Instant::now();
+    let done = lane::time::timeout(SIGN_IN_MAX, signing_in).await.ok();
+    (began.elapsed(), done)
 }
 
 /// Requests that follow one another until `end`.
@@ -368,6 +426,7 @@ struct Tally {
     wrong_signatures: u64,
     errors: BTreeMap<String, u64>,
     latencies: Latencies,
+    slowest_sign_in: Duration,
     server_cpu: Option<f64>,
     client_cpu: Option<f64>,
     elapsed: Duration,
@@ -382,7 +441,18 @@ impl Tally {
         *self.errors.entry(reason).or_default() += 1;
     }
 
+    fn count_sign_in<T>(&mut self, took: Duration, done: Option<Result<T, Error>>) -> Option<T> {
+        self.slowest_sign_in = self.slowest_sign_in.max(took);
+        match done {
+            Some(Ok(made)) => return Some(made),
+            Some(Err(error)) => self.count(error.to_string()),
+            None => self.count("no answer to a sign-in".to_owned()),
+        }
+        None
+    }
+
     fn merge(&mut self, other: Self) {
+        self.slowest_sign_in = self.slowest_sign_in.max(other.slowest_sign_in);
         self.sessions += other.sessions;
         self.requests += other.requests;
         self.sent += other.sent;
@@ -407,6 +477,7 @@ impl Tally {
             depth: options.depth,
             size: options.size,
             startup_seconds: startup.as_secs_f64(),
+            slowest_sign_in_seconds: self.slowest_sign_in.as_secs_f64(),
             seconds,
             requests: self.requests,
             requests_per_second: self.requests as f64 / seconds,

@@ -1,8 +1,11 @@
-//! One session of the load: its channels, and the share over each.
+//! The sessions of the load: each signs in on one lane, and its further channels are bound on the lanes behind that.
 
+use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use smb_client::{Channel, Connection, Error, Options, Sealing, Tree};
+use smb_client::{Channel, Connection, Error, Options, Sealing, SharedTree, Ticket, Tree};
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_proto::window;
@@ -10,24 +13,31 @@ use smb_wire::{Dialect, Guid};
 
 use super::load;
 
-/// A share over each channel of one session.
+/// One session, on the lane where it signed in.
 pub(super) struct Session {
-    pub(super) trees: Vec<Tree>,
+    pub(super) tree: Tree,
+    client: Guid,
 }
 
+/// What other lanes need of a session to bind channels.
+#[derive(Clone)]
+struct Told {
+    client: Guid,
+    ticket: Ticket,
+    tree: SharedTree,
+}
+
+/// Where lanes tell of their sessions, by number; `None` is one that did not sign in.
+#[derive(Clone, Default)]
+pub(super) struct Board(Arc<Mutex<HashMap<usize, Option<Told>>>>);
+
 impl Session {
-    /// Signs in, and binds the other channels.
-    pub(super) async fn open(options: &load::Options) -> Result<Self, Error> {
-        let wire = wire_options(options)?;
-        let connection = Connection::open(options.server, wire.clone()).await?;
+    /// Signs in by the first interface.
+    pub(super) async fn open(options: &load::Options, client: Guid) -> Result<Self, Error> {
+        let wire = wire_options(options, client);
+        let connection = Connection::open(options.address_of(0), wire).await?;
         let channel = Channel::sign_in(&connection, options.credentials.clone()).await?;
         let tree = Tree::connect(&channel, &options.unc).await?;
-        let mut trees = vec![tree];
-        for _ in 1..options.channels {
-            let connection = Connection::open(options.server, wire.clone()).await?;
-            let channel = Channel::bind(&connection, &trees[0].channel().ticket()).await?;
-            trees.push(trees[0].over(&channel));
-        }
         let agreed = connection.negotiated();
         let most = match options.work {
             load::Work::Write => agreed.max_write,
@@ -37,21 +47,56 @@ impl Session {
         if options.size > most {
             return Err(Error::TooLarge);
         }
-        Ok(Self { trees })
+        Ok(Self { tree, client })
     }
 
     /// Says good-bye; a server that is gone has forgotten.
     pub(super) async fn end(&self) {
-        if let Some(tree) = self.trees.first() {
-            let _ = tree.channel().log_off().await;
-        }
+        let _ = self.tree.channel().log_off().await;
     }
 }
 
-fn wire_options(options: &load::Options) -> Result<Options, Error> {
+impl Board {
+    /// Tells of a session, or that there is none.
+    pub(super) fn tell(&self, number: usize, session: Option<&Session>) {
+        let told = session.map(|session| Told {
+            client: session.client,
+            ticket: session.tree.channel().ticket(),
+            tree: session.tree.shared(),
+        });
+        self.0.lock().expect("nobody panics with it").insert(number, told);
+    }
+
+    /// Binds channel `channel` of a session to this lane, once that has signed in; `None` where it did not.
+    pub(super) async fn bind(
+        &self,
+        options: &load::Options,
+        number: usize,
+        channel: usize,
+    ) -> Result<Option<Tree>, Error> {
+        let told = loop {
+            let told = self.0.lock().expect("nobody panics with it").get(&number).cloned();
+            match told {
+                Some(told) => break told,
+                None => lane::time::sleep(LOOK_INTERVAL).await,
+            }
+        };
+        let Some(Told { client, ticket, tree }) = told else { return Ok(None) };
+        let connection = Connection::open(options.address_of(channel), wire_options(options, client)).await?;
+        let channel = Channel::bind(&connection, &ticket).await?;
+        Ok(Some(tree.over(&channel)))
+    }
+}
+
+/// A client that there was never before.
+pub(super) fn new_client() -> Guid {
     let mut guid = [0; 16];
     fill(&mut guid);
-    let mut wire = Options::new(Guid::new(guid), Rc::new(fill));
+    Guid::new(guid)
+}
+
+fn wire_options(options: &load::Options, client: Guid) -> Options {
+    let mut wire = Options::new(client, Rc::new(fill));
     wire.signing = options.signing;
     wire.sealing = options.sealing;
     if options.sealing == Sealing::Required {
@@ -62,9 +107,12 @@ fn wire_options(options: &load::Options) -> Result<Options, Error> {
     let charge = window::charge(options.size, options.size);
     let wanted = (options.depth as u64 + 1) * u64::from(charge) + 16;
     wire.credits = u16::try_from(wanted).unwrap_or(u16::MAX).clamp(64, window::WINDOW_MAX);
-    Ok(wire)
+    wire
 }
 
 fn fill(into: &mut [u8]) {
     getrandom::fill(into).expect("a Linux machine has randomness");
 }
+
+/// How often a lane looks whether another has signed in.
+const LOOK_INTERVAL: Duration = Duration::from_micros(500);

@@ -1,5 +1,6 @@
 //! `linerate bench smb ADDRESS`: the load of many clients on one SMB server.
 
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -31,9 +32,15 @@ pub(crate) struct Args {
     /// Sessions in all, each with a connection of its own
     #[arg(short, long, visible_alias = "sessions", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=50_000))]
     connections: u32,
-    /// Connections of each session (SMB 3)
+    /// Connections of each session (SMB 3), on one lane after another
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=32))]
     channels: u32,
+    /// Addresses of the server, over which the channels of a session are spread; without them all go to the ADDRESS's host
+    #[arg(long, value_name = "IP,…", value_delimiter = ',')]
+    interfaces: Vec<IpAddr>,
+    /// All sessions are those of one client (one ClientGuid), and sign in at once
+    #[arg(long)]
+    one_client: bool,
     /// Bytes that are written before it begins at the start again
     #[arg(long, default_value = "64M", value_parser = super::rx::size)]
     file_size: u32,
@@ -124,6 +131,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let address = &args.address;
     let options = Options {
         server: address.resolve().with_context(|| format!("cannot find {}", address.host))?,
+        interfaces: args.interfaces.iter().map(|ip| (*ip, address.port).into()).collect(),
+        one_client: args.one_client,
         unc: address.unc(),
         name: address.name(),
         credentials: args.sign_in.credentials(&address.user)?,
@@ -157,6 +166,7 @@ fn print(address: &Address, report: &Report) {
     let mut table = output::table(["", ""], &[1]);
     table.add_row(["sessions".to_owned(), report.sessions.to_string()]);
     table.add_row(["signed in after".to_owned(), format!("{:.2} s", report.startup_seconds)]);
+    table.add_row(["slowest sign-in".to_owned(), format!("{:.3} s", report.slowest_sign_in_seconds)]);
     table.add_row(["requests".to_owned(), report.requests.to_string()]);
     table.add_row(["requests/s".to_owned(), rate(report.requests_per_second)]);
     table.add_row(["throughput".to_owned(), bit_rate(report.bits_per_second)]);

@@ -1,9 +1,10 @@
 //! READ (MS-SMB2 3.3.5.12). Which way the bytes take: docs/smb.md "The way of data".
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use lane::buffer::Buf;
-use smb_tree::Reading;
+use smb_tree::{Asker, Open, Reading, Share};
 use smb_wire::Status;
 use smb_wire::body::read::{ReadRequest, ReadResponse};
 use vfs::OpenFile;
@@ -29,6 +30,9 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
         }
     };
     let _entered = call.enter(&open)?;
+    if let Some(short) = short(call, &share, &asker, &open, request).await? {
+        return Ok(short);
+    }
     match share.read(&asker, &open, offset, length, request.minimum_count.get()).await? {
         Reading::Bytes(data) => Ok(Reply::of(move |body| ReadResponse::write(body, &data))),
         Reading::File { file, offset, len } if call.is_compounded || len == 0 => {
@@ -55,6 +59,30 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
     }
 }
 
+/// Little that is in memory goes out with the other short replies of its turn: three calls of the kernel fewer than page cache
+/// to socket costs.
+async fn short(
+    call: &Call<'_>,
+    share: &Share,
+    asker: &Asker,
+    open: &Arc<Open>,
+    request: &ReadRequest,
+) -> Result<Option<Reply>, Status> {
+    let (offset, length) = (request.offset.get(), request.length.get());
+    if call.is_compounded || length == 0 || length > SHORT_MAX || request.minimum_count.get() > length {
+        return Ok(None);
+    }
+    let size = DATA_AT + length as usize;
+    // Who has no room has his bytes come the way that holds none, or waits there.
+    let Some(charge) = call.connection.account.try_charge(size) else { return Ok(None) };
+    let mut message = vec![0; size];
+    if !share.read_resident(asker, open, offset, &mut message[DATA_AT..]).await? {
+        return Ok(None);
+    }
+    call.connection.lane.counters.bytes_read.add(length.into());
+    Ok(Some(Reply { content: Content::Short { message, charge }, ..Reply::empty() }))
+}
+
 /// Appends bytes of a file to a buffer that has room for them.
 async fn into_memory(file: &Rc<OpenFile>, offset: u64, buf: Buf, len: u32) -> Result<Buf, Status> {
     let (read, buf) = file.lane_file().read_at(offset, len as usize, buf).await;
@@ -65,3 +93,6 @@ async fn into_memory(file: &Rc<OpenFile>, offset: u64, buf: Buf, len: u32) -> Re
         Err(_) => Err(Status::UNEXPECTED_IO_ERROR),
     }
 }
+
+/// What is longer goes page cache to socket, or is read into a piece of the lane's.
+const SHORT_MAX: u32 = 16 << 10;

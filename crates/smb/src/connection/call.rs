@@ -58,6 +58,11 @@ pub(crate) enum Content {
         offset: u64,
         len: u32,
     },
+    /// READ of little, alone in its frame: its whole message in memory of its own, as [`Content::Piece`].
+    Short {
+        message: Vec<u8>,
+        charge: Charge,
+    },
     /// READ, alone in its frame: a piece of memory that holds the data, and room before it for [`super::DATA_AT`] bytes of
     /// headers.
     Piece {

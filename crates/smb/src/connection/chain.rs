@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::call::{Call, Content, DATA_AT, Reply, put_empty};
 use super::inbox::Frame;
 use super::outbox::Payload;
-use super::replies::{FRONT, Replies, leave_before, leave_in_piece};
+use super::replies::{FRONT, Replies, leave_before, leave_in_piece, leave_short};
 use super::{Connection, Negotiated};
 use crate::command;
 use crate::session::{Channel, State};
@@ -372,13 +372,17 @@ impl Serving<'_> {
                 return Next::Message;
             }
             Content::Piece { mut piece, charge } => {
-                let header = if signer.is_some() { header.with(flags::SIGNED) } else { header };
-                let fixed = ReadResponseFixed::new((piece.len() - DATA_AT) as u32);
-                piece[FRONT..FRONT + HEADER_LEN].copy_from_slice(header.as_bytes());
-                piece[FRONT + HEADER_LEN..DATA_AT].copy_from_slice(fixed.as_bytes());
-                if leave_in_piece(connection, piece, charge, signer.as_deref(), self.sealer.as_deref())
-                    .is_err()
-                {
+                put_read_headers(&mut piece, &header, signer.is_some());
+                let sealer = self.sealer.as_deref();
+                if leave_in_piece(connection, piece, charge, signer.as_deref(), sealer).is_err() {
+                    connection.end();
+                }
+                return Next::Message;
+            }
+            Content::Short { mut message, charge } => {
+                put_read_headers(&mut message, &header, signer.is_some());
+                let sealer = self.sealer.as_deref();
+                if leave_short(connection, message, charge, signer.as_deref(), sealer).is_err() {
                     connection.end();
                 }
                 return Next::Message;
@@ -390,7 +394,9 @@ impl Serving<'_> {
             Content::Empty => put_empty(body),
             Content::Error(data) => ErrorResponse::write(body, dialect, &data),
             Content::Body(fill) => fill(body),
-            Content::File { .. } | Content::Piece { .. } => unreachable!("they have left"),
+            Content::File { .. } | Content::Piece { .. } | Content::Short { .. } => {
+                unreachable!("they have left")
+            }
         });
         self.replies.hold(reply.charge);
         // What goes into keys is hashed as it leaves.
@@ -479,6 +485,14 @@ enum Woken {
     Done(Result<Reply, Status>),
     Cancelled,
     Late,
+}
+
+/// Writes the headers of a READ's answer before its data, which begins at [`DATA_AT`].
+fn put_read_headers(message: &mut [u8], header: &Header, is_signed: bool) {
+    let header = if is_signed { header.with(flags::SIGNED) } else { *header };
+    let fixed = ReadResponseFixed::new((message.len() - DATA_AT) as u32);
+    message[FRONT..FRONT + HEADER_LEN].copy_from_slice(header.as_bytes());
+    message[FRONT + HEADER_LEN..DATA_AT].copy_from_slice(fixed.as_bytes());
 }
 
 /// The file that a request is about.

@@ -105,13 +105,23 @@ impl From<io::Error> for End {
 #[derive(Default)]
 pub(crate) struct Inbox {
     unread: Option<RecvBuf>,
+    /// The last frame was a long one, and so may be the next: prefix and frame are received alone, where they stay. What the
+    /// lane's own receive brought of a long one would have to be copied.
+    is_alone: bool,
 }
 
 impl Inbox {
     /// Waits until something of the next frame is there.
     pub(crate) async fn begun(&mut self, stream: &TcpStream) -> Result<(), End> {
         if self.unread.as_ref().is_none_or(|unread| unread.is_empty()) {
-            let received = stream.recv().await?;
+            let received = match self.is_alone {
+                true => {
+                    let (result, prefix) = stream.recv_alone(Vec::new(), PREFIX_LEN).await;
+                    result?;
+                    RecvBuf::from_vec(prefix)
+                }
+                false => stream.recv().await?,
+            };
             if received.is_empty() {
                 return Err(End::Gone);
             }
@@ -156,6 +166,7 @@ impl Inbox {
         account: &Rc<Account>,
         pieces: &Rc<Pieces>,
     ) -> Result<Frame, End> {
+        let was_alone = std::mem::replace(&mut self.is_alone, len > SHORT_MAX);
         if unread.len() == len {
             return Ok(Frame { bytes: Bytes::Received(unread), start: 0, charge: None });
         }
@@ -165,7 +176,7 @@ impl Inbox {
             self.unread = Some(unread);
             return Ok(frame);
         }
-        if len <= SHORT_MAX {
+        if !self.is_alone {
             let (result, bytes) = within(len, stream, unread.to_vec()).await?;
             result?;
             return Ok(Frame::of(bytes));
@@ -174,7 +185,10 @@ impl Inbox {
         let mut piece = pieces.take(len);
         piece.extend_from_slice(&unread);
         drop(unread);
-        let (result, piece) = within(len, stream, piece).await?;
+        let (result, piece) = match was_alone {
+            true => long_within(len, stream, piece).await?,
+            false => within(len, stream, piece).await?,
+        };
         let frame = Frame { bytes: Bytes::Long(Piece::new(piece, pieces)), start: 0, charge: Some(charge) };
         result?;
         Ok(frame)
@@ -184,8 +198,22 @@ impl Inbox {
 /// Receives until there are `len` bytes.
 async fn within(len: usize, stream: &TcpStream, bytes: Vec<u8>) -> Result<(io::Result<()>, Vec<u8>), End> {
     let missing = len - bytes.len();
-    let patience = PATIENCE + Duration::from_millis(missing as u64 / RATE_MIN_PER_MS);
-    timeout(patience, stream.recv_exact(bytes, missing)).await.map_err(|_| End::Late)
+    timeout(patience(missing), stream.recv_exact(bytes, missing)).await.map_err(|_| End::Late)
+}
+
+/// As [`within`], without the lane's own receive.
+async fn long_within(
+    len: usize,
+    stream: &TcpStream,
+    bytes: Vec<u8>,
+) -> Result<(io::Result<()>, Vec<u8>), End> {
+    let missing = len - bytes.len();
+    timeout(patience(missing), stream.recv_alone(bytes, missing)).await.map_err(|_| End::Late)
+}
+
+/// How long so many bytes may take.
+fn patience(missing: usize) -> Duration {
+    PATIENCE + Duration::from_millis(missing as u64 / RATE_MIN_PER_MS)
 }
 
 /// What is longer has a piece of the lane's memory, and waits for it.

@@ -163,8 +163,13 @@ impl Connection {
                 open.place().busy(now());
             }
             let frame = inbox.frame(&self.stream, self.frame_max(), &self.account, &self.lane.pieces).await;
+            let before = self.outbox.bytes();
             if let Err(end) = frame.and_then(|frame| self.begin(frame)) {
                 return end;
+            }
+            // What was read and signed or sealed at once took its time: others of this lane get theirs.
+            if self.outbox.bytes() >= before + LONG_BYTES {
+                lane::give_way().await;
             }
         }
     }
@@ -315,5 +320,7 @@ pub(crate) async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Outp
 
 /// How long a client has to negotiate and sign in.
 const SIGN_IN_WITHIN: Duration = Duration::from_secs(60);
+/// Bytes of replies that a frame may have made before others get their turn.
+const LONG_BYTES: usize = 128 << 10;
 /// Bytes of a frame beside the longest data: headers, names, a compound's other requests.
 const HEADERS_MAX: usize = 128 << 10;

@@ -52,12 +52,21 @@ impl Outgoing {
         };
         self.head.len() - self.from + payload
     }
+
+    /// Whether it may leave in a batch with others.
+    fn is_short(&self) -> bool {
+        matches!(self.payload, Payload::None) && self.head.len() - self.from <= BufClass::Small.bytes()
+    }
 }
 
-/// The queue of a connection.
+/// The queues of a connection. What is short does not wait until all has left that is long: each long frame waits for those short
+/// ones alone that go into one batch, and a short one for one long frame at most.
 #[derive(Default)]
 pub(crate) struct Outbox {
-    queue: RefCell<VecDeque<Outgoing>>,
+    short: RefCell<VecDeque<Outgoing>>,
+    long: RefCell<VecDeque<Outgoing>>,
+    /// Short ones have just left.
+    is_turn_of_long: Cell<bool>,
     bytes: Cell<usize>,
     is_writing: Cell<bool>,
     is_closed: Cell<bool>,
@@ -71,8 +80,8 @@ impl Outbox {
     /// Waits while so much is queued that nothing more should be asked for.
     pub(crate) async fn room(&self) {
         poll_fn(|cx| {
-            if self.bytes.get() < QUEUED_MAX && self.queue.borrow().len() < FRAMES_MAX || self.is_closed.get()
-            {
+            let frames = self.short.borrow().len() + self.long.borrow().len();
+            if self.bytes.get() < QUEUED_MAX && frames < FRAMES_MAX || self.is_closed.get() {
                 return Poll::Ready(());
             }
             *self.waiting.borrow_mut() = Some(cx.waker().clone());
@@ -96,7 +105,8 @@ impl Outbox {
     /// Nothing leaves any more.
     pub(crate) fn close(&self) {
         self.is_closed.set(true);
-        self.queue.borrow_mut().clear();
+        self.short.borrow_mut().clear();
+        self.long.borrow_mut().clear();
         self.bytes.set(0);
         self.wake();
     }
@@ -108,19 +118,32 @@ impl Outbox {
         }
     }
 
+    /// Bytes of replies that wait here.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.get()
+    }
+
+    fn push(&self, frame: Outgoing) {
+        self.bytes.update(|bytes| bytes + frame.len());
+        let queue = if frame.is_short() { &self.short } else { &self.long };
+        queue.borrow_mut().push_back(frame);
+    }
+
     fn pop(&self) -> Option<Outgoing> {
-        let next = self.queue.borrow_mut().pop_front()?;
+        let first =
+            if self.is_turn_of_long.get() { [&self.long, &self.short] } else { [&self.short, &self.long] };
+        let next = first.into_iter().find_map(|queue| queue.borrow_mut().pop_front())?;
+        self.is_turn_of_long.set(next.is_short());
         self.bytes.update(|bytes| bytes.saturating_sub(next.len()));
         Some(next)
     }
 
-    /// The next, if it is short and nothing but headers.
+    /// The next short one, if there is room for it.
     fn pop_short(&self, room: usize) -> Option<Outgoing> {
-        let fits =
-            self.queue.borrow().front().is_some_and(|next| {
-                matches!(next.payload, Payload::None) && next.head.len() - next.from <= room
-            });
-        if fits { self.pop() } else { None }
+        let mut short = self.short.borrow_mut();
+        let next = short.pop_front_if(|next| next.len() <= room)?;
+        self.bytes.update(|bytes| bytes.saturating_sub(next.len()));
+        Some(next)
     }
 }
 
@@ -131,8 +154,7 @@ impl Connection {
         if outbox.is_closed.get() {
             return;
         }
-        outbox.bytes.update(|bytes| bytes + frame.len());
-        outbox.queue.borrow_mut().push_back(frame);
+        outbox.push(frame);
         if !outbox.is_writing.replace(true) {
             let me = Rc::clone(self);
             lane::spawn(async move { me.write().await }).detach();
@@ -164,11 +186,11 @@ impl Connection {
     }
 
     async fn write_frame(&self, frame: Outgoing) -> io::Result<()> {
+        let is_short = frame.is_short();
         let Outgoing { head, from, payload, charge } = frame;
         match payload {
-            Payload::None if head.len() - from <= BufClass::Small.bytes() => {
-                let lane = lane::current();
-                let Some(mut batch) = lane.buffers().try_get(BufClass::Small) else {
+            Payload::None if is_short => {
+                let Some(mut batch) = self.batch(head.len() - from) else {
                     return self.write_piece(Buf::from(head), from).await;
                 };
                 batch.append(&head[from..]);
@@ -190,6 +212,18 @@ impl Connection {
         }
     }
 
+    /// Room for a frame of `len` bytes and those behind it.
+    fn batch(&self, len: usize) -> Option<Buf> {
+        let lane = lane::current();
+        let buffers = lane.buffers();
+        let large = if len + self.outbox.bytes.get() > BufClass::Small.bytes() {
+            buffers.try_get(BufClass::Large)
+        } else {
+            None
+        };
+        large.or_else(|| buffers.try_get(BufClass::Small))
+    }
+
     /// Short frames together: the kernel is entered once for those of many connections.
     async fn write_batch(&self, batch: Buf) -> io::Result<()> {
         self.pace(batch.len()).await;
@@ -203,7 +237,11 @@ impl Connection {
         while at < piece.len() {
             let granted = self.pace(piece.len() - at).await;
             match self.stream.try_send(&[IoSlice::new(&piece[at..at + granted])], false)? {
-                Some(sent) => at += sent,
+                // Others of this lane get their turn after each run.
+                Some(sent) => {
+                    at += sent;
+                    lane::give_way().await;
+                }
                 None => self.writable().await?,
             }
         }
@@ -231,10 +269,8 @@ impl Connection {
                 Some(sent) => {
                     at += sent as u64;
                     self.lane.counters.bytes_read.add(sent as u64);
-                    // Others of this lane get their turn between the runs of a long reply.
-                    if at < end {
-                        lane::give_way().await;
-                    }
+                    // As there.
+                    lane::give_way().await;
                 }
             }
         }

@@ -139,22 +139,41 @@ pub(crate) fn leave_in_piece(
     signer: Option<&Channel>,
     sealer: Option<&Channel>,
 ) -> Result<(), NoNonce> {
+    let from = protect(&mut piece, signer, sealer)?;
+    let payload = Payload::Piece { piece, from };
+    connection.send(Outgoing { head: Vec::new(), from: 0, payload, charge: Some(charge) });
+    Ok(())
+}
+
+/// As [`leave_in_piece`], of a short message, which may leave with others.
+pub(crate) fn leave_short(
+    connection: &Rc<Connection>,
+    mut head: Vec<u8>,
+    charge: Charge,
+    signer: Option<&Channel>,
+    sealer: Option<&Channel>,
+) -> Result<(), NoNonce> {
+    let from = protect(&mut head, signer, sealer)?;
+    connection.send(Outgoing { head, from, payload: Payload::None, charge: Some(charge) });
+    Ok(())
+}
+
+/// Seals or signs the message behind [`FRONT`], and puts the prefix in front of it; says where that begins.
+fn protect(frame: &mut [u8], signer: Option<&Channel>, sealer: Option<&Channel>) -> Result<usize, NoNonce> {
     let from = match sealer {
         Some(channel) => {
-            seal(channel, &mut piece[PREFIX_LEN..])?;
+            seal(channel, &mut frame[PREFIX_LEN..])?;
             0
         }
         None => {
             if let Some(key) = signer.and_then(|channel| channel.signing.as_ref()) {
-                key.sign_in_place(Role::Server, &mut piece[FRONT..]).expect("a message of ours");
+                key.sign_in_place(Role::Server, &mut frame[FRONT..]).expect("a message of ours");
             }
             TRANSFORM_LEN
         }
     };
-    put_prefix(&mut piece[from..], 0);
-    let payload = Payload::Piece { piece, from };
-    connection.send(Outgoing { head: Vec::new(), from: 0, payload, charge: Some(charge) });
-    Ok(())
+    put_prefix(&mut frame[from..], 0);
+    Ok(from)
 }
 
 /// A message alone in its frame whose data leaves behind it by itself: neither signed nor sealed.

@@ -5,3 +5,4 @@ mod channels;
 mod data;
 mod floods;
 mod hostile;
+mod turns;

@@ -1,4 +1,4 @@
-//! `linerate ls afs://HOST/VOLUME/PATH`.
+//! What a directory of an AFS cell holds.
 
 use std::process::ExitCode;
 
@@ -6,23 +6,9 @@ use afs_client::directory::{self, Entry};
 use afs_client::{Address, FileType, Found, Metadata, TEXT_MAX, fetch};
 use anyhow::Context;
 use serde_json::{Value, json};
-use service::civil::Civil;
 
-use crate::afs::Reach;
+use super::{Args, printable, time};
 use crate::output::{say, table};
-
-/// Flags of `linerate ls`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// What to show, such as afs://10.0.0.1/root.cell
-    #[arg(value_name = "ADDRESS")]
-    address: Address,
-    #[command(flatten)]
-    reach: Reach,
-    /// One JSON object a name
-    #[arg(long)]
-    json: bool,
-}
 
 /// One line.
 struct Line {
@@ -34,11 +20,11 @@ struct Line {
     target: Option<Vec<u8>>,
 }
 
-pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let address = args.address.clone();
-    let lines = args.reach.run(&args.address, None, async move |reached| {
-        let found = reached.cell.find(&address.volume, &address.path, true).await?;
-        lines(&found, address.name()).await.with_context(|| format!("cannot list {address}"))
+pub(super) fn run(args: &Args, address: &Address) -> anyhow::Result<ExitCode> {
+    let told = address.clone();
+    let lines = args.reach.run(address, None, async move |reached| {
+        let found = reached.cell.find(&told.volume, &told.path, true).await?;
+        lines(&found, told.name()).await.with_context(|| format!("cannot list {told}"))
     })?;
     let lines = lines.value;
     let unknown = lines.iter().any(|line| line.status.is_err());
@@ -85,7 +71,7 @@ fn print(lines: &[Line]) {
                 metadata.links.to_string(),
                 metadata.owner.to_string(),
                 metadata.length.to_string(),
-                time(metadata.modified),
+                time(metadata.modified.into()),
                 metadata.data_version.to_string(),
                 name,
             ]),
@@ -143,20 +129,6 @@ fn mode(metadata: &Metadata) -> String {
         _ => ['r', 'w', 'x'][at % 3],
     });
     std::iter::once(kind).chain(bits).collect()
-}
-
-/// UTC, to the second.
-fn time(seconds: u32) -> String {
-    let Civil { year, month, day, hour, minute, second, .. } = Civil::from_unix(seconds.into());
-    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
-}
-
-/// A name for a terminal: what would move its cursor is escaped.
-fn printable(name: &[u8]) -> String {
-    let text = String::from_utf8_lossy(name);
-    text.chars()
-        .map(|char| if char.is_control() { char.escape_default().to_string() } else { char.to_string() })
-        .collect()
 }
 
 #[cfg(test)]

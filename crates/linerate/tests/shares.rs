@@ -1,0 +1,266 @@
+//! `linerate get`, `put` and `ls` of SMB shares, at a server of ours and at Debian's smbd.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use testkit::netns::Namespace;
+use testkit::stock_smbd::StockSmbd;
+
+/// A share, its tree on this machine, and who may use it.
+struct Share {
+    url: String,
+    tree: PathBuf,
+    /// Where clients keep their own.
+    home: TempDir,
+}
+
+impl Share {
+    fn new(address: SocketAddr, share: &str, tree: &Path) -> Self {
+        let url = format!("smb://{}@{address}/{share}", StockSmbd::USER);
+        Self { url, tree: tree.to_owned(), home: tempfile::tempdir().unwrap() }
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+        command.env("LINERATE_PASSWORD", StockSmbd::PASSWORD).current_dir(self.home.path());
+        command.args(words).output().unwrap()
+    }
+
+    /// What it says where it goes well.
+    fn said(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complained = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{words:?}: {said}{complained}");
+        said
+    }
+
+    fn json(&self, words: &[&str]) -> serde_json::Value {
+        serde_json::from_str(&self.said(words)).unwrap()
+    }
+
+    /// What it complains of where it fails.
+    fn refused(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(!output.status.success(), "{words:?} went well");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
+    fn at(&self, path: &str) -> String {
+        format!("{}/{path}", self.url)
+    }
+
+    fn local(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+}
+
+fn patterned(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * 31 + at / 253) as u8).collect()
+}
+
+/// Names below a directory, with what files hold.
+fn content(directory: &Path) -> Vec<(String, Vec<u8>)> {
+    let mut content = Vec::new();
+    let mut ahead = vec![directory.to_owned()];
+    while let Some(next) = ahead.pop() {
+        for entry in std::fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.strip_prefix(directory).unwrap().to_str().unwrap().to_owned();
+            if path.is_dir() {
+                content.push((name, Vec::new()));
+                ahead.push(path);
+            } else {
+                content.push((name, std::fs::read(path).unwrap()));
+            }
+        }
+    }
+    content.sort();
+    content
+}
+
+/// Everything that the commands do, at one server.
+fn files_go_there_and_back(share: &Share) {
+    let bytes = patterned(3_000_001);
+    std::fs::write(share.local("one"), &bytes).unwrap();
+    let old = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_500_000_000);
+    std::fs::File::options().write(true).open(share.local("one")).unwrap().set_modified(old).unwrap();
+    // A file, under a new name, compared; with its time.
+    let put = share.json(&["put", "one", &share.at("there"), "--verify", "--json"]);
+    assert_eq!((put["bytes"].as_u64(), put["files"].as_u64()), (Some(3_000_001), Some(1)), "{put}");
+    assert_eq!(std::fs::read(share.tree.join("there")).unwrap(), bytes);
+    let words = share.refused(&["put", "one", &share.at("there")]);
+    assert!(words.contains("--overwrite"), "{words}");
+    std::fs::write(share.local("one"), b"short").unwrap();
+    share.said(&["put", "one", &share.at("there"), "--overwrite"]);
+    assert_eq!(std::fs::read(share.tree.join("there")).unwrap(), b"short");
+    // Into a directory, by its own name; signed and encrypted.
+    std::fs::create_dir(share.tree.join("below")).unwrap();
+    std::fs::write(share.local("one"), &bytes).unwrap();
+    share.said(&["put", "one", &share.at("below"), "--sign"]);
+    let got = share.json(&["get", &share.at("below/one"), "-o", "back", "--seal", "--verify", "--json"]);
+    assert_eq!(got["sha256"].as_str().map(str::len), Some(64), "{got}");
+    assert_eq!(std::fs::read(share.local("back")).unwrap(), bytes);
+    let words = share.refused(&["get", &share.at("below/one"), "-o", "back"]);
+    assert!(words.contains("--overwrite"), "{words}");
+    // Nothing is left of what was under way.
+    assert_eq!(content(&share.tree).len(), 3, "{:?}", share.tree);
+    assert_eq!(content(share.home.path()).len(), 2);
+    // Trees.
+    let tree = share.local("tree");
+    std::fs::create_dir_all(tree.join("a/b")).unwrap();
+    for (name, len) in [("empty", 0), ("a/größe", 70_000), ("a/b/deep", 1_100_000)] {
+        std::fs::write(tree.join(name), patterned(len)).unwrap();
+    }
+    let put = share.json(&["put", "-r", "tree", &share.at(""), "--json"]);
+    assert_eq!((put["directories"].as_u64(), put["files"].as_u64()), (Some(3), Some(3)), "{put}");
+    assert_eq!(content(&share.tree.join("tree")), content(&tree));
+    share.said(&["get", "-r", &share.at("tree"), "-o", "again"]);
+    assert_eq!(content(&share.local("again")), content(&tree));
+    let words = share.refused(&["get", &share.at("tree")]);
+    assert!(words.contains("--recursive"), "{words}");
+    // Listings, and what is not there.
+    let listed = share.said(&["ls", &share.at("tree"), "--json"]);
+    let names: Vec<serde_json::Value> =
+        listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told: Vec<_> =
+        names.iter().map(|line| (line["name"].as_str().unwrap(), line["type"].as_str().unwrap())).collect();
+    assert_eq!(told, [("a", "directory"), ("empty", "file")]);
+    let one = share.said(&["ls", &share.at("tree/a/größe"), "--json"]);
+    assert!(one.contains("\"size\":70000"), "{one}");
+    for words in [["get", "nothing"], ["ls", "nothing"], ["ls", "no/where"]] {
+        let said = share.refused(&[words[0], &share.at(words[1])]);
+        assert!(said.contains("no such file") || said.contains("STATUS_OBJECT_PATH_NOT_FOUND"), "{said}");
+    }
+}
+
+#[test]
+fn files_go_to_smbd_and_back() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let (tree, work) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let Some(smbd) = StockSmbd::start_or_skip(tree.path(), work.path(), "") else { return };
+    files_go_there_and_back(&Share::new(smbd.address(), "plain", tree.path()));
+}
+
+/// `linerate serve` with one share for the user of the tests.
+struct Ours {
+    child: Child,
+    work: TempDir,
+    address: SocketAddr,
+}
+
+impl Ours {
+    fn start() -> Self {
+        let work = tempfile::tempdir().unwrap();
+        std::fs::create_dir(work.path().join("tree")).unwrap();
+        let linerate = || {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
+            command.current_dir(work.path());
+            command
+        };
+        let mut add = linerate();
+        add.args(["user", "add", StockSmbd::USER, "--nt", "--password-stdin", "--accounts", "accounts.toml"]);
+        let mut add = add.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        writeln!(add.stdin.take().unwrap(), "{}", StockSmbd::PASSWORD).unwrap();
+        assert!(add.wait().unwrap().success());
+        let address = testkit::free_address();
+        let text = format!(
+            "[server]\nlanes = 2\ndrain_seconds = 1\nstate_dir = 'state'\n[admin]\nlisten = 'off'\n\
+             [http]\nlisten = []\n[https]\nlisten = []\n[identity]\naccounts = 'accounts.toml'\n\
+             [smb]\nlisten = '{address}'\n\
+             [[volume]]\nname = 'files'\npath = 'tree'\nwritable = '{}'\n",
+            StockSmbd::USER
+        );
+        std::fs::write(work.path().join("linerate.toml"), text).unwrap();
+        let child = linerate()
+            .args(["serve", "--config", "linerate.toml"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let ours = Self { child, work, address };
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while std::net::TcpStream::connect(address).is_err() {
+            assert!(Instant::now() < give_up, "the server does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        ours
+    }
+
+    fn share(&self) -> Share {
+        Share::new(self.address, "files", &self.work.path().join("tree"))
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        let _ = kill_process(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn files_go_to_a_server_of_ours_and_back() {
+    let ours = Ours::start();
+    files_go_there_and_back(&ours.share());
+}
+
+#[test]
+fn what_broke_off_goes_on_and_what_changed_does_not() {
+    let ours = Ours::start();
+    let share = ours.share();
+    let bytes = patterned(900_000);
+    std::fs::write(share.tree.join("file"), &bytes).unwrap();
+    share.said(&["get", &share.at("file"), "-o", "whole"]);
+    // As an attempt leaves it that broke off: named after the time of writing and the length.
+    let listed = std::fs::metadata(share.tree.join("file")).unwrap();
+    let written = listed.modified().unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let filetime = smb_wire::time::from_unix(written.as_secs() as i64, written.subsec_nanos());
+    let part = share.local(&format!(".rest.{filetime:x}.{:x}.linerate-part", bytes.len()));
+    let half = 400_000;
+    std::fs::write(&part, &bytes[..half]).unwrap();
+    let got = share.json(&["get", &share.at("file"), "-o", "rest", "--resume", "--verify", "--json"]);
+    assert_eq!(got["bytes"].as_u64(), Some((bytes.len() - half) as u64), "{got}");
+    assert_eq!(std::fs::read(share.local("rest")).unwrap(), bytes);
+    assert!(!part.exists());
+    // A part of another state of the file is left alone.
+    std::fs::write(&part, &bytes[..half]).unwrap();
+    std::fs::write(share.tree.join("file"), patterned(5_000)).unwrap();
+    let words = ["get", &share.at("file"), "-o", "rest", "--resume", "--overwrite", "--json"];
+    assert_eq!(share.json(&words)["bytes"].as_u64(), Some(5_000));
+    assert!(part.exists());
+}
+
+#[test]
+fn a_load_over_four_channels_on_two_lanes_moves_what_it_should() {
+    let ours = Ours::start();
+    let share = ours.share();
+    std::fs::write(share.tree.join("file"), patterned(2_000_000)).unwrap();
+    std::fs::create_dir(share.tree.join("written")).unwrap();
+    let common = ["bench", "smb", "--json", "--seconds", "1", "--lanes", "2", "--depth", "2"];
+    let channels =
+        ["--channels", "4", "--interfaces", "127.0.0.1,127.0.0.1", "--connections", "1", "--verify"];
+    for (name, words) in [
+        ("file", &["--mode", "read", "--size", "256K", "--sign"][..]),
+        ("file", &["--mode", "random", "--size", "4K", "--seal"]),
+        ("written", &["--mode", "write", "--size", "128K", "--file-size", "1M"]),
+    ] {
+        let url = share.at(name);
+        let report = share.json(&[&common[..], &channels, words, &[&url]].concat());
+        let count = |field: &str| report[field].as_u64().unwrap();
+        assert!(count("requests") > 0 && count("verified") > 0, "{words:?}: {report}");
+        assert_eq!((count("sessions"), count("channels"), count("wrong_signatures")), (1, 4, 0), "{report}");
+    }
+    assert_eq!(std::fs::read_dir(share.tree.join("written")).unwrap().count(), 0, "what it made is gone");
+    // All sessions of one client sign in at once.
+    let url = share.at("");
+    let storm = ["--mode", "idle", "--connections", "40", "--one-client"];
+    let report = share.json(&[&common[..], &storm, &[&url]].concat());
+    assert_eq!(report["sessions"].as_u64(), Some(40), "{report}");
+    assert!(report["slowest_sign_in_seconds"].as_f64().unwrap() > 0.0);
+}

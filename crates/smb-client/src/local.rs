@@ -1,0 +1,89 @@
+//! Why files were not moved, and names on both sides.
+
+use std::ffi::CString;
+use std::io;
+
+use transfer::Progress;
+
+use crate::error::Error;
+
+/// Why files were not moved.
+#[derive(Debug, thiserror::Error)]
+pub enum TransferError {
+    /// The server.
+    #[error("{0}: {1}")]
+    Server(String, Error),
+    /// A local file.
+    #[error("{0}: {1}")]
+    Local(String, io::Error),
+    /// Something has the name already.
+    #[error("{0} is there already; --overwrite replaces it")]
+    Taken(String),
+    /// A directory where a file was needed.
+    #[error("{0}: is a directory")]
+    IsADirectory(String),
+    /// A file where a directory was needed.
+    #[error("{0}: not a directory")]
+    NotADirectory(String),
+    /// A name that the other side cannot have.
+    #[error("{0:?} cannot be a name there")]
+    Name(String),
+    /// The file was changed by somebody meanwhile.
+    #[error("{0} changed meanwhile; try again")]
+    Changed(String),
+    /// Told to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Fails once the word to stop was given.
+pub(crate) fn go_on(progress: &Progress) -> Result<(), TransferError> {
+    if progress.is_stopped() { Err(TransferError::Interrupted) } else { Ok(()) }
+}
+
+/// An error of a local file that says its name.
+pub(crate) fn of<T>(name: &CString, result: io::Result<T>) -> Result<T, TransferError> {
+    result.map_err(|error| TransferError::Local(name.to_string_lossy().into_owned(), error))
+}
+
+/// An error of the server's that says for which name.
+pub(crate) fn there<T>(name: &str, result: Result<T, Error>) -> Result<T, TransferError> {
+    result.map_err(|error| TransferError::Server(name.to_owned(), error))
+}
+
+/// The local name of one that a server tells: a plain one, whatever the server says.
+pub(crate) fn local_name(name: &str) -> Result<CString, TransferError> {
+    let is_plain = !name.is_empty() && name != "." && name != ".." && !name.contains('/');
+    let name_error = || TransferError::Name(name.to_owned());
+    if is_plain { CString::new(name).map_err(|_| name_error()) } else { Err(name_error()) }
+}
+
+/// The name that a server is told of a local one.
+pub(crate) fn remote_name(name: &[u8]) -> Result<&str, TransferError> {
+    let told = std::str::from_utf8(name).ok().filter(|name| !name.is_empty() && !name.contains(['\\', '/']));
+    told.ok_or_else(|| TransferError::Name(String::from_utf8_lossy(name).into_owned()))
+}
+
+/// A name of a directory of the share, from its root on.
+pub fn joined(directory: &str, name: &str) -> String {
+    let slash = if directory.is_empty() { "" } else { "\\" };
+    format!("{directory}{slash}{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_either_side_lead_nowhere_else() {
+        assert_eq!(local_name("a b\\c").unwrap().as_bytes(), b"a b\\c");
+        for wrong in ["", ".", "..", "a/b", "/", "../x", "a\0"] {
+            assert!(matches!(local_name(wrong), Err(TransferError::Name(_))), "{wrong:?}");
+        }
+        assert_eq!(remote_name("größe".as_bytes()).unwrap(), "größe");
+        for wrong in [&b""[..], b"a\\b", b"\xff"] {
+            assert!(matches!(remote_name(wrong), Err(TransferError::Name(_))), "{wrong:?}");
+        }
+        assert_eq!((joined("", "a"), joined("a\\b", "c")), ("a".to_owned(), "a\\b\\c".to_owned()));
+    }
+}

@@ -1,0 +1,214 @@
+//! Local files and trees into a share.
+//!
+//! A file goes up under a name of its own and gets the one that was asked for when it is whole; of one that breaks off nothing stays.
+
+use std::ffi::CString;
+use std::sync::Arc;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use lane::buffer::{Buf, BufClass};
+use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
+use smb_wire::Status;
+use smb_wire::body::query_info::info_type;
+use smb_wire::create::Disposition;
+use smb_wire::create::access::{attributes, rights};
+use smb_wire::info::file::{BasicInformation, class};
+use smb_wire::time::from_unix;
+use transfer::Progress;
+use zerocopy::{FromZeros, IntoBytes};
+
+use crate::error::Error;
+use crate::file::{How, Open};
+use crate::local::{self, TransferError, joined};
+use crate::tree::Tree;
+
+/// How files are put.
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// Over files of the share that have the name.
+    pub overwrite: bool,
+    /// Counts along.
+    pub progress: Arc<Progress>,
+}
+
+impl Put {
+    /// Puts the local file `from` of `dir` as `path` of the share. Returns its length.
+    ///
+    /// # Errors
+    /// [`TransferError::Taken`] where something has the name; [`TransferError::Changed`] for a file that changed meanwhile; those
+    /// of the server.
+    pub async fn file(
+        &self,
+        tree: &Tree,
+        dir: &Dir,
+        from: &CString,
+        path: &str,
+    ) -> Result<u64, TransferError> {
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+        let file = local::of(from, dir.open(from, how).await)?;
+        let stat = local::of(from, file.stat())?;
+        if stat.kind == FileKind::Directory {
+            return Err(TransferError::IsADirectory(from.to_string_lossy().into_owned()));
+        }
+        self.progress.want(stat.size);
+        let staged = format!("{path}{STAGED}");
+        let how = How { share: 0, ..How::overwrite() };
+        let open = local::there(path, Open::create(tree, &staged, &how).await)?;
+        let stored = self.staged(&open, &file, from, &stat, path).await;
+        if stored.is_err() {
+            // What made it fail is told; a name that stays is taken by the next attempt.
+            let _ = open.set(info_type::FILE, class::DISPOSITION, 0, &[1]).await;
+        }
+        let closed = open.close(0).await;
+        stored?;
+        local::there(path, closed)?;
+        self.progress.whole();
+        Ok(stat.size)
+    }
+
+    /// Puts the local directory `from` of `dir` with all beneath it as `path` of the share; a directory of the name is added to.
+    /// Symbolic links, devices, sockets and pipes are left alone.
+    ///
+    /// # Errors
+    /// As [`file`](Self::file), at the first that fails.
+    pub async fn tree(
+        &self,
+        tree: &Tree,
+        dir: &Dir,
+        from: &CString,
+        path: &str,
+    ) -> Result<transfer::Tree, TransferError> {
+        let mut done = transfer::Tree::default();
+        // What is still to be looked into: where it lies below `dir`, and in the share.
+        let mut ahead = vec![(from.clone(), path.to_owned())];
+        while let Some((place, path)) = ahead.pop() {
+            local::go_on(&self.progress)?;
+            done.directories += 1;
+            let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
+            let here = local::of(&place, dir.open(&place, how).await.and_then(File::into_dir))?;
+            made(tree, &path).await?;
+            let mut files = Vec::new();
+            for DirEntry { name, stat, .. } in local::of(&place, here.entries(NAMES_MAX).await)? {
+                // Gone meanwhile.
+                let Some(stat) = stat else { continue };
+                match stat.kind {
+                    FileKind::Directory => {
+                        let below = joined(&path, local::remote_name(&name)?);
+                        let place = [place.as_bytes(), b"/", &name].concat();
+                        ahead.push((CString::new(place).expect("of names without zeros"), below));
+                    }
+                    FileKind::File => {
+                        let below = joined(&path, local::remote_name(&name)?);
+                        files.push((CString::new(name).expect("a file's name has no zero"), below));
+                    }
+                    FileKind::Symlink | FileKind::Other => done.skipped += 1,
+                }
+            }
+            done.files += files.len() as u64;
+            done.bytes += self.files(tree, &here, files).await?;
+        }
+        Ok(done)
+    }
+
+    /// Several files of one directory at once.
+    async fn files(
+        &self,
+        tree: &Tree,
+        here: &Dir,
+        files: Vec<(CString, String)>,
+    ) -> Result<u64, TransferError> {
+        let put = stream::iter(files)
+            .map(|(from, path)| async move { self.file(tree, here, &from, &path).await })
+            .buffer_unordered(AT_ONCE);
+        put.try_fold(0, |sum, bytes| async move { Ok(sum + bytes) }).await
+    }
+
+    /// The bytes, the times and the name.
+    async fn staged(
+        &self,
+        open: &Open,
+        file: &File,
+        from: &CString,
+        stat: &Stat,
+        path: &str,
+    ) -> Result<(), TransferError> {
+        let piece = open.tree().channel().connection().negotiated().max_write.min(PIECE_BYTES);
+        let moved = self.progress.moved();
+        let mut going = stream::iter((0..stat.size).step_by(piece as usize))
+            .map(|at| async move {
+                local::go_on(&self.progress)?;
+                let wanted = u64::from(piece).min(stat.size - at) as usize;
+                let data = local::of(from, read(file, at, wanted).await)?;
+                if data.len() < wanted {
+                    return Err(TransferError::Changed(from.to_string_lossy().into_owned()));
+                }
+                write(open, path, at, data).await?;
+                Ok(wanted as u64)
+            })
+            .buffer_unordered(DEPTH);
+        while let Some(bytes) = going.next().await {
+            moved(bytes?);
+        }
+        let now = local::of(from, file.stat())?;
+        if (now.size, now.mtime) != (stat.size, stat.mtime) {
+            return Err(TransferError::Changed(from.to_string_lossy().into_owned()));
+        }
+        let written = from_unix(stat.mtime.secs, stat.mtime.nanos);
+        let basic = BasicInformation { last_write_time: written.into(), ..BasicInformation::new_zeroed() };
+        local::there(path, open.set(info_type::FILE, class::BASIC, 0, basic.as_bytes()).await)?;
+        match open.rename(path, self.overwrite).await {
+            Err(error) if error.status() == Some(Status::OBJECT_NAME_COLLISION) => {
+                Err(TransferError::Taken(path.to_owned()))
+            }
+            renamed => local::there(path, renamed),
+        }
+    }
+}
+
+/// A directory of the share, which may be there.
+async fn made(tree: &Tree, path: &str) -> Result<(), TransferError> {
+    // The root is there.
+    if path.is_empty() {
+        return Ok(());
+    }
+    let how = How {
+        disposition: Disposition::OpenIf,
+        access: rights::READ_ATTRIBUTES,
+        attributes: attributes::DIRECTORY,
+        ..How::make_directory()
+    };
+    let open = match Open::create(tree, path, &how).await {
+        Err(error) if error.status() == Some(Status::NOT_A_DIRECTORY) => {
+            return Err(TransferError::NotADirectory(path.to_owned()));
+        }
+        open => local::there(path, open)?,
+    };
+    local::there(path, open.close(0).await).map(drop)
+}
+
+async fn read(file: &File, at: u64, wanted: usize) -> std::io::Result<Buf> {
+    let room = lane::current().buffers().get(BufClass::Large).await;
+    let (read, buf) = file.read_at(at, wanted, room).await;
+    read.map(|_| buf)
+}
+
+/// All of it: a server that takes less at once has no room for the rest.
+async fn write(open: &Open, path: &str, at: u64, data: Buf) -> Result<(), TransferError> {
+    let len = data.len();
+    let (written, _) = open.write(at, vec![data]).await;
+    match local::there(path, written)? as usize == len {
+        true => Ok(()),
+        false => Err(TransferError::Server(path.to_owned(), Error::Unexpected("fewer bytes written"))),
+    }
+}
+
+/// What a file is called until it is whole.
+const STAGED: &str = ".linerate-put";
+/// Requests for one file under way.
+const DEPTH: usize = 8;
+/// Bytes of one at most: what a buffer of the lane holds.
+const PIECE_BYTES: u32 = 256 << 10;
+/// Files of one directory that go up at once.
+const AT_ONCE: usize = 8;
+/// Names of a local directory.
+const NAMES_MAX: usize = 1 << 20;

@@ -1,0 +1,44 @@
+//! The server in an address: `HOST[:PORT]`, IPv6 in brackets.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// Host, IPv6 without its brackets, and port: `port` where it says none. `None` where its port is no number, or a bracket is open.
+pub fn split(text: &str, port: u16) -> Option<(&str, u16)> {
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, said) = rest.split_once(']')?;
+        return Some((host, if said.is_empty() { port } else { said.strip_prefix(':')?.parse().ok()? }));
+    }
+    match text.split_once(':') {
+        Some((host, said)) => Some((host, said.parse().ok()?)),
+        None => Some((text, port)),
+    }
+}
+
+/// An address of the host.
+///
+/// # Errors
+/// The system's, where the host has none.
+pub fn resolve(host: &str, port: u16) -> io::Result<SocketAddr> {
+    let found = (host, port).to_socket_addrs()?.next();
+    found.ok_or_else(|| io::Error::other(format!("{host} has no address")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports_are_taken_apart_and_found() {
+        assert_eq!(split("h", 7), Some(("h", 7)));
+        assert_eq!(split("h:80", 7), Some(("h", 80)));
+        assert_eq!(split("[::1]", 7), Some(("::1", 7)));
+        assert_eq!(split("[::1]:80", 7), Some(("::1", 80)));
+        for wrong in ["h:", "h:x", "h:70000", "[::1", "[::1]x", "[::1]:"] {
+            assert_eq!(split(wrong, 7), None, "{wrong}");
+        }
+        assert_eq!(resolve("127.0.0.1", 7).unwrap().to_string(), "127.0.0.1:7");
+        assert_eq!(resolve("::1", 7).unwrap().to_string(), "[::1]:7");
+        assert!(resolve("no host", 7).is_err());
+    }
+}

@@ -1,0 +1,164 @@
+//! A file that comes: under a name of its own, until it is whole. What came of one that broke off is kept under a name that says of
+//! which file and version it is a part, so that another attempt may go on from there.
+
+use std::ffi::CString;
+use std::io::{self, ErrorKind};
+
+use lane::fs::{AttributeChange, CreateHow, Dir, File, OpenHow, OpenKind, RenameHow, SetTime, Timestamp};
+
+/// The names of a file that is not whole.
+#[derive(Debug)]
+pub struct Landing {
+    /// While it comes.
+    under_way: CString,
+    /// Once it broke off.
+    part: CString,
+}
+
+impl Landing {
+    /// Of what is to be `name`; `version` is short, and says which file and which state of it comes.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a version with a zero byte.
+    pub fn new(name: &CString, version: &str) -> io::Result<Self> {
+        let name = &name.as_bytes()[..name.as_bytes().len().min(NAME_KEPT)];
+        let with = |what: &str| CString::new([b".", name, what.as_bytes()].concat()).map_err(io::Error::from);
+        Ok(Self { under_way: with(".linerate-get")?, part: with(&format!(".{version}.linerate-part"))? })
+    }
+
+    /// The file that bytes go to, and how many it has already: those of an attempt that broke off where `resume` says so, at most
+    /// `length`.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub async fn begin(&self, dir: &Dir, resume: bool, length: u64) -> io::Result<(File, u64)> {
+        // Of an attempt that was killed: nobody knows what of it is whole.
+        match dir.unlink(&self.under_way).await {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        if resume && dir.rename(&self.part, dir, &self.under_way, RenameHow::NoReplace).await.is_ok() {
+            let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: true };
+            let file = dir.open(&self.under_way, how).await?;
+            let has = file.stat()?.size.min(length);
+            return Ok((file, has));
+        }
+        let how = CreateHow { mode: 0o600, exclusive: true };
+        Ok((dir.create(&self.under_way, how).await?, 0))
+    }
+
+    /// It broke off: its first `upto` bytes stay, if there are any.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub async fn keep(&self, dir: &Dir, file: &File, upto: u64) -> io::Result<()> {
+        if upto == 0 {
+            return dir.unlink(&self.under_way).await;
+        }
+        file.truncate(upto).await?;
+        dir.rename(&self.under_way, dir, &self.part, RenameHow::Replace).await
+    }
+
+    /// It is whole: it gets its attributes and its name, over what has that where `replace` says so.
+    ///
+    /// # Errors
+    /// The file system's; `AlreadyExists`.
+    pub async fn finish(
+        &self,
+        dir: &Dir,
+        name: &CString,
+        file: &File,
+        (mode, modified): (u32, Timestamp),
+        replace: bool,
+    ) -> io::Result<()> {
+        let change = AttributeChange {
+            uid: None,
+            gid: None,
+            mode: Some(mode),
+            atime: SetTime::Keep,
+            mtime: SetTime::At(modified),
+        };
+        file.set_attributes(change).await?;
+        let how = if replace { RenameHow::Replace } else { RenameHow::NoReplace };
+        dir.rename(&self.under_way, dir, name, how).await
+    }
+}
+
+/// Whether something has the name.
+///
+/// # Errors
+/// The file system's.
+pub async fn is_taken(dir: &Dir, name: &CString) -> io::Result<bool> {
+    match dir.stat_at(name).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The local directory of this path, whose directories above are there, made if it is not: never through a link.
+///
+/// # Errors
+/// The file system's.
+pub async fn made(dir: &Dir, path: &CString, mode: u32) -> io::Result<Dir> {
+    let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
+    let (above, name) = match path.as_bytes().iter().rposition(|&byte| byte == b'/') {
+        Some(at) => (&path.as_bytes()[..at], &path.as_bytes()[at + 1..]),
+        None => (&b"."[..], path.as_bytes()),
+    };
+    let above = dir.open(&CString::new(above)?, how).await.and_then(File::into_dir)?;
+    let name = CString::new(name)?;
+    match above.mkdir(&name, mode & 0o777 | 0o700).await {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    above.open(&name, how).await.and_then(File::into_dir)
+}
+
+/// Bytes of a name that the names beside it have: what they add fits into 255.
+const NAME_KEPT: usize = 150;
+
+#[cfg(test)]
+mod tests {
+    use lane::runtime::{RuntimeOptions, run_here};
+
+    use super::*;
+
+    #[test]
+    fn a_file_has_its_name_when_it_is_whole_and_what_broke_off_goes_on() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().to_owned();
+        run_here(RuntimeOptions::default(), async move {
+            let dir = Dir::open_root(&path).unwrap();
+            let name = CString::new("file").unwrap();
+            let landing = Landing::new(&name, "7.1").unwrap();
+            let (file, has) = landing.begin(&dir, true, 6).await.unwrap();
+            assert_eq!(has, 0);
+            file.write_at(0, b"abcd".to_vec().into()).await.0.unwrap();
+            landing.keep(&dir, &file, 3).await.unwrap();
+            assert!(!is_taken(&dir, &name).await.unwrap());
+            // A part of another version is none of this.
+            let other = Landing::new(&name, "7.2").unwrap();
+            let (file, has) = other.begin(&dir, true, 6).await.unwrap();
+            assert_eq!(has, 0);
+            other.keep(&dir, &file, 0).await.unwrap();
+            let (file, has) = landing.begin(&dir, true, 6).await.unwrap();
+            assert_eq!(has, 3);
+            file.write_at(3, b"def".to_vec().into()).await.0.unwrap();
+            let modified = Timestamp { secs: 1_000_000_000, nanos: 0 };
+            landing.finish(&dir, &name, &file, (0o640, modified), false).await.unwrap();
+            assert_eq!(std::fs::read(path.join("file")).unwrap(), b"abcdef");
+            assert_eq!(dir.stat_at(&name).await.unwrap().mtime.secs, 1_000_000_000);
+            assert_eq!(std::fs::read_dir(&path).unwrap().count(), 1, "nothing else stays");
+            let (file, _) = landing.begin(&dir, false, 6).await.unwrap();
+            let taken = landing.finish(&dir, &name, &file, (0o640, modified), false).await.unwrap_err();
+            assert_eq!(taken.kind(), ErrorKind::AlreadyExists);
+            landing.finish(&dir, &name, &file, (0o640, modified), true).await.unwrap();
+            let below = made(&dir, &CString::new("below").unwrap(), 0o755).await.unwrap();
+            made(&dir, &CString::new("below/deeper").unwrap(), 0o755).await.unwrap();
+            made(&dir, &CString::new("below/deeper").unwrap(), 0o755).await.unwrap();
+            assert!(is_taken(&below, &CString::new("deeper").unwrap()).await.unwrap());
+        })
+        .unwrap();
+    }
+}

@@ -1,0 +1,9 @@
+//! What the clients of all services share: how far a transfer is ([`Progress`]), what it moved ([`Tree`]), local files that are
+//! there under their name only when they are whole ([`Landing`]), and the server in an address ([`authority`]).
+
+pub mod authority;
+mod landing;
+mod progress;
+
+pub use landing::{Landing, is_taken, made};
+pub use progress::{Progress, Tree};
