@@ -1,0 +1,317 @@
+//! A server that is killed, or told to stop, while clients of AFS store and rename, and started again: what was acknowledged is there, files have the numbers and
+//! rights that they had, a stock client that lives through it believes nothing older, and `linerate volume check` finds nothing.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use serde_json::Value;
+use testkit::netns::Namespace;
+
+use support::{Launch, linerate, output};
+
+mod support;
+
+const CELL: &str = "killed.example";
+/// How often the server is ended: the last time it is told to stop, else it is killed.
+const ROUNDS: u64 = 4;
+/// Who put files beside each other, and how many each of them puts in turn.
+const PUTTERS: u64 = 2;
+const FILES: u64 = 4;
+/// Lines of a file: more than one store's window.
+const LINES: usize = 20_000;
+
+#[test]
+fn what_clients_were_told_outlives_a_server_that_is_killed_among_stores_and_renames() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    // A directory whose file system keeps attributes, which that of temporary files may not.
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = &home.path().canonicalize().unwrap();
+    let tree = home.join("tree");
+    for name in ["d", "fixed", "closed"] {
+        fs::create_dir_all(tree.join(name)).unwrap();
+    }
+    for name in ["a", "b", "c"] {
+        fs::write(tree.join("fixed").join(name), name).unwrap();
+    }
+    let config = home.join("linerate.toml");
+    let text = format!(
+        "[server]\nlanes = 2\ndrain_seconds = 20\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+         [admin]\nlisten = '127.0.0.1:0'\n[afs]\nlisten = '127.0.0.1:7000'\ncell = '{CELL}'\n[[volume]]\nname = 'tree'\n\
+         path = 'tree'\nwritable = 'anyone'\n"
+    );
+    fs::write(&config, text).unwrap();
+    acl(home, &["set", "--clear"], &["system:authuser=all"]);
+    let rights = acl(home, &["get", "--json"], &[]);
+
+    let mut server = Launch::config(&config).start();
+    let numbers = numbers();
+    is_closed();
+    let mut client = Mounted::start(&home.join("client"));
+    let puts = Puts::new(home);
+    std::thread::scope(|scope| {
+        for putter in 0..PUTTERS {
+            let puts = &puts;
+            scope.spawn(move || puts.run(putter));
+        }
+        let _stop = Stop(&puts);
+        for round in 0..ROUNDS {
+            let enough = puts.done.load(SeqCst) + 4 + 3 * round;
+            testkit::wait_for("files to be put", PATIENCE, || {
+                (puts.done.load(SeqCst) >= enough).then_some(())
+            });
+            let told = puts.told();
+            let is_last = round + 1 == ROUNDS;
+            server.signal(if is_last { Signal::TERM } else { Signal::KILL });
+            assert_eq!(server.wait().success(), is_last);
+            for (name, told) in told {
+                let there = serial(&fs::read(tree.join("d").join(&name)).unwrap());
+                assert!(
+                    there >= told,
+                    "round {round}: {name} is of put {there}, and {told} was acknowledged"
+                );
+            }
+            // Nobody reaches the tree but by the server, which is not there.
+            let kinds = problems(home);
+            assert!(
+                kinds.iter().all(|kind| AFTER_A_KILL.contains(&kind.as_str())),
+                "round {round}: {kinds:?}"
+            );
+            assert_eq!(acl(home, &["get", "--json"], &[]), rights);
+            server = Launch::config(&config).start();
+            assert_eq!(self::numbers(), numbers, "round {round}");
+            is_closed();
+            puts.pause(true);
+            if let Some(client) = &mut client {
+                client.agrees(&tree, puts.told().into_keys());
+            }
+            puts.pause(false);
+        }
+    });
+    server.signal(Signal::TERM);
+    assert!(server.wait().success());
+    drop(client);
+    // Every name that is there was used since the last kill, and is recorded where it is; what went away a moment before one is not.
+    let kinds = problems(home);
+    assert!(kinds.iter().all(|kind| kind == "gone"), "{kinds:?}");
+}
+
+/// `linerate acl` of the closed directory.
+fn acl(home: &Path, how: &[&str], changes: &[&str]) -> String {
+    let mut command = linerate([&["acl"], how].concat());
+    command.current_dir(home).arg("tree/closed").args(changes);
+    String::from_utf8(output(&mut command)).unwrap()
+}
+
+/// Kinds of what `linerate volume check` would mend.
+fn problems(home: &Path) -> Vec<String> {
+    let mut command = linerate(["volume", "check", "--dry-run", "--json"]);
+    command.env("LINERATE_STATE", home.join("state")).current_dir(home);
+    let told: Value = serde_json::from_slice(&command.output().unwrap().stdout).unwrap();
+    let problems = told[0]["problems"].as_array().unwrap();
+    problems.iter().map(|problem| problem["kind"].as_str().unwrap().to_owned()).collect()
+}
+
+/// The numbers of files that nobody touches.
+fn numbers() -> Vec<[String; 3]> {
+    let listed = output(&mut linerate(["ls", "--json", "afs://127.0.0.1/tree/fixed"]));
+    let lines = String::from_utf8(listed).unwrap();
+    let number = |line: &str| {
+        let told: Value = serde_json::from_str(line).unwrap();
+        ["name", "vnode", "uniquifier"].map(|key| told[key].to_string())
+    };
+    let numbers: Vec<_> = lines.lines().map(number).collect();
+    assert_eq!(numbers.len(), 3, "{lines}");
+    numbers
+}
+
+/// Nobody who is anonymous sees what is there.
+fn is_closed() {
+    testkit::wait_for("a refusal", PATIENCE, || {
+        let output = linerate(["ls", "afs://127.0.0.1/tree/closed"]).output().unwrap();
+        let [told, said] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        assert!(!output.status.success(), "it is listed: {told}");
+        let is_refused = said.contains("EACCES");
+        if !is_refused {
+            eprintln!("asked again for what is closed: {said}");
+        }
+        is_refused.then_some(())
+    });
+}
+
+/// Files that are put again and again, each whole or not at all: stored under another name, and renamed.
+struct Puts {
+    home: PathBuf,
+    /// Of each name the last put that was acknowledged.
+    told: Mutex<BTreeMap<String, u64>>,
+    done: AtomicU64,
+    under_way: AtomicU64,
+    is_paused: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// Ends them, whatever becomes of the test.
+struct Stop<'a>(&'a Puts);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, SeqCst);
+    }
+}
+
+impl Puts {
+    fn new(home: &Path) -> Self {
+        Self {
+            home: home.to_owned(),
+            told: Mutex::default(),
+            done: AtomicU64::new(0),
+            under_way: AtomicU64::new(0),
+            is_paused: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        }
+    }
+
+    fn told(&self) -> BTreeMap<String, u64> {
+        self.told.lock().unwrap().clone()
+    }
+
+    fn run(&self, putter: u64) {
+        let local = self.home.join(format!("local-{putter}"));
+        for put in 1.. {
+            // Counted before the look, so that who pauses them and sees none knows that there is none.
+            self.under_way.fetch_add(1, SeqCst);
+            while self.is_paused.load(SeqCst) && !self.is_over.load(SeqCst) {
+                self.under_way.fetch_sub(1, SeqCst);
+                std::thread::sleep(Duration::from_millis(10));
+                self.under_way.fetch_add(1, SeqCst);
+            }
+            if self.is_over.load(SeqCst) {
+                return;
+            }
+            let name = format!("f-{putter}-{}", put % FILES);
+            fs::write(&local, format!("{put}\n").repeat(LINES)).unwrap();
+            let program = assert_cmd::cargo::cargo_bin!("linerate");
+            let mut command = Command::new("timeout");
+            command.args(["-s", "KILL", "30"]).arg(program).args(["put", "--overwrite"]).arg(&local);
+            command.arg(format!("afs://127.0.0.1/tree/d/{name}")).stdin(Stdio::null());
+            // One that fails may have come to its end or not.
+            if command.output().unwrap().status.success() {
+                self.told.lock().unwrap().insert(name, put);
+                self.done.fetch_add(1, SeqCst);
+            }
+            self.under_way.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Returns when none is under way.
+    fn pause(&self, is_paused: bool) {
+        self.is_paused.store(is_paused, SeqCst);
+        if is_paused {
+            let none = || (self.under_way.load(SeqCst) == 0).then_some(());
+            testkit::wait_for("puts to end", PATIENCE, none);
+        }
+    }
+}
+
+/// Which put a file is of; all of it is of one.
+fn serial(bytes: &[u8]) -> u64 {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let mut lines = text.lines();
+    let first = lines.next().expect("it is not empty");
+    assert!(lines.all(|line| line == first) && text.lines().count() == LINES, "a file of several puts");
+    first.parse().unwrap()
+}
+
+/// A stock client (afsd.fuse, of the Debian package openafs-fuse), and a shell beside it.
+struct Mounted {
+    shell: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Mounted {
+    /// `None` where there is none, or no FUSE.
+    fn start(home: &Path) -> Option<Self> {
+        if Command::new("afsd.fuse").arg("-help").output().is_err() {
+            testkit::skip("the Debian package openafs-fuse is not installed; `cargo xtask test` installs it");
+            return None;
+        }
+        if File::open("/dev/fuse").is_err() {
+            eprintln!("the stock client is left out: there is no /dev/fuse");
+            return None;
+        }
+        for name in ["etc", "cache", "mnt"] {
+            fs::create_dir_all(home.join(name)).unwrap();
+        }
+        let write = |name: &str, text: String| fs::write(home.join("etc").join(name), text).unwrap();
+        write("ThisCell", format!("{CELL}\n"));
+        write("CellServDB", format!(">{CELL}\n127.0.0.1 #server\n"));
+        write("cacheinfo", format!("/afs:{}:50000\n", home.join("cache").display()));
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", SHELL]).current_dir(home);
+        let mut shell = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let from = BufReader::new(shell.stdout.take().unwrap());
+        let to = shell.stdin.take();
+        let mut mounted = Self { shell, to, from };
+        mounted.waits_for(&format!("test \"$(cat mnt/{CELL}/tree/fixed/a)\" = a"));
+        Some(mounted)
+    }
+
+    /// Whether a line of shell succeeds.
+    fn does(&mut self, words: &str) -> bool {
+        writeln!(self.to.as_mut().unwrap(), "{words}").unwrap();
+        let mut said = String::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.from.read_line(&mut line).unwrap() > 0, "the client has ended: {said}");
+            if let Some(code) = line.strip_prefix("ended ") {
+                return code.trim() == "0";
+            }
+            said.push_str(&line);
+        }
+    }
+
+    /// A client that has lost its server looks for it every three minutes.
+    fn waits_for(&mut self, words: &str) {
+        testkit::wait_for(words, 2 * PATIENCE, || self.does(words).then_some(()));
+    }
+
+    /// Once it has found the server again, it has each file as that is on disk, at once.
+    fn agrees(&mut self, tree: &Path, names: impl Iterator<Item = String>) {
+        self.waits_for(&format!("test \"$(cat mnt/{CELL}/tree/fixed/a)\" = a"));
+        for name in names {
+            let there = tree.join("d").join(&name);
+            let same = format!("cmp mnt/{CELL}/tree/d/{name} {}", there.display());
+            assert!(self.does(&same), "{name} is not as it is on disk");
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // With its input the shell ends, and with it the client.
+        self.to.take();
+        let _ = self.shell.wait();
+    }
+}
+
+const SHELL: &str = r#"
+mount --bind etc /etc/openafs || exit 1
+afsd.fuse -f -confdir /etc/openafs -cachedir $PWD/cache -mountdir $PWD/mnt >client.out 2>&1 </dev/null &
+client=$!
+while read -r line; do eval "$line" 2>/dev/null </dev/null; echo "ended $?"; done
+umount -l mnt
+kill -9 $client
+"#;
+
+/// What the index had not heard of when the server was killed: names are written to it a moment after they are changed, and looked at anew by
+/// the next run (docs/index.md).
+const AFTER_A_KILL: [&str; 2] = ["moved", "gone"];
+/// Longer than anything takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
