@@ -2,7 +2,7 @@
 //!
 //! [`Acceptor`] takes the tokens of one SESSION_SETUP exchange after the other and ends with who it is and the session's
 //! key; [`Initiator`] makes them. Neither has a clock or randomness: both are given. NTLMv1 and LM are refused, a message
-//! integrity code is required of whoever has a password, and a wrong proof takes as long as a right one.
+//! integrity code is required of whoever says, under the proof, that there is one, and a wrong proof takes as long as a right one.
 //!
 //! Whoever knows the NT hash of an account signs in as it: what hashes there are is behind [`Accounts`].
 
@@ -45,7 +45,7 @@ pub enum Refused {
     /// A wrong password, or an account that there is not: nobody is told which.
     #[error("wrong name or password")]
     Wrong,
-    /// The messages have no integrity code.
+    /// The messages have no integrity code, though one is announced or needed.
     #[error("no message integrity code")]
     NoMic,
     /// They were changed on their way.
