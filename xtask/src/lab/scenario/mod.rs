@@ -8,14 +8,18 @@ use anyhow::bail;
 use super::guest::Guest;
 use super::machine::Machine;
 
+mod afs_long_link;
+mod afs_sites;
 mod egress;
 mod four_nodes;
+mod fsx;
 mod kafs;
 mod ktls;
 mod long_link;
 mod numa_listeners;
 mod numa_memory;
 mod pacing;
+mod project;
 
 /// Every scenario, in the order `lab all` runs them.
 pub(crate) const ALL: &[&dyn Scenario] = &[
@@ -30,6 +34,8 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &pacing::Pacing,
     &kafs::Kafs,
     &kafs::KafsFsx,
+    &kafs::KafsMapped,
+    &afs_long_link::AfsLongLink,
 ];
 
 /// One scenario.

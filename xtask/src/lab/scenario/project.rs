@@ -4,10 +4,9 @@ use std::process::Command;
 
 use anyhow::ensure;
 
-use super::MOUNT;
-
-pub(super) fn clone_and_make() -> anyhow::Result<()> {
-    let output = Command::new("sh").args(["-euc", SCRIPT, "sh", MOUNT]).env("HOME", "/tmp").output()?;
+/// As the directory `to`, which is new and stays.
+pub(super) fn clone_and_make(to: &str) -> anyhow::Result<()> {
+    let output = Command::new("sh").args(["-euc", SCRIPT, "sh", to]).env("HOME", "/tmp").output()?;
     let told = [output.stdout, output.stderr].concat();
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&told));
     Ok(())
@@ -15,13 +14,13 @@ pub(super) fn clone_and_make() -> anyhow::Result<()> {
 
 /// The origin lies beside the mount.
 const SCRIPT: &str = r#"
-mkdir /tmp/origin && cd /tmp/origin
+rm -rf /tmp/origin && mkdir /tmp/origin && cd /tmp/origin
 printf 'int f(void);\nint main(void) { return f() - 42; }\n' >main.c
 printf 'int f(void) { return 42; }\n' >f.c
 printf 'prog: main.o f.o\n\tcc -o $@ main.o f.o\n' >Makefile
 git init -q . && git add . && git -c user.name=a -c user.email=a@b commit -qm x
-git clone -q file:///tmp/origin "$1/project"
-cd "$1/project"
+git clone -q file:///tmp/origin "$1"
+cd "$1"
 make -s
 ./prog
 test "$(git status --short | tr '\n' +)" = '?? f.o+?? main.o+?? prog+'
