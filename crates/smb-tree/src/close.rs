@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use smb_wire::Status;
 use smb_wire::body::close::{CloseResponse, FLAG_POSTQUERY_ATTRIB};
+use smb_wire::create::options;
 use smb_wire::fixed::Fixed;
 use vfs::Ended;
 
@@ -41,8 +42,15 @@ impl Share {
         }
         let watching = open.state().watching.close();
         watching.into_iter().for_each(Waker::wake);
-        let stream_goes = self.end(asker, open).await;
-        if stream_goes && let Ok(hand) = self.hand(asker, open).await {
+        let may_go = open.grants().is_deleting() || open.has_options(options::DELETE_ON_CLOSE);
+        let ended = self.end(asker, open).await;
+        if may_go && ended.is_some() && open.is_directory() {
+            // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
+            open.grants().object().announce_end();
+        }
+        if ended == Some(Ended::StreamGoes)
+            && let Ok(hand) = self.hand(asker, open).await
+        {
             let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
             // As with names: who closes is not told why it stayed.
             let _ = self.change_stream(&asker.by(open), &hand, object, stream, Change::Remove).await;
@@ -52,10 +60,9 @@ impl Share {
         Ok(response)
     }
 
-    /// Gives back what the open holds; says whether its stream goes with it.
-    async fn end(&self, asker: &Asker, open: &Arc<Open>) -> bool {
-        let ended = open.grants().close(self.volume(), &asker.caller).await;
-        matches!(ended, Ok(Ended::StreamGoes))
+    /// Gives back what the open holds, and says what goes with it; `None` where what was to go has stayed.
+    async fn end(&self, asker: &Asker, open: &Arc<Open>) -> Option<Ended> {
+        open.grants().close(self.volume(), &asker.caller).await.ok()
     }
 
     /// What an open is of now: of a stream, with the stream's size.

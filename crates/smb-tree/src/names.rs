@@ -44,6 +44,16 @@ pub(crate) fn to_wire(stored: &[u8]) -> Option<String> {
     Some(text.chars().enumerate().map(wire).collect())
 }
 
+/// Whether a name is one of eight characters and three, as old clients have them (MS-FSCC 2.1.5.2.1).
+pub(crate) fn is_short(name: &str) -> bool {
+    let (base, extension) = name.split_once('.').unwrap_or((name, ""));
+    let is_fine = |c: char| c.is_ascii_alphanumeric() || "!#$%&'()-@^_`{}~".contains(c);
+    (1..=8).contains(&base.len())
+        && extension.len() <= 3
+        && !name.ends_with('.')
+        && base.chars().chain(extension.chars()).all(is_fine)
+}
+
 /// A path below the share as clients write it, with a backslash in front.
 pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
     let mut out = String::new();
@@ -173,5 +183,15 @@ mod tests {
         let path = RelPath::parse(b"a/b:c").unwrap();
         assert_eq!(path_to_wire(path), "\\a\\b\u{f022}c");
         assert_eq!(path_to_wire(RelPath::ROOT), "\\");
+    }
+
+    #[test]
+    fn short_names_are_eight_and_three() {
+        for short in ["a", "bufsize.txt", "A-B_C~1", "12345678.123"] {
+            assert!(is_short(short), "{short}");
+        }
+        for long in ["", ".txt", "123456789", "a.html", "a.b.c", "a b", "a.", "\u{e9}", "a+b"] {
+            assert!(!is_short(long), "{long}");
+        }
     }
 }

@@ -1,15 +1,16 @@
-//! CHANGE_NOTIFY (MS-SMB2 3.3.5.19): names that come and go in a directory, whichever service makes the change. What is told is names of
-//! the directory itself; a watch of a whole subtree, or of anything but names, is refused.
+//! CHANGE_NOTIFY (MS-SMB2 3.3.5.19): what happens in a directory, or anywhere beneath it, whichever service does it.
 
+use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 
 use smb_wire::Status;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, FLAG_WATCH_TREE, filter};
 use smb_wire::chain::EntryWriter;
 use smb_wire::create::access::rights::READ_DATA;
 use smb_wire::info::notify::{self, action};
-use vfs::{Edit, NameChanges};
+use vfs::{Event, Happened, Kinds, Told, Watch, WatchHow};
 
 use crate::Answer;
 use crate::asker::Asker;
@@ -21,9 +22,9 @@ use crate::share::Share;
 #[derive(Debug, Default)]
 pub(crate) struct Watching {
     /// From its first request on, so that nothing between two of them is lost.
-    changes: Option<NameChanges>,
-    /// Requests that wait.
-    waiting: Vec<(u64, Waker)>,
+    watch: Option<Watch>,
+    /// Requests that wait, in the order in which they came: the first is told what happens next.
+    waiting: VecDeque<(u64, Option<Waker>)>,
     next: u64,
     is_closed: bool,
 }
@@ -32,12 +33,28 @@ impl Watching {
     /// The open is closed: who waits hears of it.
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.is_closed = true;
-        self.changes = None;
-        self.waiting.drain(..).map(|(_, waker)| waker).collect()
+        self.watch = None;
+        self.waiting.drain(..).filter_map(|(_, waker)| waker).collect()
+    }
+
+    fn poll(&mut self, number: u64, cx: &mut Context<'_>) -> Poll<Option<Told>> {
+        let Some(watch) = &self.watch else { return Poll::Ready(None) };
+        match self.waiting.iter_mut().enumerate().find(|(_, (waiting, _))| *waiting == number) {
+            Some((1.., (_, waker))) => {
+                *waker = Some(cx.waker().clone());
+                Poll::Pending
+            }
+            first => {
+                if let Some((_, (_, waker))) = first {
+                    *waker = Some(cx.waker().clone());
+                }
+                watch.poll(cx).map(Some)
+            }
+        }
     }
 }
 
-/// A request that waits. Dropped, it waits no more.
+/// A request that waits. Dropped, it waits no more, and the next is the first.
 struct Waiting<'a> {
     open: &'a Open,
     number: u64,
@@ -45,27 +62,32 @@ struct Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.open.state().watching.waiting.retain(|(number, _)| *number != self.number);
+        let next = {
+            let watching = &mut self.open.state().watching;
+            watching.waiting.retain(|(number, _)| *number != self.number);
+            watching.waiting.front_mut().and_then(|(_, waker)| waker.take())
+        };
+        next.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Share {
-    /// Waits until names come or go, and tells them: with `STATUS_NOTIFY_ENUM_DIR`, and none of them, where they are too many for the
-    /// client's room; with `STATUS_NOTIFY_CLEANUP` when the open is closed.
+    /// Waits until something happens in the directory, or beneath it, and tells it: with `STATUS_NOTIFY_ENUM_DIR`, and nothing of it, where
+    /// it is too much for the client's room or is not known; with `STATUS_NOTIFY_CLEANUP` when the open is closed, with
+    /// `STATUS_DELETE_PENDING` when the directory goes.
     ///
     /// # Errors
-    /// `STATUS_INVALID_PARAMETER` for what is no directory, or a filter of nothing; `STATUS_ACCESS_DENIED`; `STATUS_NOT_SUPPORTED` for a
-    /// subtree, or a filter without names; `STATUS_INSUFFICIENT_RESOURCES` where too many wait by one open.
+    /// `STATUS_INVALID_PARAMETER` for what is no directory, or a filter of nothing; `STATUS_ACCESS_DENIED`;
+    /// `STATUS_INSUFFICIENT_RESOURCES` where too many wait by one open, or watch in the volume.
     pub async fn change_notify(
         &self,
         asker: &Asker,
         open: &Arc<Open>,
         request: &ChangeNotifyRequest,
     ) -> Result<Answer, Status> {
-        let wanted = request.completion_filter.get();
         //= MS-SMB2 3.3.5.19
-        //# An open of something else than a directory, or a filter without any known bit, fails with STATUS_INVALID_PARAMETER.
-        if !open.is_directory() || wanted & FILTERS == 0 {
+        //# An open of something else than a directory fails with STATUS_INVALID_PARAMETER.
+        if !open.is_directory() {
             return Err(Status::INVALID_PARAMETER);
         }
         //= MS-SMB2 3.3.5.19
@@ -73,95 +95,94 @@ impl Share {
         if !open.may(READ_DATA) {
             return Err(Status::ACCESS_DENIED);
         }
-        let has_names = wanted & (filter::FILE_NAME | filter::DIR_NAME) != 0;
-        if !has_names || request.flags.get() & FLAG_WATCH_TREE != 0 {
-            self.counters().notify_refused.increment();
-            return Err(Status::NOT_SUPPORTED);
-        }
         let hand = self.hand(asker, open).await?;
         let directory = hand.directory().ok_or(Status::INVALID_PARAMETER)?;
         let waiting = {
             let mut state = open.state();
-            if state.watching.waiting.len() >= WAITING_MAX {
+            let watching = &mut state.watching;
+            let is_full = watching.waiting.len() >= WAITING_MAX;
+            if watching.watch.is_none() && !watching.is_closed && !is_full {
+                let wanted = request.completion_filter.get();
+                if wanted == 0 {
+                    return Err(Status::INVALID_PARAMETER);
+                }
+                //= MS-SMB2 3.3.5.19
+                //# What the first request of an open asks for counts for all of them.
+                let beneath = request.flags.get() & FLAG_WATCH_TREE != 0;
+                watching.watch = directory.watch(WatchHow { beneath, kinds: kinds(wanted) });
+            }
+            if is_full || (watching.watch.is_none() && !watching.is_closed) {
                 self.counters().notify_refused.increment();
                 return Err(Status::INSUFFICIENT_RESOURCES);
             }
-            if state.watching.changes.is_none() && !state.watching.is_closed {
-                state.watching.changes = directory.name_changes();
-            }
-            state.watching.next += 1;
-            Waiting { open, number: state.watching.next }
+            watching.next += 1;
+            let number = watching.next;
+            watching.waiting.push_back((number, None));
+            Waiting { open, number }
         };
         let room = request.output_buffer_length.get() as usize;
-        let changes = std::future::poll_fn(|cx| {
-            let mut state = open.state();
-            let watching = &mut state.watching;
-            let Some(changes) = &mut watching.changes else {
-                return Poll::Ready(Err(Status::NOTIFY_CLEANUP));
-            };
-            if let Poll::Ready(changes) = changes.poll(cx) {
-                return Poll::Ready(Ok(changes));
-            }
-            watching.waiting.retain(|(number, _)| *number != waiting.number);
-            watching.waiting.push((waiting.number, cx.waker().clone()));
-            Poll::Pending
-        });
-        match changes.await {
-            Ok(changes) => Ok(self.tell(changes, room)),
-            Err(status) => Ok(Answer { status, output: Vec::new() }),
-        }
+        let told = poll_fn(|cx| open.state().watching.poll(waiting.number, cx)).await;
+        let without = |status| Answer { status, output: Vec::new() };
+        Ok(match told {
+            Some(Told::Events(events)) => self.tell(&events, room),
+            Some(Told::Lost) => self.overflown(),
+            Some(Told::Going) => without(Status::DELETE_PENDING),
+            None => without(Status::NOTIFY_CLEANUP),
+        })
     }
 
-    fn tell(&self, changes: Option<Vec<Vec<Edit>>>, room: usize) -> Answer {
+    fn tell(&self, events: &[Event], room: usize) -> Answer {
         let mut output = Vec::new();
         let mut entries = EntryWriter::new(&mut output, 4, room);
-        let actions =
-            changes.map(|changes| changes.iter().flat_map(|edits| actions(edits)).collect::<Vec<_>>());
-        let mut fits = actions.is_some();
-        for (action, name) in actions.into_iter().flatten() {
+        let mut fits = true;
+        for event in events {
             // What clients cannot spell they cannot hear of.
-            let Some(name) = names::to_wire(&name) else { continue };
-            fits = fits && notify::write(&mut entries, action, &name);
+            let path: Option<Vec<_>> =
+                event.path.as_path().components().map(|name| names::to_wire(name.as_bytes())).collect();
+            let Some(path) = path else { continue };
+            fits = fits && notify::write(&mut entries, action(event.what), &path.join("\\"));
         }
         //= MS-SMB2 3.3.5.19
         //# What does not fit is not told at all: STATUS_NOTIFY_ENUM_DIR, and the client looks for itself.
-        if fits {
-            return Answer { status: Status::SUCCESS, output };
-        }
+        if fits { Answer { status: Status::SUCCESS, output } } else { self.overflown() }
+    }
+
+    fn overflown(&self) -> Answer {
         self.counters().notify_overflows.increment();
         Answer { status: Status::NOTIFY_ENUM_DIR, output: Vec::new() }
     }
 }
 
-/// What one change of names is to those who watch.
-fn actions(edits: &[Edit]) -> Vec<(u32, Box<[u8]>)> {
-    let removed = |edit: &Edit| match edit {
-        Edit::Removed { name } => Some(name.clone()),
-        Edit::Added { .. } => None,
-    };
-    let added = edits.iter().find_map(|edit| match edit {
-        Edit::Added { name, .. } => Some(name.clone()),
-        Edit::Removed { .. } => None,
-    });
-    let gone: Vec<_> = edits.iter().filter_map(removed).collect();
-    match (gone.as_slice(), added) {
-        // Another file has taken the name.
-        ([name], Some(new)) if *name == new => vec![(action::MODIFIED, new)],
-        //= MS-FSCC 2.7.1
-        //# A rename within the directory is told as the old name and the new, one behind the other.
-        ([old, replaced @ ..], Some(new)) => {
-            let replaced = replaced.iter().map(|name| (action::REMOVED, name.clone()));
-            let renamed = [(action::RENAMED_OLD_NAME, old.clone()), (action::RENAMED_NEW_NAME, new)];
-            replaced.chain(renamed).collect()
-        }
-        (gone, added) => {
-            let gone = gone.iter().map(|name| (action::REMOVED, name.clone()));
-            gone.chain(added.map(|name| (action::ADDED, name))).collect()
-        }
+//= MS-FSCC 2.7.1
+//# A rename within the directory is told as the old name and the new, one behind the other.
+fn action(what: Happened) -> u32 {
+    match what {
+        Happened::Added => action::ADDED,
+        Happened::Removed => action::REMOVED,
+        Happened::RenamedFrom => action::RENAMED_OLD_NAME,
+        Happened::RenamedTo => action::RENAMED_NEW_NAME,
+        Happened::Modified => action::MODIFIED,
     }
 }
 
-/// Bits that there are.
-const FILTERS: u32 = 0xfff;
+/// What of the tree a filter asks for; bits that nobody knows ask for nothing.
+fn kinds(wanted: u32) -> Kinds {
+    let attributes =
+        filter::ATTRIBUTES | filter::LAST_WRITE | filter::LAST_ACCESS | filter::CREATION | filter::EA;
+    let streams = filter::STREAM_NAME | filter::STREAM_SIZE | filter::STREAM_WRITE;
+    let table = [
+        (filter::FILE_NAME, Kinds::FILES),
+        (filter::DIR_NAME, Kinds::DIRECTORIES),
+        (filter::SIZE | filter::LAST_WRITE, Kinds::CONTENT),
+        // Streams and DOS attributes lie in extended attributes.
+        (attributes | streams, Kinds::ATTRIBUTES),
+        (filter::SECURITY, Kinds::RIGHTS),
+        // As Windows has it, of which Samba knows.
+        (filter::ATTRIBUTES | filter::CREATION, Kinds::MOVED),
+    ];
+    let asked = table.into_iter().filter(|(bits, _)| wanted & bits != 0);
+    asked.fold(Kinds::NONE, |kinds, (_, kind)| kinds | kind)
+}
+
 /// Requests of one open that wait.
 const WAITING_MAX: usize = 64;

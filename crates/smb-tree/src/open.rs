@@ -1,7 +1,7 @@
 //! An open, as every lane knows it (MS-SMB2 3.3.1.10).
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use grants::Caching;
@@ -55,14 +55,14 @@ pub struct Open {
     pub(crate) replay: Option<Entry>,
     pub(crate) instance: Option<Member>,
     pub(crate) word: ChannelWord,
+    /// CurrentByteOffset: behind what was read last, or as it was set. The server never uses it.
+    pub(crate) position: AtomicU64,
     pub(crate) state: Mutex<State>,
 }
 
 /// What changes with use.
 #[derive(Debug, Default)]
 pub(crate) struct State {
-    /// CurrentByteOffset, which the server keeps and never uses.
-    pub(crate) position: u64,
     pub(crate) enumeration: Option<crate::query_directory::Enumeration>,
     /// FILE_MODE_INFORMATION, as it was set.
     pub(crate) mode: Option<u32>,
@@ -171,6 +171,14 @@ impl Open {
     /// Whether it was granted any of these rights.
     pub(crate) fn may(&self, any: u32) -> bool {
         self.access & any != 0
+    }
+
+    pub(crate) fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_position(&self, offset: u64) {
+        self.position.store(offset, Ordering::Relaxed);
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

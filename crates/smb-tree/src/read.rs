@@ -48,6 +48,7 @@ impl Share {
         if open.kind() == OpenKind::Stream {
             let mut data = streams::read(&hand, open.stream().unwrap_or_default()).await?;
             let len = within(data.len() as u64, offset, length, minimum)?;
+            open.set_position(offset + u64::from(len));
             let begin = offset.min(data.len() as u64) as usize;
             data.drain(..begin);
             data.truncate(len as usize);
@@ -56,6 +57,7 @@ impl Share {
         let file = Rc::clone(hand.file()?);
         let size = hand.attributes()?.size;
         let len = within(size, offset, length, minimum)?;
+        open.set_position(offset + u64::from(len));
         Ok(Reading::File { file, offset, len })
     }
 

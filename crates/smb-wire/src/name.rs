@@ -1,4 +1,4 @@
-//! Names of files as a client writes them: components between backslashes, and a stream behind a colon
+//! Names of files as a client writes them: components between backslashes or slashes, and a stream behind a colon
 //! (MS-FSCC 2.1.5, MS-SMB2 3.3.5.9).
 
 use crate::status::Status;
@@ -43,7 +43,11 @@ impl Name {
         let path = path.strip_suffix('\\').unwrap_or(path);
         let mut components = Vec::new();
         if !path.is_empty() {
-            for component in path.split('\\') {
+            for component in path.split(['\\', '/']) {
+                // Beneath the root the way up is as well the way back.
+                if component == ".." && components.pop().is_some() {
+                    continue;
+                }
                 components.push(check_component(component)?.to_owned());
             }
         }
@@ -138,12 +142,10 @@ mod tests {
     #[test]
     fn names_that_no_file_can_have_fail_with_their_status() {
         assert_eq!(parse(r"\a"), Err(Status::INVALID_PARAMETER));
-        for name in [r"a\..\b", "..", ".", r"a\."] {
+        for name in [r"..\b", "..", ".", r"a\.", r"a\..\..\b"] {
             assert_eq!(parse(name), Err(Status::OBJECT_PATH_SYNTAX_BAD), "{name}");
         }
-        for name in
-            [r"a\\b", "a*", "a?", "a/b", "a\tb", "f:", "f:s:$INDEX_ALLOCATION", "f:a:b:$DATA", "f:a\\b"]
-        {
+        for name in [r"a\\b", "a*", "a?", "a\tb", "f:", "f:s:$INDEX_ALLOCATION", "f:a:b:$DATA", "f:a\\b"] {
             assert_eq!(parse(name), Err(Status::OBJECT_NAME_INVALID), "{name}");
         }
         assert_eq!(parse(&"a".repeat(256)), Err(Status::OBJECT_NAME_INVALID));

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{At, By, NameChanges, Object, Place as ObjectPlace, SharedVolume};
+use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchHow};
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
 
@@ -73,9 +73,12 @@ impl Directory {
         Ok(self.dir().as_file().born().await?)
     }
 
-    /// Its names as they come and go from now on; `None` on a volume without objects.
-    pub fn name_changes(&self) -> Option<NameChanges> {
-        self.object().map(NameChanges::of)
+    /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and
+    /// where 65,536 watch already. Of what others do behind the server's back it is told as far as the server hears of it, and not in
+    /// detail.
+    pub fn watch(&self, how: WatchHow) -> Option<Watch> {
+        let object = self.object()?;
+        object.volume().watch(object, how)
     }
 
     /// Makes its names safe.

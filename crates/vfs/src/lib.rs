@@ -47,7 +47,8 @@ pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
 pub use names::{History, Names, Numbered};
 pub use object::{
-    Closed, Edit, Identity, MARK_ATTRIBUTES, NameChanges, Object, Objects, ObjectsOptions, SharedVolume,
+    Closed, Edit, Event, Happened, Identity, Kinds, MARK_ATTRIBUTES, Object, Objects, ObjectsOptions,
+    SharedVolume, Told, Watch, WatchHow,
 };
 pub use promise::{
     Broken, Client, Confirmed, Heard, Holder, Notice, OnItsWay, PromiseOptions, Promised, PromisedLink,

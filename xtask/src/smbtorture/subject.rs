@@ -57,7 +57,7 @@ impl Subject {
             let path = trees.join(share);
             write!(
                 config,
-                "[[volume]]\nname = '{share}'\nmount = '/{share}'\npath = '{}'\nwritable = 'listed'\n",
+                "[[volume]]\nname = '{share}'\nmount = '/{share}'\npath = '{}'\nwritable = 'listed'\nhidden = true\n",
                 path.display()
             )?;
         }

@@ -196,8 +196,9 @@ fn checked_access(mask: u32) -> Result<u32, Status> {
     if access & rights::ACCESS_SYSTEM_SECURITY != 0 {
         return Err(Status::PRIVILEGE_NOT_HELD);
     }
-    // To wait for a file is no use of it.
-    if access & !rights::SYNCHRONIZE == 0 {
+    //= MS-FSA 2.1.5.1
+    //# A mask without any right fails with STATUS_ACCESS_DENIED.
+    if access == 0 {
         return Err(Status::ACCESS_DENIED);
     }
     Ok(access)
@@ -240,7 +241,7 @@ mod tests {
         }
         assert_eq!((ok, unsupported, invalid), (0x00ef_df7f, 0x0010_2080, 0xff00_0000));
         let refused = (0..32).map(|bit| 1 << bit).filter(|bit| checked_access(*bit).is_err());
-        assert_eq!(refused.fold(0, |mask, bit| mask | bit), 0x0df0_fe00);
+        assert_eq!(refused.fold(0, |mask, bit| mask | bit), 0x0de0_fe00);
         assert_eq!(checked_access(rights::ACCESS_SYSTEM_SECURITY), Err(Status::PRIVILEGE_NOT_HELD));
         assert_eq!(checked_access(rights::GENERIC_READ), Ok(rights::FILE_READ));
         assert_eq!(

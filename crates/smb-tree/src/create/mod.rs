@@ -1,7 +1,7 @@
 //! CREATE (MS-SMB2 3.3.5.9, MS-FSA 2.1.5.1): a file, directory or named stream is opened or made.
 
 use std::rc::Rc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
 use grants::Opened;
@@ -185,6 +185,7 @@ impl Share {
             share_access: ask.share_access,
             options: ask.options,
             word: ChannelWord::new(channel_sequence),
+            position: AtomicU64::new(0),
             state: Mutex::new(State::default()),
         })
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use grants::Range;
 use grants::conflict::Wants;
+use lane::buffer::BufClass;
 use smb_wire::create::access::rights::{EXECUTE, READ_DATA, WRITE_DATA};
 use smb_wire::fixed::prefix;
 use smb_wire::fsctl::code;
@@ -16,6 +17,7 @@ use zerocopy::IntoBytes;
 use crate::Answer;
 use crate::asker::Asker;
 use crate::open::{Open, OpenKind};
+use crate::read::Reading;
 use crate::share::Share;
 use crate::status;
 
@@ -26,6 +28,14 @@ pub(super) fn resume_key(open: &Open) -> Vec<u8> {
     // Length and begin of a context that there is none of.
     key.extend([0; 8]);
     key
+}
+
+/// How bytes are copied.
+enum Bytes {
+    /// By the kernel, out of this file.
+    OfFile(Rc<OpenFile>),
+    /// Read and written, as of named streams.
+    ByHand,
 }
 
 /// A range to be copied.
@@ -59,24 +69,22 @@ impl Share {
         //= MS-SMB2 3.3.5.15.6
         //# The source is read, the target written; FSCTL_SRV_COPYCHUNK reads the target too.
         let reads_target = control == code::SRV_COPYCHUNK;
-        if !source.may(READ_DATA | EXECUTE)
-            || !open.may(WRITE_DATA)
-            || (reads_target && !open.may(READ_DATA | EXECUTE))
+        if !source.may(READ_DATA | EXECUTE) || !open.may(WRITE_DATA) || (reads_target && !open.may(READ_DATA))
         {
             return Err(Status::ACCESS_DENIED);
         }
-        let file = self.source(asker, open, &source).await?;
+        let bytes = self.copied_bytes(asker, open, &source).await?;
         let (mut chunks_written, mut total) = (0u32, 0u32);
-        let size = file.attributes().map_err(status::of)?.size;
+        let mut status = Status::SUCCESS;
         for chunk in copy.chunks {
             let len = u64::from(chunk.length.get());
             let part = Part { from: chunk.source_offset.get(), to: chunk.target_offset.get(), len };
-            //= MS-SMB2 3.3.5.15.6
-            //# A chunk that reaches behind the source's end: STATUS_INVALID_VIEW_SIZE.
-            if part.from.checked_add(len).is_none_or(|end| end > size) {
-                return Err(Status::INVALID_VIEW_SIZE);
+            if let Err(refused) = self.copy_chunk(asker, open, &source, &bytes, &part).await {
+                //= MS-SMB2 3.3.5.15.6
+                //# A copy that fails on its way tells how far it came.
+                status = refused;
+                break;
             }
-            self.copy_part(asker, open, &source, &file, &part).await?;
             chunks_written += 1;
             total += chunk.length.get();
         }
@@ -85,7 +93,70 @@ impl Share {
             chunk_bytes_written: 0.into(),
             total_bytes_written: total.into(),
         };
-        Ok(Answer { status: Status::SUCCESS, output: response.as_bytes().to_vec() })
+        Ok(Answer { status, output: response.as_bytes().to_vec() })
+    }
+
+    /// How bytes go from one open to another.
+    async fn copied_bytes(&self, asker: &Asker, open: &Open, source: &Arc<Open>) -> Result<Bytes, Status> {
+        let is_of_stream = open.kind() == OpenKind::Stream || source.kind() == OpenKind::Stream;
+        let is_here = source.share_name() == self.name();
+        if is_of_stream && is_here && !open.is_directory() && !source.is_directory() {
+            return Ok(Bytes::ByHand);
+        }
+        self.source(asker, open, source).await.map(Bytes::OfFile)
+    }
+
+    async fn copy_chunk(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        source: &Arc<Open>,
+        bytes: &Bytes,
+        part: &Part,
+    ) -> Result<(), Status> {
+        let hand = self.hand(asker, source).await?;
+        let size = self.open_info(source, &hand).await?.size;
+        //= MS-SMB2 3.3.5.15.6
+        //# A chunk that reaches behind the source's end: STATUS_INVALID_VIEW_SIZE.
+        if part.from.checked_add(part.len).is_none_or(|end| end > size) {
+            return Err(Status::INVALID_VIEW_SIZE);
+        }
+        let is_same = Arc::ptr_eq(open.grants().object(), source.grants().object());
+        let overlaps = is_same && part.from.abs_diff(part.to) < part.len;
+        match bytes {
+            Bytes::OfFile(file) if !overlaps => self.copy_part(asker, open, source, file, part).await,
+            _ => self.copy_by_hand(asker, open, source, part).await,
+        }
+    }
+
+    /// All of a chunk is read before any of it is written, as where both overlap.
+    async fn copy_by_hand(
+        &self,
+        asker: &Asker,
+        open: &Arc<Open>,
+        source: &Arc<Open>,
+        part: &Part,
+    ) -> Result<(), Status> {
+        let len = u32::try_from(part.len).map_err(|_| Status::INVALID_PARAMETER)?;
+        let bytes = match self.read(asker, source, part.from, len, len).await? {
+            Reading::Bytes(bytes) => bytes,
+            Reading::File { file, offset, len } => {
+                let mut bytes = Vec::with_capacity(len as usize);
+                while bytes.len() < len as usize {
+                    let buf = lane::current().buffers().get(BufClass::Large).await;
+                    let at = offset + bytes.len() as u64;
+                    let n = (len as usize - bytes.len()).min(buf.capacity());
+                    let (read, buf) = file.lane_file().read_at(at, n, buf).await;
+                    match read.map_err(|error| status::of(error.into()))? {
+                        // It was cut meanwhile.
+                        0 => return Err(Status::INVALID_VIEW_SIZE),
+                        n => bytes.extend_from_slice(&buf[..n]),
+                    }
+                }
+                bytes
+            }
+        };
+        self.write_bytes(asker, open, part.to, &bytes, false).await.map(drop)
     }
 
     pub(super) async fn duplicate_extents(

@@ -7,6 +7,7 @@ use grants::Range;
 use grants::conflict::Wants;
 use lane::fs::{Allocate, File, SeekTo};
 use smb_wire::Status;
+use smb_wire::create::access::attributes;
 use smb_wire::create::access::rights::WRITE_DATA;
 use smb_wire::fsctl::ranges::{AllocatedRange, parse_query, parse_zero};
 use zerocopy::IntoBytes;
@@ -60,10 +61,20 @@ impl Share {
         let hand = self.hand(asker, open).await?;
         let end = offset.saturating_add(len).min(hand.attributes()?.size);
         let file = hand.file()?.lane_file();
+        let kept = self.dos_of(&hand).await?.attributes.unwrap_or_default();
+        //= MS-FSA 2.1.5.10.26
+        //# A file that is not sparse is allocated as far as it reaches, whatever lies on disk.
+        let is_sparse = kept & attributes::SPARSE_FILE != 0;
         let (mut output, mut at, mut status) = (Vec::new(), offset, Status::SUCCESS);
         while at < end {
-            let Some(begin) = seek(file, at, SeekTo::Data).await?.filter(|begin| *begin < end) else { break };
-            let hole = seek(file, begin, SeekTo::Hole).await?.unwrap_or(end).min(end);
+            let (begin, hole) = match is_sparse {
+                true => {
+                    let begin = seek(file, at, SeekTo::Data).await?.filter(|begin| *begin < end);
+                    let Some(begin) = begin else { break };
+                    (begin, seek(file, begin, SeekTo::Hole).await?.unwrap_or(end).min(end))
+                }
+                false => (at, end),
+            };
             let range = AllocatedRange { file_offset: begin.into(), length: (hole - begin).into() };
             //= MS-FSCC 2.3.52
             //# What does not fit is left out: STATUS_BUFFER_OVERFLOW, or STATUS_BUFFER_TOO_SMALL without room for one.

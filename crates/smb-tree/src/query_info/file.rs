@@ -18,7 +18,7 @@ use super::cut;
 use crate::asker::Asker;
 use crate::attributes::Info;
 use crate::hand::Hand;
-use crate::names::path_to_wire;
+use crate::names::{self, path_to_wire};
 use crate::open::{Open, OpenKind};
 use crate::share::Share;
 use crate::{Answer, ea, streams};
@@ -51,7 +51,7 @@ impl Share {
             class::STREAM => self.query_streams(&hand, len_max).await,
             class::FULL_EA => query_eas(open, &hand, request, len_max).await,
             class::ACCESS => whole(open.granted_access().to_le_bytes().to_vec()),
-            class::POSITION => whole(open.state().position.to_le_bytes().to_vec()),
+            class::POSITION => whole(open.position().to_le_bytes().to_vec()),
             class::MODE => whole(mode(open).to_le_bytes().to_vec()),
             class::ALIGNMENT => whole(vec![0; 4]),
             class::EA => whole(ea::size(&hand).await?.to_le_bytes().to_vec()),
@@ -63,14 +63,24 @@ impl Share {
                 write_name(self.name_of(open).trim_start_matches('\\'), &mut output);
                 cut(output, 4, len_max)
             }
-            // There are no short names.
-            class::ALTERNATE_NAME => Err(Status::OBJECT_NAME_NOT_FOUND),
+            class::ALTERNATE_NAME => {
+                let name = self.name_of(open);
+                let last = name.rsplit('\\').next().unwrap_or_default();
+                //= MS-FSCC 2.4.5
+                //# A name that is short is its own short name. There are no others.
+                if !names::is_short(last) {
+                    return Err(Status::OBJECT_NAME_NOT_FOUND);
+                }
+                let mut output = Vec::new();
+                write_name(last, &mut output);
+                cut(output, 8, len_max)
+            }
             class::ALL => {
                 let info = self.open_info(open, &hand).await?;
                 let mut output = Vec::new();
                 let size = ea::size(&hand).await?;
                 write_all(self.all(open, &info, size), &self.name_of(open), &mut output);
-                cut(output, size_of::<AllInformationFixed>(), len_max)
+                cut(output, size_of::<AllInformationFixed>().next_multiple_of(8), len_max)
             }
             class => {
                 let info = self.open_info(open, &hand).await?;
@@ -91,14 +101,13 @@ impl Share {
     }
 
     fn all(&self, open: &Open, info: &Info, ea_size: u32) -> AllInformationFixed {
-        let position = open.state().position;
         AllInformationFixed {
             basic: basic(info),
             standard: standard(open, info),
             index_number: info.index.into(),
             ea_size: ea_size.into(),
             access_flags: open.granted_access().into(),
-            current_byte_offset: position.into(),
+            current_byte_offset: open.position().into(),
             mode: mode(open).into(),
             alignment_requirement: 0.into(),
             file_name_length: 0.into(),
@@ -114,10 +123,10 @@ impl Share {
             let allocation = crate::attributes::allocated(it.size);
             fits = fits && stream::write(&mut entries, &it.name, it.size, allocation);
         }
-        match (fits, output.is_empty()) {
-            (false, true) => Err(Status::INFO_LENGTH_MISMATCH),
-            (false, false) => Ok(Answer { status: Status::BUFFER_OVERFLOW, output }),
-            (true, _) => Ok(Answer { status: Status::SUCCESS, output }),
+        match fits {
+            false if len_max < STREAM_LEN_MIN => Err(Status::INFO_LENGTH_MISMATCH),
+            false => Ok(Answer { status: Status::BUFFER_OVERFLOW, output }),
+            true => Ok(Answer { status: Status::SUCCESS, output }),
         }
     }
 }
@@ -231,3 +240,5 @@ pub(crate) const MODE_SETTABLE: u32 = 0x3c;
 /// Flags where the extended attributes are asked for.
 const EA_RESTART: u32 = 1;
 const EA_SINGLE: u32 = 2;
+/// A stream's entry without its name, whole units of 8.
+const STREAM_LEN_MIN: usize = 32;

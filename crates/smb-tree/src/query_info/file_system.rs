@@ -33,11 +33,11 @@ impl Share {
         match class {
             class::VOLUME => {
                 write_volume(info.created, serial(&info), self.name(), &mut output);
-                return cut(output, size_of::<VolumeFixed>(), len_max);
+                return cut(output, size_of::<VolumeFixed>().next_multiple_of(8), len_max);
             }
             class::ATTRIBUTE => {
                 write_attribute(self.abilities(), COMPONENT_MAX, FILE_SYSTEM, &mut output);
-                return cut(output, size_of::<AttributeFixed>(), len_max);
+                return cut(output, size_of::<AttributeFixed>().next_multiple_of(8), len_max);
             }
             class::SIZE => output.extend(self.size().await?.as_bytes()),
             class::FULL_SIZE => output.extend(self.full_size().await?.as_bytes()),

@@ -72,7 +72,7 @@ impl Share {
                 self.set_disposition(asker, open, &hand, class, data).await
             }
             class::POSITION => {
-                open.state().position = plain::<U64>(data).map_err(mismatch)?.get();
+                open.set_position(plain::<U64>(data).map_err(mismatch)?.get());
                 Ok(())
             }
             class::MODE => set_mode(open, plain::<U32>(data).map_err(mismatch)?.get()),

@@ -1,4 +1,4 @@
-//! Names that come and go are told to who watches, whichever service changes them.
+//! What happens in a directory, or beneath it, is told to who watches, whichever service does it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,15 @@ async fn told(side: &Side, who: &Asker, open: &Arc<Open>) -> Vec<(u32, String)> 
     let answer = watch(side, who, open, NAMES).await.unwrap();
     assert_eq!(answer.status, Status::SUCCESS);
     parse(&answer.output).map(|entry| entry.map(|(action, name)| (action, name.lossy())).unwrap()).collect()
+}
+
+/// What it has come to by now, asked once.
+async fn polled<T>(waits: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
+    std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *waits).poll(cx) {
+        std::task::Poll::Ready(done) => std::task::Poll::Ready(Some(done)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
 }
 
 const NAMES: (u16, u32, u32) = (0, filter::FILE_NAME | filter::DIR_NAME, 4096);
@@ -98,18 +107,89 @@ fn a_watch_ends_with_its_open_and_keeps_what_comes_between_two_requests() {
             lane::spawn(async move { watch(&side, &who, &open, NAMES).await })
         };
         lane::time::sleep(Duration::from_millis(10)).await;
-        for (request, expected) in [
-            ((FLAG_WATCH_TREE, filter::FILE_NAME, 4096), Status::NOT_SUPPORTED),
-            ((0, filter::SIZE, 4096), Status::NOT_SUPPORTED),
-            ((0, 0, 4096), Status::INVALID_PARAMETER),
-        ] {
-            assert_eq!(watch(&side, &who, &open, request).await, Err(expected));
-        }
         side.share.close(&who, &open, 0).await.unwrap();
         assert_eq!(last.await.map(|answer| answer.status), Ok(Status::NOTIFY_CLEANUP));
+        let unasked = root(&side, &who).await;
+        assert_eq!(watch(&side, &who, &unasked, (0, 0, 4096)).await, Err(Status::INVALID_PARAMETER));
+        side.share.close(&who, &unasked, 0).await.unwrap();
         let blind = Wish { access: rights::READ_ATTRIBUTES, ..Wish::new(Disposition::Open) };
         let blind = side.open(&who, "", &blind).await;
         assert_eq!(watch(&side, &who, &blind, NAMES).await, Err(Status::ACCESS_DENIED));
         side.share.close(&who, &blind, 0).await.unwrap();
+    });
+}
+
+/// Opens a directory, which is made if it is not there, to watch it.
+async fn directory(side: &Side, who: &Asker, path: &str) -> Arc<Open> {
+    let wish = Wish { access: rights::FILE_READ | rights::DELETE, ..Wish::new(Disposition::OpenIf) };
+    side.open(who, path, &wish.with(options::DIRECTORY_FILE)).await
+}
+
+#[test]
+fn what_happens_beneath_is_told_to_who_watches_the_tree_and_each_filter_has_its_own() {
+    alone(|side| async move {
+        let who = asker(1);
+        let (top, below) = (directory(&side, &who, "top").await, directory(&side, &who, r"top\below").await);
+        let beside = directory(&side, &who, "beside").await;
+        let sized = directory(&side, &who, "top").await;
+        // The first request of each says what it watches.
+        let tree = (FLAG_WATCH_TREE, NAMES.1, 4096);
+        for (open, how) in [(&top, tree), (&beside, tree), (&below, NAMES), (&sized, (1, filter::SIZE, 4096))]
+        {
+            let mut first = Box::pin(watch(&side, &who, open, how));
+            assert!(polled(&mut first).await.is_none(), "nothing has happened yet");
+        }
+        side.make(&who, r"top\below\file", b"").await;
+        let added = |name: &str| vec![(action::ADDED, name.to_owned())];
+        assert_eq!(told(&side, &who, &below).await, added("file"));
+        assert_eq!(told(&side, &who, &top).await, added(r"below\file"));
+        let wish = Wish { access: rights::FILE_ALL, ..Wish::new(Disposition::Open) };
+        let file = side.open(&who, r"top\below\file", &wish).await;
+        side.share.write_bytes(&who, &file, 0, b"12", false).await.unwrap();
+        side.share.close(&who, &file, 0).await.unwrap();
+        assert_eq!(told(&side, &who, &sized).await, [(action::MODIFIED, r"below\file".to_owned())]);
+        // Nothing of it was beside, and what was written is no name.
+        for open in [&top, &below, &beside] {
+            let mut next = Box::pin(watch(&side, &who, open, NAMES));
+            assert!(polled(&mut next).await.is_none());
+        }
+        for open in [top, below, beside, sized] {
+            side.share.close(&who, &open, 0).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn who_watches_a_directory_that_is_taken_away_hears_of_it() {
+    alone(|side| async move {
+        let who = asker(1);
+        let watched = directory(&side, &who, "gone").await;
+        let mut waits = Box::pin(watch(&side, &who, &watched, NAMES));
+        assert!(polled(&mut waits).await.is_none());
+        let wish = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
+        let going = side.open(&who, "gone", &wish.with(options::DELETE_ON_CLOSE)).await;
+        side.share.close(&who, &going, 0).await.unwrap();
+        assert_eq!(waits.await.map(|answer| answer.status), Ok(Status::DELETE_PENDING));
+        side.share.close(&who, &watched, 0).await.unwrap();
+    });
+}
+
+#[test]
+fn of_two_requests_the_first_is_told_what_happens_first() {
+    alone(|side| async move {
+        let who = asker(1);
+        let open = root(&side, &who).await;
+        let ask = || {
+            let (side, who, open) = (side.clone(), who.clone(), open.clone());
+            lane::spawn(async move { told(&side, &who, &open).await })
+        };
+        let (first, second) = (ask(), ask());
+        lane::give_way().await;
+        lane::time::sleep(Duration::from_millis(10)).await;
+        side.make(&who, "one", b"").await;
+        assert_eq!(first.await, [(action::ADDED, "one".to_owned())]);
+        side.make(&who, "two", b"").await;
+        assert_eq!(second.await, [(action::ADDED, "two".to_owned())]);
+        side.share.close(&who, &open, 0).await.unwrap();
     });
 }

@@ -6,7 +6,7 @@ use smb_wire::fixed::Fixed;
 use smb_wire::fsctl::code;
 use smb_wire::fsctl::interfaces::{self, Interface};
 use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateResponse};
-use smb_wire::{Dialect, Status};
+use smb_wire::{Dialect, FileId, Status};
 use zerocopy::IntoBytes;
 
 use super::target::Target;
@@ -35,6 +35,11 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
             Ok(answer(request, Status::SUCCESS, output))
         }
         code::QUERY_NETWORK_INTERFACE_INFO => {
+            //= MS-SMB2 3.3.5.15
+            //# The codes that concern no file take a FileId of all ones: any other fails with STATUS_INVALID_PARAMETER.
+            if fixed.file_id != FileId::RELATED {
+                return Err(Status::INVALID_PARAMETER);
+            }
             Ok(answer(request, Status::SUCCESS, network_interfaces(call, output_max)?))
         }
         //= MS-SMB2 3.3.5.15.2

@@ -9,27 +9,33 @@ use crate::object::{Change, Edit, Log, Object};
 
 /// What comes and goes in one directory.
 pub(super) struct Edited {
-    object: Arc<Object>,
-    log: Arc<Log>,
+    pub(super) object: Arc<Object>,
+    /// Of who keeps an image of it.
+    log: Option<Arc<Log>>,
     change: Change,
 }
 
 impl Edited {
-    pub(super) fn new(object: &Arc<Object>, log: Arc<Log>, before: Version, after: Version) -> Self {
+    pub(super) fn new(object: &Arc<Object>, log: Option<Arc<Log>>, before: Version, after: Version) -> Self {
         Self { object: Arc::clone(object), log, change: Change { before, after, edits: Vec::new() } }
     }
 
     /// The change is made.
     pub(super) fn note(self) {
         // Nothing was said of it, so it is not known what it has done: the gap tells.
-        if !self.change.edits.is_empty() {
-            self.log.note(self.change);
+        if let Some(log) = self.log.filter(|_| !self.change.edits.is_empty()) {
+            log.note(self.change);
         }
+    }
+
+    /// What was said of it.
+    pub(super) fn edits(&self) -> &[Edit] {
+        &self.change.edits
     }
 }
 
 impl Way {
-    /// Whether somebody keeps an image of the directory. Between [`Way::rise`] and [`Way::end`].
+    /// Whether somebody keeps an image of the directory, or watches in its volume. Between [`Way::rise`] and [`Way::end`].
     pub(super) fn is_kept(&self, directory: &Arc<Object>) -> bool {
         self.edited.borrow().iter().any(|edited| Arc::ptr_eq(&edited.object, directory))
     }

@@ -33,6 +33,7 @@ mod settle;
 mod stage;
 mod store;
 mod symbolic_link;
+mod watched;
 mod way;
 mod write;
 mod writer;

@@ -16,6 +16,7 @@ use super::edited::Edited;
 use super::find::Found;
 use super::here::{Here, Unmade};
 use super::settle::{Shown, shown};
+use super::watched;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
@@ -208,7 +209,9 @@ impl Way {
             if let (What::Names(_), Some(next)) = (&broken.what, next.next()) {
                 *next = Some(before);
             }
-            if let (What::Names(_), Some(log)) = (&broken.what, broken.object.log()) {
+            let log = broken.object.log();
+            let is_kept = log.is_some() || broken.object.volume().watches().any();
+            if matches!(broken.what, What::Names(_)) && is_kept {
                 self.edited.borrow_mut().push(Edited::new(&broken.object, log, before, after));
             }
         }
@@ -233,7 +236,12 @@ impl Way {
         volume.counters().changes.increment();
         self.under.end_deletions();
         self.under.note_moves();
-        self.edited.take().into_iter().for_each(Edited::note);
+        let edited = self.edited.take();
+        if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any())
+        {
+            watched::tell(watches, &self.under.broken, &edited);
+        }
+        edited.into_iter().for_each(Edited::note);
         self.under.give_back(Some(lane::time::wall_clock()));
         self.shown.iter().for_each(|shown| volume.show_change(&shown.directory, shown.by));
     }

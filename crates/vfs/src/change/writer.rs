@@ -13,7 +13,7 @@ use super::way::{Held, to_the_end};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::object::{Object, Shared, Sharer};
+use crate::object::{Kinds, Object, Shared, Sharer};
 use crate::promise::What;
 use crate::volume::Volume;
 
@@ -162,6 +162,10 @@ impl Writer {
                     joined.promises.forget_look(object);
                 }
                 object.set_changed(done.is_ok().then(lane::time::wall_clock));
+                let watches = object.volume().watches();
+                if done.is_ok() && watches.any() {
+                    watches.tell_modified(object, Kinds::CONTENT);
+                }
             }
             volume.counters().changes.add(u64::from(done.is_ok()));
             done

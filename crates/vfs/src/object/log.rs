@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, Weak};
-use std::task::Waker;
 
 use index::{Number, Version};
 
@@ -14,8 +13,6 @@ use super::Object;
 #[derive(Default)]
 pub(crate) struct Log {
     changes: Mutex<VecDeque<Change>>,
-    /// Who waits for the next one.
-    waiting: Mutex<Vec<Waker>>,
 }
 
 /// One change of names, which raised the directory's version once.
@@ -51,25 +48,10 @@ impl Log {
             changes.pop_front();
         }
         changes.push_back(change);
-        drop(changes);
-        let waiting = std::mem::take(&mut *self.waiting.lock().expect("nobody panics while holding it"));
-        waiting.into_iter().for_each(Waker::wake);
     }
 
-    /// Wakes when the next change is noted. Beyond a thousand, who has waited longest is woken to ask again.
-    pub(crate) fn wake_later(&self, waker: &Waker) {
-        let mut waiting = self.waiting.lock().expect("nobody panics while holding it");
-        if waiting.iter().any(|known| known.will_wake(waker)) {
-            return;
-        }
-        let first = (waiting.len() == WAITING_MAX).then(|| waiting.remove(0));
-        waiting.push(waker.clone());
-        drop(waiting);
-        first.into_iter().for_each(Waker::wake);
-    }
-
-    /// As [`Log::since`], change by change.
-    pub(crate) fn changes_since(&self, from: Version) -> Option<(Vec<Vec<Edit>>, Version)> {
+    /// The edits that lead from version `from` to the latest that is known, and which that is; `None` where they do not lead on from there.
+    pub(crate) fn since(&self, from: Version) -> Option<(Vec<Edit>, Version)> {
         let changes = self.lock();
         let Some(first) = changes.iter().position(|change| change.before == from) else {
             return (changes.back().is_none_or(|last| last.after <= from)).then(|| (Vec::new(), from));
@@ -80,15 +62,9 @@ impl Log {
                 return None;
             }
             at = change.after;
-            told.push(change.edits.clone());
+            told.extend(change.edits.iter().cloned());
         }
         Some((told, at))
-    }
-
-    /// The edits that lead from version `from` to the latest that is known, and which that is; `None` where they do not lead on from there.
-    pub(crate) fn since(&self, from: Version) -> Option<(Vec<Edit>, Version)> {
-        let (changes, at) = self.changes_since(from)?;
-        Some((changes.into_iter().flatten().collect(), at))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Change>> {
@@ -129,8 +105,6 @@ impl Object {
 const LOGGED: u8 = 4;
 /// Beyond these an image is made anew.
 const CHANGES_MAX: usize = 256;
-/// Who may wait for the changes of one directory.
-const WAITING_MAX: usize = 1024;
 
 #[cfg(test)]
 mod tests {

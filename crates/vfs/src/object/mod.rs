@@ -19,12 +19,13 @@ pub(crate) use self::permits::Permits;
 pub use self::table::{Objects, ObjectsOptions};
 pub use self::volume::SharedVolume;
 pub(crate) use self::volume::enter;
+pub(crate) use self::watches::Watches;
+pub use self::watches::{Event, Happened, Kinds, Told, Watch, WatchHow};
 
 pub(crate) use self::lanes::LaneBits;
 pub(crate) use self::line::{Line, Shared, Sharer};
 pub use self::log::Edit;
 pub(crate) use self::log::{Change, Log};
-pub use self::name_changes::NameChanges;
 pub(crate) use self::place::{Place, path_beneath};
 
 use crate::grant::{Held, Slot};
@@ -38,13 +39,13 @@ mod lanes;
 mod line;
 mod log;
 mod mark;
-mod name_changes;
 mod numbered;
 mod permits;
 mod place;
 mod record;
 mod table;
 mod volume;
+mod watches;
 mod words;
 
 /// A file or directory in use. There is one for each, whatever lanes and names lead to it.

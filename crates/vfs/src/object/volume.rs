@@ -12,7 +12,7 @@ use super::elsewhere::Elsewhere;
 use super::gate::Gate;
 use super::mark::Bearer;
 use super::numbered::Numbered;
-use super::{Closed, LaneBits, Objects};
+use super::{Closed, LaneBits, Objects, Watches};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
 use crate::spec::{VolumeName, VolumeSpec};
@@ -46,6 +46,8 @@ pub struct SharedVolume {
     news: Option<&'static str>,
     /// Lanes that have promised clients something in it.
     promises: LaneBits,
+    /// Who is told of what happens in it.
+    watches: Watches,
 }
 
 /// The volumes of a process that are open.
@@ -85,6 +87,10 @@ impl Volumes {
 }
 
 impl SharedVolume {
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
     /// One that has no directory.
     #[cfg(test)]
     pub(crate) fn of_nothing(objects: &Objects, name: &str) -> Arc<Self> {
@@ -108,6 +114,7 @@ impl SharedVolume {
             trouble: None,
             news: None,
             promises: LaneBits::default(),
+            watches: Watches::default(),
         })
     }
 
@@ -157,6 +164,7 @@ impl SharedVolume {
             trouble,
             news,
             promises: LaneBits::default(),
+            watches: Watches::default(),
         })
     }
 

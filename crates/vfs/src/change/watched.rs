@@ -1,0 +1,90 @@
+//! What a change is to those who watch: told under its permits, so that changes of one name are told in their order.
+
+use super::edited::Edited;
+use crate::object::{Edit, Happened, Kinds, Object, Watches};
+use crate::promise::{Broken, What};
+
+/// A change was made.
+pub(super) fn tell(watches: &Watches, broken: &[Broken], edited: &[Edited]) {
+    let of = |is: fn(&What) -> bool| broken.iter().find(move |broken| is(&broken.what)).map(|it| &*it.object);
+    let change = Change {
+        watches,
+        moved: of(|what| matches!(what, What::Place | What::Subtree)),
+        gone: of(|what| *what == What::Gone),
+        is_of_two: edited.len() > 1,
+    };
+    // Where a name goes to another directory it is told to go first.
+    let (comes, goes): (Vec<_>, Vec<_>) =
+        edited.iter().partition(|edited| edited.edits().iter().any(is_added));
+    goes.into_iter().chain(comes).for_each(|edited| change.tell(edited));
+    for broken in broken {
+        match &broken.what {
+            What::Content => watches.tell_modified(&broken.object, Kinds::CONTENT),
+            What::Attributes => watches.tell_modified(&broken.object, Kinds::ATTRIBUTES),
+            What::Rights => watches.tell_modified(&broken.object, Kinds::RIGHTS),
+            What::Gone => watches.tell_going(&broken.object),
+            What::Unknown => {
+                watches.tell_lost(&broken.object);
+                watches.tell_modified(&broken.object, Kinds::CONTENT | Kinds::ATTRIBUTES);
+            }
+            What::Names(_) | What::Place | What::Subtree => {}
+        }
+    }
+}
+
+struct Change<'a> {
+    watches: &'a Watches,
+    /// What has another name now,
+    moved: Option<&'a Object>,
+    /// and what has lost one.
+    gone: Option<&'a Object>,
+    is_of_two: bool,
+}
+
+impl Change<'_> {
+    fn tell(&self, edited: &Edited) {
+        let edits = edited.edits();
+        if edits.is_empty() {
+            return self.watches.tell_lost(&edited.object);
+        }
+        let tell = |name: &[u8], what, kinds| self.watches.tell(&edited.object, name, what, kinds);
+        let mut gone = edits.iter().filter(|edit| !is_added(edit)).map(name_of).collect::<Vec<_>>();
+        let added = edits.iter().find_map(|edit| match edit {
+            Edit::Added { name, number } => Some((&**name, Kinds::of_name(*number))),
+            Edit::Removed { .. } => None,
+        });
+        // Another file has taken the name, or the file another content.
+        if let (Some((name, kinds)), [one], None) = (added, &*gone, self.moved)
+            && *one == name
+        {
+            return tell(name, Happened::Modified, kinds | Kinds::CONTENT | Kinds::ATTRIBUTES);
+        }
+        let either = Kinds::FILES | Kinds::DIRECTORIES;
+        let of = |object: Option<&Object>| object.map_or(either, |object| Kinds::of_name(object.number()));
+        let moved = self.moved.filter(|_| !gone.is_empty() && (added.is_none() || !self.is_of_two));
+        let from = moved.map(|moved| (gone.remove(0), of(Some(moved))));
+        gone.iter().for_each(|name| tell(name, Happened::Removed, of(self.gone)));
+        match (from, added) {
+            (Some((from, kinds)), Some((to, _))) => {
+                tell(from, Happened::RenamedFrom, kinds);
+                tell(to, Happened::RenamedTo, kinds);
+            }
+            (Some((from, kinds)), None) => tell(from, Happened::Removed, kinds),
+            (None, Some((to, kinds))) => tell(to, Happened::Added, kinds),
+            (None, None) => {}
+        }
+        if let (Some(_), Some((to, Kinds::FILES))) = (self.moved, added) {
+            tell(to, Happened::Modified, Kinds::MOVED);
+        }
+    }
+}
+
+fn is_added(edit: &Edit) -> bool {
+    matches!(edit, Edit::Added { .. })
+}
+
+fn name_of(edit: &Edit) -> &[u8] {
+    match edit {
+        Edit::Added { name, .. } | Edit::Removed { name } => name,
+    }
+}

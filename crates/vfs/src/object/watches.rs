@@ -1,0 +1,333 @@
+//! What happens in a directory, or anywhere beneath it, told as it happens: names that come and go, and files that change, whichever lane
+//! and whichever service does it. Where nobody watches, a change looks at one number.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use index::{Kind, Number};
+
+use super::{Object, Place, SharedVolume};
+use crate::name::{Name, RelPath, RelPathBuf};
+
+/// What is to be told.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchHow {
+    /// Of everything beneath the directory, not of its own names alone.
+    pub beneath: bool,
+    /// Of what kinds.
+    pub kinds: Kinds,
+}
+
+/// Kinds of what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kinds(u8);
+
+impl Kinds {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// Names of files come and go.
+    pub const FILES: Self = Self(1);
+    /// Names of directories come and go.
+    pub const DIRECTORIES: Self = Self(2);
+    /// Content or length becomes another.
+    pub const CONTENT: Self = Self(4);
+    /// Attributes, times and extended attributes become others.
+    pub const ATTRIBUTES: Self = Self(8);
+    /// Access lists become others.
+    pub const RIGHTS: Self = Self(16);
+    /// A file has got another name: told once more, of the new one.
+    pub const MOVED: Self = Self(32);
+
+    /// Whether it has any of these.
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Of the name of what has this number.
+    pub(crate) fn of_name(number: Number) -> Self {
+        match number.kind() {
+            Kind::Root | Kind::Directory => Self::DIRECTORIES,
+            Kind::File => Self::FILES,
+        }
+    }
+}
+
+impl std::ops::BitOr for Kinds {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// What has happened to a name, or to what has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Happened {
+    /// It has come.
+    Added,
+    /// It has gone.
+    Removed,
+    /// It was given up for another one of the directory, which is told next.
+    RenamedFrom,
+    /// See [`Happened::RenamedFrom`].
+    RenamedTo,
+    /// What has it has changed.
+    Modified,
+}
+
+/// One thing that has happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// What.
+    pub what: Happened,
+    /// To which name, from the watched directory on.
+    pub path: RelPathBuf,
+}
+
+/// What a watch has to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// What has happened since it was asked last, in order; never nothing.
+    Events(Vec<Event>),
+    /// More than is kept, or something of which nobody knows what it was: look anew.
+    Lost,
+    /// The directory is taken away, or is to be.
+    Going,
+}
+
+/// A directory that is watched, until this is dropped. Any lane may ask.
+#[derive(Debug)]
+pub struct Watch(Arc<Watched>);
+
+#[derive(Debug)]
+struct Watched {
+    directory: Arc<Object>,
+    how: WatchHow,
+    queue: Mutex<Queue>,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    events: VecDeque<Event>,
+    is_lost: bool,
+    goes: bool,
+    waiting: Option<Waker>,
+}
+
+/// Who watches in one volume.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    count: AtomicUsize,
+    /// By the directory's object, which each of them keeps alive.
+    by_directory: Mutex<HashMap<usize, Vec<Arc<Watched>>>>,
+    /// Events that all of them keep.
+    kept: AtomicUsize,
+}
+
+impl Watch {
+    /// What has happened. Without anything, who asks is woken when something does; one at a time is.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<Told> {
+        let mut queue = self.0.lock();
+        if queue.goes {
+            return Poll::Ready(Told::Going);
+        }
+        if std::mem::take(&mut queue.is_lost) {
+            return Poll::Ready(Told::Lost);
+        }
+        if queue.events.is_empty() {
+            queue.waiting = Some(cx.waker().clone());
+            return Poll::Pending;
+        }
+        let events = std::mem::take(&mut queue.events);
+        self.0.watches().kept.fetch_sub(events.len(), Ordering::Relaxed);
+        Poll::Ready(Told::Events(events.into()))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.watches().remove(&self.0);
+    }
+}
+
+impl Watched {
+    fn watches(&self) -> &Watches {
+        self.directory.volume().watches()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().expect("nobody panics while holding it")
+    }
+
+    fn add(&self, event: Event) -> Option<Waker> {
+        let mut queue = self.lock();
+        if queue.is_lost
+            || queue.goes
+            || queue.events.back() == Some(&event) && event.what == Happened::Modified
+        {
+            return None;
+        }
+        if queue.events.len() == EVENTS_MAX {
+            return self.lose(&mut queue);
+        }
+        queue.events.push_back(event);
+        self.watches().kept.fetch_add(1, Ordering::Relaxed);
+        queue.waiting.take()
+    }
+
+    fn lose(&self, queue: &mut Queue) -> Option<Waker> {
+        let lost = std::mem::take(&mut queue.events);
+        self.watches().kept.fetch_sub(lost.len(), Ordering::Relaxed);
+        queue.is_lost = true;
+        queue.waiting.take()
+    }
+}
+
+impl Watches {
+    /// Whether there are any.
+    pub(crate) fn any(&self) -> bool {
+        self.count.load(Ordering::Acquire) != 0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<usize, Vec<Arc<Watched>>>> {
+        self.by_directory.lock().expect("nobody panics while holding it")
+    }
+
+    fn remove(&self, watched: &Arc<Watched>) {
+        let mut all = self.lock();
+        if let Some(beside) = all.get_mut(&key(&watched.directory)) {
+            beside.retain(|other| !Arc::ptr_eq(other, watched));
+            if beside.is_empty() {
+                all.remove(&key(&watched.directory));
+            }
+            self.count.fetch_sub(1, Ordering::Release);
+        }
+        self.kept.fetch_sub(watched.lock().events.len(), Ordering::Relaxed);
+    }
+
+    /// Something has happened to a name of a directory.
+    pub(crate) fn tell(&self, directory: &Arc<Object>, name: &[u8], what: Happened, kinds: Kinds) {
+        let all = self.lock();
+        let mut woken = Vec::new();
+        let mut names = vec![Box::from(name)];
+        let mut at = Arc::clone(directory);
+        while names.len() <= DEPTH_MAX {
+            let beside = all.get(&key(&at)).into_iter().flatten();
+            let wants = |watched: &&Arc<Watched>| {
+                watched.how.kinds.meets(kinds) && (watched.how.beneath || names.len() == 1)
+            };
+            for watched in beside.filter(wants) {
+                let Some(path) = path_of(&names) else { continue };
+                woken.extend(watched.add(Event { what, path }));
+            }
+            let Some(Place { directory, name }) = at.place() else { break };
+            names.push(name);
+            at = directory;
+        }
+        if at.number() != Number::ROOT {
+            // Nobody knows where it is, so anybody may have to hear.
+            let beneath = all.values().flatten().filter(|watched| watched.how.beneath);
+            woken.extend(beneath.filter_map(|watched| watched.lose(&mut watched.lock())));
+        }
+        if self.kept.load(Ordering::Relaxed) > KEPT_MAX {
+            // Who keeps most gives way.
+            let most = all.values().flatten().max_by_key(|watched| watched.lock().events.len());
+            woken.extend(most.and_then(|watched| watched.lose(&mut watched.lock())));
+        }
+        drop(all);
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// What has the object's name has changed.
+    pub(crate) fn tell_modified(&self, object: &Object, kinds: Kinds) {
+        if let Some(Place { directory, name }) = object.place() {
+            self.tell(&directory, &name, Happened::Modified, kinds);
+        }
+    }
+
+    /// Names of the directory have changed, nobody knows which.
+    pub(crate) fn tell_lost(&self, directory: &Arc<Object>) {
+        self.each_of(directory, Watched::lose);
+    }
+
+    /// The directory is taken away, or is to be.
+    pub(crate) fn tell_going(&self, directory: &Arc<Object>) {
+        self.each_of(directory, |watched, queue| {
+            queue.goes = true;
+            watched.lose(queue)
+        });
+    }
+
+    fn each_of(&self, directory: &Arc<Object>, tell: impl Fn(&Watched, &mut Queue) -> Option<Waker>) {
+        let all = self.lock();
+        let beside = all.get(&key(directory)).into_iter().flatten();
+        let woken: Vec<_> = beside.filter_map(|watched| tell(watched, &mut watched.lock())).collect();
+        drop(all);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl SharedVolume {
+    /// Watches a directory from now on; `None` where as many as may be are watched.
+    pub(crate) fn watch(&self, directory: &Arc<Object>, how: WatchHow) -> Option<Watch> {
+        let watches = self.watches();
+        let mut all = watches.lock();
+        if watches.count.load(Ordering::Relaxed) >= WATCHES_MAX {
+            return None;
+        }
+        let watched = Watched { directory: Arc::clone(directory), how, queue: Mutex::default() };
+        let watched = Arc::new(watched);
+        all.entry(key(directory)).or_default().push(Arc::clone(&watched));
+        watches.count.fetch_add(1, Ordering::AcqRel);
+        Some(Watch(watched))
+    }
+}
+
+impl Object {
+    /// Who watches this directory is told that it is to be taken away.
+    pub fn announce_end(self: &Arc<Self>) {
+        if self.volume().watches().any() {
+            self.volume().watches().tell_going(self);
+        }
+    }
+}
+
+fn key(directory: &Arc<Object>) -> usize {
+    Arc::as_ptr(directory) as usize
+}
+
+/// From the outermost name, which is last, to the innermost.
+fn path_of(names: &[Box<[u8]>]) -> Option<RelPathBuf> {
+    let mut path = RelPathBuf::from(RelPath::ROOT);
+    for name in names.iter().rev() {
+        path.push(Name::parse(name).ok()?).ok()?;
+    }
+    Some(path)
+}
+
+/// Of one volume. Each belongs to an open, of which each client has a share of its own.
+const WATCHES_MAX: usize = 65_536;
+/// Events that one watch keeps; beyond them all are lost, and who watches is told so.
+const EVENTS_MAX: usize = 1024;
+/// Events that all watches of a volume keep; beyond them the one that keeps most loses its own.
+const KEPT_MAX: usize = 131_072;
+/// Directories above one another: places may form a circle while directories move.
+const DEPTH_MAX: usize = 2048;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_meet_where_they_have_one_in_common() {
+        let names = Kinds::FILES | Kinds::DIRECTORIES;
+        assert!(names.meets(Kinds::FILES) && !names.meets(Kinds::CONTENT) && !Kinds::NONE.meets(names));
+        let path = path_of(&[b"c"[..].into(), b"b"[..].into(), b"a"[..].into()]).unwrap();
+        assert_eq!(
+            path.as_path().components().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>(),
+            [b"a", b"b", b"c"]
+        );
+    }
+}
