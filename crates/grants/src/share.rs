@@ -36,6 +36,11 @@ impl Access {
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
+
+    /// Whether any of `other` is here.
+    pub const fn overlaps(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 impl Share {

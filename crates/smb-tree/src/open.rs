@@ -95,6 +95,11 @@ impl Open {
         self.made_by.client
     }
 
+    /// Whether what its client may cache is a lease.
+    pub fn is_leased(&self) -> bool {
+        matches!(self.held, Held::Lease { .. })
+    }
+
     /// Whether it stays for a while when its session ends, as long as its client keeps a handle.
     pub fn is_durable(&self) -> bool {
         self.durability.is_some()

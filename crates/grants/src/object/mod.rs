@@ -11,7 +11,7 @@ use crate::deletion::Deletions;
 use crate::event::{Asked, Event, Refused, Wait};
 use crate::holding::{BadAcknowledgement, Holding, Question};
 use crate::limits::Limits;
-use crate::share::Share;
+use crate::share::{Access, Share};
 use crate::stream::Stream;
 use crate::waiting::{Ticket, Waiting};
 use crate::{Holder, Home, OpenId};
@@ -57,6 +57,12 @@ impl<L: Clone + Eq> Object<L> {
     /// Whether it is open, for whatever.
     pub fn is_open(&self) -> bool {
         self.streams.iter().any(|stream| !stream.opens.is_empty())
+    }
+
+    /// Whether anybody has it open for any of this.
+    pub fn is_open_for(&self, access: Access) -> bool {
+        let mut opens = self.streams.iter().flat_map(|stream| &stream.opens);
+        opens.any(|open| open.access.overlaps(access))
     }
 
     /// Whether a range is locked.

@@ -70,6 +70,14 @@ impl Share {
             }
             None => (&target.name, Over::Nothing),
         };
+        //= MS-FSA 2.1.5.15.11
+        //# Nothing is renamed in a directory that somebody has open to delete it: STATUS_SHARING_VIOLATION.
+        let to_delete = |directory: &Directory| {
+            directory.object().is_some_and(|object| object.is_open_for(grants::Access::DELETE))
+        };
+        if to_delete(&here) || to_delete(&target.directory) {
+            return Err(Status::SHARING_VIOLATION);
+        }
         let to = Name::parse(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
         let renamed = here.rename(&caller, from_name, &target.directory, to, over).await;
         renamed.map_err(|error| match error {

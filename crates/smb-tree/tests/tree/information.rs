@@ -186,6 +186,21 @@ fn times_attributes_and_sizes_are_set_and_kept() {
 }
 
 #[test]
+fn nothing_is_renamed_in_a_directory_that_somebody_has_open_to_delete_it() {
+    alone(|side| async move {
+        let (who, other) = (asker(1), asker(2));
+        let directory = full().with(options::DIRECTORY_FILE);
+        let above = side.open(&other, "sub", &directory).await;
+        let open = side.open(&who, "sub\\one", &full()).await;
+        let rename = async || set(&side, &who, &open, class::RENAME, &renamed("sub\\two", false)).await;
+        assert_eq!(rename().await, Err(Status::SHARING_VIOLATION));
+        side.share.close(&other, &above, 0).await.unwrap();
+        assert_eq!(rename().await, Ok(()));
+        side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
 fn a_file_gets_another_name_over_another_file_only_if_asked() {
     alone(|side| async move {
         let who = asker(1);

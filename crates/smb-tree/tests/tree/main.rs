@@ -29,6 +29,7 @@ mod ioctls;
 mod leases;
 mod locks;
 mod notifies;
+mod sessions;
 
 /// What was told on a lane.
 #[derive(Default)]

@@ -84,6 +84,11 @@ impl Object {
         &self.identity
     }
 
+    /// Whether anybody has it open for any of this.
+    pub fn is_open_for(&self, access: grants::Access) -> bool {
+        self.grants().ask_if_any(|grants, _| grants.is_open_for(access)).is_some_and(|told| told.value)
+    }
+
     /// The volume it lies in.
     pub fn volume(&self) -> &Arc<SharedVolume> {
         &self.volume
