@@ -95,11 +95,26 @@ pub enum WatchEvent {
         watch: Watch,
         /// The entry's name.
         name: Vec<u8>,
+        /// What became of it.
+        what: EntryChange,
+        /// What it names, or named, is a directory.
+        is_directory: bool,
     },
     /// The directory itself was removed, moved or unmounted; the watch is gone.
     Gone(Watch),
     /// Events were lost: anything may have changed.
     Overflow,
+}
+
+/// What became of an entry of a watched directory (inotify(7)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryChange {
+    /// It is new: made, linked or moved here, in place of another perhaps.
+    Added,
+    /// It is no more: removed or moved away.
+    Removed,
+    /// What it names was written to, closed after that, or has other attributes.
+    Modified,
 }
 
 /// What becomes of the name that something is renamed to (renameat2(2)).

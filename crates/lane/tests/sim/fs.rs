@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lane::backend::sim::{Config, Remains, World, seeds};
 use lane::buffer::BufClass;
-use lane::fs::{Dir, OpenHow, OpenKind, WatchEvent, watch_events};
+use lane::fs::{Dir, EntryChange, OpenHow, OpenKind, WatchEvent, watch_events};
 use lane::net::tcp::SentFile;
 use lane::{spawn, time};
 
@@ -182,7 +182,12 @@ fn changes_in_a_watched_directory_are_told() {
         let root = Dir::open_root(Path::new("/srv")).unwrap();
         let watch = root.watch().unwrap();
         assert_eq!(root.watch().unwrap(), watch);
-        let entry = |name: &str| WatchEvent::Entry { watch, name: name.as_bytes().to_vec() };
+        let entry = |name: &str, what| WatchEvent::Entry {
+            watch,
+            name: name.as_bytes().to_vec(),
+            what,
+            is_directory: false,
+        };
         let changing = fs.clone();
         let changer = spawn(async move {
             time::sleep(Duration::from_secs(1)).await;
@@ -192,8 +197,15 @@ fn changes_in_a_watched_directory_are_told() {
             changing.remove("/srv/other").unwrap();
             changing.write("/srv/sub/unwatched", "").unwrap();
         });
-        // Events of the same entry in a row are one.
-        assert_eq!(watch_events().await.unwrap(), [entry("new"), entry("other")]);
+        // Events of the same entry and kind in a row are one.
+        let told = [
+            entry("new", EntryChange::Added),
+            entry("new", EntryChange::Modified),
+            entry("new", EntryChange::Removed),
+            entry("other", EntryChange::Added),
+            entry("other", EntryChange::Removed),
+        ];
+        assert_eq!(watch_events().await.unwrap(), told);
         changer.await;
         fs.write("/srv/lost", "").unwrap();
         fs.overflow_watches();

@@ -33,7 +33,7 @@ impl Cache {
 impl Inner {
     fn hear(self: &Rc<Self>, event: &WatchEvent) {
         match event {
-            WatchEvent::Entry { watch, name } => {
+            WatchEvent::Entry { watch, name, .. } => {
                 for watched in self.watches.of_event(*watch) {
                     // Other lanes tell only of what this one remembers.
                     self.note_told(&watched);

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 
 use crate::backend::Watch;
-use crate::backend::file::WatchEvent;
+use crate::backend::file::{EntryChange, WatchEvent};
 
 /// The watches of one lane.
 pub(super) struct Watcher {
@@ -64,7 +64,15 @@ impl Watcher {
             ) {
                 events.push(WatchEvent::Gone(watch));
             } else if let Some(name) = event.file_name() {
-                events.push(WatchEvent::Entry { watch, name: name.to_bytes().to_vec() });
+                let what = if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO) {
+                    EntryChange::Added
+                } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
+                    EntryChange::Removed
+                } else {
+                    EntryChange::Modified
+                };
+                let (name, is_directory) = (name.to_bytes().to_vec(), flags.contains(ReadFlags::ISDIR));
+                events.push(WatchEvent::Entry { watch, name, what, is_directory });
             }
         }
     }

@@ -101,7 +101,7 @@ fn changes_are_told_alike() {
             let mut told = Vec::new();
             while let Ok(events) = time::timeout(Duration::from_millis(20), watch_events()).await {
                 told.extend(events.unwrap().into_iter().map(|event| match event {
-                    WatchEvent::Entry { watch, name } => {
+                    WatchEvent::Entry { watch, name, .. } => {
                         format!("{} {}", name_of(watch), String::from_utf8(name).unwrap())
                     }
                     WatchEvent::Gone(watch) => format!("{} gone", name_of(watch)),

@@ -26,9 +26,10 @@ fn a_servers_changes_are_told_alike() {
             let mut told = Vec::new();
             while let Ok(events) = time::timeout(Duration::from_millis(20), watch_events()).await {
                 told.extend(events.unwrap().into_iter().map(|event| match event {
-                    WatchEvent::Entry { watch, name } => {
+                    WatchEvent::Entry { watch, name, what, is_directory } => {
                         let dir = if watch == watches[0] { "root" } else { "sub" };
-                        format!("{dir} {}", String::from_utf8(name).unwrap())
+                        let kind = if is_directory { "directory" } else { "file" };
+                        format!("{dir} {} {what:?} {kind}", String::from_utf8(name).unwrap())
                     }
                     WatchEvent::Gone(_) => "gone".to_owned(),
                     WatchEvent::Overflow => "overflow".to_owned(),
@@ -72,7 +73,7 @@ fn a_change_through_another_name_is_told_where_that_name_is() {
             let mut told: Vec<_> = events
                 .into_iter()
                 .map(|event| match event {
-                    WatchEvent::Entry { watch, name } => (watches.iter().position(|w| *w == watch), name),
+                    WatchEvent::Entry { watch, name, .. } => (watches.iter().position(|w| *w == watch), name),
                     other => panic!("{other:?}"),
                 })
                 .collect();

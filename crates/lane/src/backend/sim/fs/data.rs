@@ -8,7 +8,7 @@ use std::rc::Rc;
 use super::journal::{Change, Record};
 use super::pages::PAGE;
 use super::{Disk, Inode, OpenFile, errno};
-use crate::backend::file::{Allocate, SeekTo};
+use crate::backend::file::{Allocate, EntryChange, SeekTo};
 use crate::backend::sim::config::JournalKind;
 use crate::backend::sim::engine::Engine;
 
@@ -233,7 +233,8 @@ impl Disk {
     pub(super) fn notify(&mut self, inode: &Inode, engine: &mut Engine) {
         let Some(name) = &*inode.found_by.borrow() else { return };
         if let Some(dir) = name.dir.borrow().upgrade() {
-            self.watches.entry_changed(&dir, &name.called.borrow(), engine);
+            let entry = (&*dir, &name.called.borrow()[..]);
+            self.watches.entry_changed(entry, inode.is_directory(), EntryChange::Modified, engine);
         }
     }
 }

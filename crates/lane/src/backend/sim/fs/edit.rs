@@ -9,7 +9,7 @@ use super::inode::{Inode, Node};
 use super::journal::Record;
 use super::resolve::{Rules, resolve, split_last};
 use super::{Disk, errno};
-use crate::backend::file::RenameHow;
+use crate::backend::file::{EntryChange, RenameHow};
 use crate::backend::sim::engine::Engine;
 
 /// A name in a directory.
@@ -97,7 +97,8 @@ impl Disk {
             self.drop_link(&before, &place.parent, &place.name, stamp, &mut record);
         }
         file.put_at(&place.parent, &place.name, None, &mut record);
-        self.entry_changed(&place.parent, &place.name, stamp, &mut record, engine);
+        let entry = (&place.parent, &place.name[..]);
+        self.entry_changed(entry, false, EntryChange::Added, stamp, &mut record, engine);
         self.journal.push(record);
         Ok(())
     }

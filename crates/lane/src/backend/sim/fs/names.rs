@@ -10,7 +10,7 @@ use super::inode::{Inode, Name, Node};
 use super::journal::{Change, Record};
 use super::resolve::NAME_MAX;
 use super::{Disk, READ, SEARCH, WRITE, errno};
-use crate::backend::file::{FileKind, RenameHow, Timestamp};
+use crate::backend::file::{EntryChange, FileKind, RenameHow, Timestamp};
 use crate::backend::sim::engine::Engine;
 
 /// A directory, and a name in it.
@@ -121,7 +121,7 @@ impl Disk {
         inode.is_temporary.set(false);
         inode.changed(stamp, &mut record);
         inode.put_at(dir, name, None, &mut record);
-        self.entry_changed(dir, name, stamp, &mut record, engine);
+        self.entry_changed((dir, name), inode.is_directory(), EntryChange::Added, stamp, &mut record, engine);
         self.journal.push(record);
         Ok(())
     }
@@ -222,8 +222,9 @@ impl Disk {
         record.push(no_name(from_dir, from));
         moved.put_at(to_dir, to, name, &mut record);
         moved.changed(stamp, &mut record);
-        self.entry_changed(from_dir, from, stamp, &mut record, engine);
-        self.entry_changed(to_dir, to, stamp, &mut record, engine);
+        let (removed, added) = (EntryChange::Removed, EntryChange::Added);
+        self.entry_changed((from_dir, from), moved.is_directory(), removed, stamp, &mut record, engine);
+        self.entry_changed((to_dir, to), moved.is_directory(), added, stamp, &mut record, engine);
         self.watches.gone(moved.serial(), engine);
         self.journal.push(record);
         self.sweep(engine);
@@ -247,8 +248,16 @@ impl Disk {
             [(one, (from_dir, from), (to_dir, to)), (other, (to_dir, to), (from_dir, from))]
         {
             moved.changed(stamp, &mut record);
-            self.entry_changed(dir, name, stamp, &mut record, engine);
-            self.entry_changed(other_dir, other_name, stamp, &mut record, engine);
+            let (removed, added) = (EntryChange::Removed, EntryChange::Added);
+            self.entry_changed((dir, name), moved.is_directory(), removed, stamp, &mut record, engine);
+            self.entry_changed(
+                (other_dir, other_name),
+                moved.is_directory(),
+                added,
+                stamp,
+                &mut record,
+                engine,
+            );
             self.watches.gone(moved.serial(), engine);
         }
         self.journal.push(record);
@@ -273,7 +282,7 @@ impl Disk {
         let (stamp, mut record) = (self.stamp(engine), Record::new());
         inode.nlink.set(if inode.is_directory() { 2 } else { 1 });
         inode.put_at(dir, name, None, &mut record);
-        self.entry_changed(dir, name, stamp, &mut record, engine);
+        self.entry_changed((dir, name), inode.is_directory(), EntryChange::Added, stamp, &mut record, engine);
         self.journal.push(record);
         Ok(inode)
     }
@@ -285,9 +294,10 @@ impl Disk {
         let (stamp, mut record) = (self.stamp(engine), Record::new());
         self.drop_link(&inode, dir, name, stamp, &mut record);
         record.push(no_name(dir, name));
+        let is_directory = inode.is_directory();
         drop(inode);
         self.sweep(engine);
-        self.entry_changed(dir, name, stamp, &mut record, engine);
+        self.entry_changed((dir, name), is_directory, EntryChange::Removed, stamp, &mut record, engine);
         self.journal.push(record);
     }
 
@@ -314,14 +324,15 @@ impl Disk {
     /// A directory's entry has changed: its time moves and its watchers learn.
     pub(super) fn entry_changed(
         &mut self,
-        dir: &Rc<Inode>,
-        name: &[u8],
+        (dir, name): (&Rc<Inode>, &[u8]),
+        is_directory: bool,
+        what: EntryChange,
         stamp: Timestamp,
         record: &mut Record,
         engine: &mut Engine,
     ) {
         dir.modified(stamp, record);
-        self.watches.entry_changed(dir, name, engine);
+        self.watches.entry_changed((dir, name), is_directory, what, engine);
     }
 
     /// What has this name, a link itself.

@@ -6,7 +6,7 @@ use std::task::Waker;
 
 use super::Inode;
 use crate::backend::Watch;
-use crate::backend::file::WatchEvent;
+use crate::backend::file::{EntryChange, WatchEvent};
 use crate::backend::sim::engine::Engine;
 
 /// The watches on one disk, by lane.
@@ -53,10 +53,16 @@ impl Watches {
     }
 
     /// The entry `name` of a directory has changed.
-    pub(super) fn entry_changed(&mut self, dir: &Inode, name: &[u8], engine: &mut Engine) {
+    pub(super) fn entry_changed(
+        &mut self,
+        (dir, name): (&Inode, &[u8]),
+        is_directory: bool,
+        what: EntryChange,
+        engine: &mut Engine,
+    ) {
         for lane in self.lanes.values_mut() {
             if let Some(watch) = lane.watch_of(dir.serial()) {
-                lane.push(WatchEvent::Entry { watch, name: name.to_vec() }, engine);
+                lane.push(WatchEvent::Entry { watch, name: name.to_vec(), what, is_directory }, engine);
             }
         }
     }
