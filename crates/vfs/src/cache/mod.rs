@@ -22,7 +22,8 @@ pub(crate) use self::joined::{Joined, giver_of_aside};
 use self::key::Key;
 pub(crate) use self::key::{KeyRef, OpeningId};
 use self::relied::Relied;
-pub(crate) use self::watches::{Vantage, WatchedDir, Watches};
+pub(crate) use self::vantage::Vantage;
+pub(crate) use self::watches::{WatchedDir, Watches};
 use crate::attributes::FileId;
 use crate::counters::VfsCounters;
 use crate::directory::OpenDirectory;
@@ -43,6 +44,7 @@ mod joined;
 mod key;
 mod relied;
 mod rest;
+mod vantage;
 mod watches;
 
 /// Bounds of a lane's cache.

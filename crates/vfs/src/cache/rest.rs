@@ -15,7 +15,8 @@ use lane::fs::unwatch;
 use lane::time;
 
 use super::key::Key;
-use super::watches::{Vantage, WatchedDir, Watches};
+use super::vantage::Vantage;
+use super::watches::{WatchedDir, Watches};
 use super::{Cache, Inner};
 use crate::change::Looked;
 use crate::name::{Name, RelPath};

@@ -22,6 +22,7 @@ use lane::time;
 use super::joined::Joined;
 use super::key::{Key, KeyRef};
 use super::rest::Told;
+use super::vantage::Vantage;
 use crate::access::Access;
 use crate::attributes::Attributes;
 use crate::counters::VfsCounters;
@@ -66,21 +67,6 @@ pub(crate) struct WatchedDir {
     _mark: Option<Mark>,
 }
 
-/// When and under whose watch something was learnt from the file system. Taken before the look, so that a
-/// change during the look counts as one after it.
-#[derive(Clone)]
-pub(crate) struct Vantage {
-    at: Instant,
-    watched: Option<Rc<WatchedDir>>,
-    changes: u64,
-    /// A change was being made: what is seen is not to be kept.
-    is_doubtful: bool,
-    /// What is changing so that there can be no promise before it is over.
-    hindrance: Option<Arc<Object>>,
-    /// Who changes the name that is looked at, where its directory is promised, asks this lane; without it nothing is kept.
-    mark: Option<Mark>,
-}
-
 /// Why a directory cannot be promised: what is changing, or nothing that could be waited for.
 type Hindrance = Option<Arc<Object>>;
 
@@ -107,31 +93,23 @@ impl Watches {
     /// returns the point of view for looking at what lies in it.
     pub(super) async fn vantage(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Vantage {
         match self.watch_down_to(root, key).await {
-            Ok(watched) => self.vantage_of(Some(watched), None),
-            Err(hindrance) => Vantage { hindrance, ..self.vantage_of(None, None) },
+            Ok(watched) => Vantage::of(watched, None),
+            Err(hindrance) => Vantage::hindered(hindrance),
         }
     }
 
     /// As [`Watches::vantage`], for looking at one name, the last of `key`, whose answer may be kept.
     pub(super) async fn vantage_above(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Vantage {
         let (Some(parent), Some(name)) = (key.path.parent(), key.path.file_name()) else {
-            return self.unwatched_vantage();
+            return Vantage::unwatched();
         };
         match self.watch_down_to(root, key.with_path(parent)).await {
-            Ok(watched) => self.vantage_at(watched, name.as_bytes()),
-            Err(hindrance) => Vantage { hindrance, ..self.unwatched_vantage() },
+            Ok(watched) => {
+                let mark = watched.mark(name.as_bytes());
+                Vantage::of(watched, mark)
+            }
+            Err(hindrance) => Vantage::hindered(hindrance),
         }
-    }
-
-    /// A point of view for looking at one name in a directory.
-    fn vantage_at(&self, watched: Rc<WatchedDir>, name: &[u8]) -> Vantage {
-        let mark = watched.mark(name);
-        self.vantage_of(Some(watched), mark)
-    }
-
-    /// A point of view without a watch: what is seen from it is good for the time to live only.
-    pub(super) fn unwatched_vantage(&self) -> Vantage {
-        self.vantage_of(None, None)
     }
 
     /// The directories an event is about.
@@ -144,7 +122,7 @@ impl Watches {
     pub(super) fn promised(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Vantage> {
         let known = self.known(&key.to_key())?;
         let is_it = known.object().is_some_and(|promised| Arc::ptr_eq(promised, object));
-        is_it.then(|| self.vantage_of(Some(known), None))
+        is_it.then(|| Vantage::of(known, None))
     }
 
     /// The paths by which this lane knows a directory; where it was once, something else may be by now.
@@ -207,13 +185,6 @@ impl Watches {
             }
         }
         self.arriving.borrow().iter().filter_map(Weak::upgrade).for_each(|one| one.current.set(false));
-    }
-
-    /// `mark` was made before.
-    fn vantage_of(&self, watched: Option<Rc<WatchedDir>>, mark: Option<Mark>) -> Vantage {
-        let changes = watched.as_ref().map_or(0, |watched| watched.changes.get());
-        let is_doubtful = watched.as_ref().is_some_and(|watched| watched.is_changing());
-        Vantage { at: time::now(), watched, changes, is_doubtful, hindrance: None, mark }
     }
 
     async fn watch_down_to(
@@ -433,6 +404,11 @@ impl WatchedDir {
         self.changes.set(self.changes.get() + 1);
     }
 
+    /// How often an entry changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.get()
+    }
+
     pub(super) fn key(&self) -> KeyRef<'_> {
         self.key.as_ref()
     }
@@ -476,12 +452,12 @@ impl WatchedDir {
     }
 
     /// The object whose promise it rests on.
-    fn object(&self) -> Option<&Arc<Object>> {
+    pub(super) fn object(&self) -> Option<&Arc<Object>> {
         self.promise.get().map(|promise| promise.object())
     }
 
     /// Counts the lane in for one name in it, where it is promised.
-    fn mark(&self, name: &[u8]) -> Option<Mark> {
+    pub(super) fn mark(&self, name: &[u8]) -> Option<Mark> {
         let watches = self.watches.upgrade()?;
         Some(watches.joined.get()?.mark(self.object()?, name))
     }
@@ -537,7 +513,7 @@ impl WatchedDir {
         self.access.get().map_or(Nearest::Unreadable, |access| access.nearest().clone())
     }
 
-    fn is_changing(&self) -> bool {
+    pub(super) fn is_changing(&self) -> bool {
         self.object().is_some_and(|object| object.is_changing())
     }
 }
@@ -547,71 +523,6 @@ impl Drop for WatchedDir {
         if let Some(watches) = self.watches.upgrade() {
             watches.end(self);
         }
-    }
-}
-
-impl Vantage {
-    /// Whether an answer about one name is still good: events drop such answers by name, so only its age
-    /// and upper directories that moved speak against it.
-    pub(crate) fn holds_for_name(&self, ttl: Duration) -> bool {
-        self.is_current() && self.age() < ttl
-    }
-
-    /// Whether what was seen of the name that it looks at may be kept.
-    pub(crate) fn keeps(&self, ttl: Duration) -> bool {
-        (self.mark.is_some() || !self.is_promised()) && self.holds_for_all(ttl)
-    }
-
-    /// For keeping what this lane has put there itself, which was counted in before.
-    pub(crate) fn marked(self, mark: Option<Mark>) -> Self {
-        Self { mark, ..self }
-    }
-
-    /// Counts the lane in for one name in the directory.
-    pub(crate) fn mark(&self, name: &[u8]) -> Option<Mark> {
-        self.watched.as_ref()?.mark(name)
-    }
-
-    /// Whether nothing at all has changed in the directory since, as far as this lane was told.
-    pub(crate) fn holds_for_all(&self, ttl: Duration) -> bool {
-        !self.is_doubtful
-            && self.holds_for_name(ttl)
-            && self.watched.as_ref().is_none_or(|watched| watched.changes.get() == self.changes)
-    }
-
-    /// Time since the look.
-    pub(crate) fn age(&self) -> Duration {
-        time::now().saturating_duration_since(self.at)
-    }
-
-    /// Whether all changes are told, as against found out when the time to live is over.
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched.as_ref().is_some_and(|watched| watched.watch.get().is_some())
-    }
-
-    /// Whether it rests on promises: what is seen from it shows the changes that this server makes.
-    pub(crate) fn is_promised(&self) -> bool {
-        self.object().is_some()
-    }
-
-    /// The object of the directory that it looks into, if it rests on promises.
-    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
-        self.watched.as_ref()?.object()
-    }
-
-    /// What is to be waited for before there can be a promise.
-    pub(crate) fn hindrance(&self) -> Option<&Arc<Object>> {
-        self.hindrance.as_ref()
-    }
-
-    /// The directory that it looks into.
-    pub(crate) fn watched(&self) -> Option<&Rc<WatchedDir>> {
-        self.watched.as_ref()
-    }
-
-    /// Whether that is still where it was.
-    pub(crate) fn is_current(&self) -> bool {
-        self.watched.as_ref().is_none_or(|watched| watched.current.get())
     }
 }
 

@@ -1,0 +1,107 @@
+//! From where something was seen, and whether what was seen from there still holds.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lane::time;
+
+use super::watches::WatchedDir;
+use crate::object::Object;
+use crate::promise::Mark;
+
+/// When and under whose watch something was learnt from the file system. Taken before the look, so that a
+/// change during the look counts as one after it.
+#[derive(Clone)]
+pub(crate) struct Vantage {
+    at: Instant,
+    watched: Option<Rc<WatchedDir>>,
+    changes: u64,
+    /// A change was being made: what is seen is not to be kept.
+    is_doubtful: bool,
+    /// What is changing so that there can be no promise before it is over.
+    hindrance: Option<Arc<Object>>,
+    /// Who changes the name that is looked at, where its directory is promised, asks this lane; without it nothing is kept.
+    mark: Option<Mark>,
+}
+
+impl Vantage {
+    /// A point of view in a watched directory, for looking at one name if there is a `mark`, which was made before.
+    pub(super) fn of(watched: Rc<WatchedDir>, mark: Option<Mark>) -> Self {
+        let (changes, is_doubtful) = (watched.changes(), watched.is_changing());
+        Self { at: time::now(), watched: Some(watched), changes, is_doubtful, hindrance: None, mark }
+    }
+
+    /// A point of view without a watch: what is seen from it is good for the time to live only.
+    pub(super) fn unwatched() -> Self {
+        Self::hindered(None)
+    }
+
+    /// The same, because there can be no promise before this is over.
+    pub(super) fn hindered(hindrance: Option<Arc<Object>>) -> Self {
+        Self { at: time::now(), watched: None, changes: 0, is_doubtful: false, hindrance, mark: None }
+    }
+
+    /// Whether an answer about one name is still good: events drop such answers by name, so only its age
+    /// and upper directories that moved speak against it.
+    pub(crate) fn holds_for_name(&self, ttl: Duration) -> bool {
+        self.is_current() && self.age() < ttl
+    }
+
+    /// Whether what was seen of the name that it looks at may be kept.
+    pub(crate) fn keeps(&self, ttl: Duration) -> bool {
+        (self.mark.is_some() || !self.is_promised()) && self.holds_for_all(ttl)
+    }
+
+    /// For keeping what this lane has put there itself, which was counted in before.
+    pub(crate) fn marked(self, mark: Option<Mark>) -> Self {
+        Self { mark, ..self }
+    }
+
+    /// Counts the lane in for one name in the directory.
+    pub(crate) fn mark(&self, name: &[u8]) -> Option<Mark> {
+        self.watched.as_ref()?.mark(name)
+    }
+
+    /// Whether nothing at all has changed in the directory since, as far as this lane was told.
+    pub(crate) fn holds_for_all(&self, ttl: Duration) -> bool {
+        !self.is_doubtful
+            && self.holds_for_name(ttl)
+            && self.watched.as_ref().is_none_or(|watched| watched.changes() == self.changes)
+    }
+
+    /// Time since the look.
+    pub(crate) fn age(&self) -> Duration {
+        time::now().saturating_duration_since(self.at)
+    }
+
+    /// Whether all changes are told, as against found out when the time to live is over.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.as_ref().is_some_and(|watched| watched.watch().is_some())
+    }
+
+    /// Whether it rests on promises: what is seen from it shows the changes that this server makes.
+    pub(crate) fn is_promised(&self) -> bool {
+        self.object().is_some()
+    }
+
+    /// The object of the directory that it looks into, if it rests on promises.
+    pub(crate) fn object(&self) -> Option<&Arc<Object>> {
+        self.watched.as_ref()?.object()
+    }
+
+    /// What is to be waited for before there can be a promise.
+    pub(crate) fn hindrance(&self) -> Option<&Arc<Object>> {
+        self.hindrance.as_ref()
+    }
+
+    /// The directory that it looks into.
+    pub(crate) fn watched(&self) -> Option<&Rc<WatchedDir>> {
+        self.watched.as_ref()
+    }
+
+    /// Whether that is still where it was.
+    pub(crate) fn is_current(&self) -> bool {
+        self.watched.as_ref().is_none_or(|watched| watched.is_current())
+    }
+}
