@@ -122,6 +122,8 @@ pub(crate) struct Entry {
     pub(crate) recorded: u32,
     /// The change time was old when this was recorded: a change since would have another.
     pub(crate) settled: bool,
+    /// Whoever told of it did not know its place: the one that is committed stays. In memory alone.
+    pub(crate) keeps_place: bool,
     pub(crate) identity: Box<[u8]>,
 }
 
@@ -140,6 +142,17 @@ impl Seen {
 }
 
 impl Entry {
+    /// With the place that `committed` has for the same file, where that stays.
+    pub(crate) fn over(mut self, committed: Option<Self>) -> Self {
+        if self.keeps_place
+            && let Some(committed) = committed
+            && committed.object.number == self.object.number
+        {
+            self.object.place = committed.object.place;
+        }
+        self
+    }
+
     /// Whether the version is still that of the content, which shows as `seen` now, in this generation of the volume.
     pub(crate) fn is_sound(&self, seen: &Seen, generation: u32, distrusts_before: u32) -> bool {
         let is_believed = self.recorded == generation || (self.settled && self.recorded >= distrusts_before);
@@ -176,7 +189,8 @@ impl Entry {
         let len = fields.u16()?;
         let identity = fields.bytes(len.into())?.into();
         let place = Place { parent, name: fields.rest().to_vec() };
-        Ok(Self { object: ObjectRecord { number, version, seen, place }, recorded, settled, identity })
+        let object = ObjectRecord { number, version, seen, place };
+        Ok(Self { object, recorded, settled, keeps_place: false, identity })
     }
 }
 

@@ -295,6 +295,53 @@ fn a_hint_may_outlive_its_directory() {
 }
 
 #[test]
+fn a_place_that_is_not_known_now_leaves_the_one_that_was_recorded() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let home = open_volume(&index, "home", None).unwrap().volume;
+    let here = Place { parent: 1, name: b"here".to_vec() };
+    let there = Place { parent: 3, name: b"there".to_vec() };
+    let record = |object: &ObjectRecord, place: &Place| {
+        index.reserve();
+        index.record(home, b"file", ObjectRecord { place: place.clone(), ..object.clone() }, true).unwrap();
+    };
+    let place = || index.look_up(home, b"file").unwrap().unwrap().place;
+    let by_number = |number| index.find(home, number).unwrap().unwrap().object.place;
+    let object = index.load(home, first_use(b"file", Seen::default(), later(1))).unwrap().object;
+    // What waits to be committed knows it, or what is committed does, or both in turn.
+    record(&object, &here);
+    record(&object, &Place::default());
+    assert_eq!((place(), by_number(object.number)), (here.clone(), here.clone()));
+    index.flush().unwrap();
+    assert_eq!(place(), here);
+    for _ in 0..2 {
+        record(&object, &Place::default());
+        assert_eq!((place(), by_number(object.number)), (here.clone(), here.clone()));
+    }
+    // It is used again, and looks like another.
+    let seen = Seen { size: 7, ..Seen::default() };
+    index.load(home, first_use(b"file", seen, later(2))).unwrap();
+    assert_eq!(place(), here);
+    index.flush().unwrap();
+    assert_eq!((place(), by_number(object.number)), (here.clone(), here));
+    record(&object, &Place::default());
+    record(&object, &there);
+    index.flush().unwrap();
+    assert_eq!(place(), there);
+    // Who mends the index may forget one; of a file that is gone nothing stays.
+    index.set_place(home, b"file", Place::default()).unwrap();
+    record(&object, &Place::default());
+    index.flush().unwrap();
+    assert_eq!(place(), Place::default());
+    record(&object, &there);
+    index.forget(home, b"file", object.number);
+    record(&object, &Place::default());
+    assert_eq!(place(), Place::default());
+    index.flush().unwrap();
+    assert_eq!(place(), Place::default());
+}
+
+#[test]
 fn the_file_is_private_and_belongs_to_one_process() {
     let dir = tempfile::tempdir().unwrap();
     let at = || FileStorage::in_directory(dir.path());

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use redb::{Database, ReadableTable, WriteTransaction};
 
 use super::Shared;
+use crate::object::Entry;
 use crate::pending::{Change, Pending};
 use crate::tables::{self, HOSTS, IDENTITIES, OBJECTS, STATE, VOLUMES};
 use crate::{Error, VolumeId};
@@ -129,7 +130,15 @@ fn write_objects(write: &WriteTransaction, batch: &Pending) -> Result<(), Error>
         match now {
             Some(entry) => {
                 let vnode = entry.object.number.vnode;
-                objects.insert((volume, vnode), &entry.encode()[..])?;
+                let encoded = match entry.keeps_place {
+                    true => {
+                        let committed = objects.get((volume, vnode))?;
+                        let committed = committed.map(|record| Entry::decode(vnode, record.value()));
+                        entry.clone().over(committed.transpose()?).encode()
+                    }
+                    false => entry.encode(),
+                };
+                objects.insert((volume, vnode), &encoded[..])?;
                 if before != Some(vnode) {
                     identities.insert((volume, identity), vnode)?;
                 }

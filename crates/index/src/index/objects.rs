@@ -85,7 +85,8 @@ impl Index {
     }
 
     /// A file has this number, version and place from now on: what was [reserved](Index::reserve). Waits for nobody. `settled`
-    /// says that what was seen of it was [settled](Seen::is_settled) when it was.
+    /// says that what was seen of it was [settled](Seen::is_settled) when it was. Of a file whose place is not known now (its
+    /// parent is 0) the one stays that was recorded before.
     ///
     /// # Errors
     /// [`Error::NoVolume`], [`Error::TooLong`]; nothing is reserved any more then either.
@@ -99,7 +100,7 @@ impl Index {
         self.give_back();
         check_lengths(identity, &object.place)?;
         let mut state = self.shared().state();
-        state.put(volume, identity, object, settled)?;
+        state.record_object(volume, identity, object, settled)?;
         self.shared().count(&state);
         Ok(())
     }
@@ -128,6 +129,9 @@ impl Index {
     pub fn find_vnode(&self, volume: VolumeId, vnode: u32) -> Result<Option<Known>, Error> {
         let told = self.shared().state().numbered(volume, vnode);
         let entry = match told {
+            Some(Some(told)) if told.keeps_place => {
+                Some(told.over(self.shared().read_numbered(volume, vnode)?))
+            }
             Some(told) => told,
             None => self.shared().read_numbered(volume, vnode)?,
         };
@@ -173,6 +177,9 @@ impl Index {
     pub(crate) fn entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<Entry>, Error> {
         let told = self.shared().state().told_of(volume, identity);
         match told {
+            Some(Some(told)) if told.keeps_place => {
+                Ok(Some(told.over(self.shared().read_entry(volume, identity)?)))
+            }
             Some(told) => Ok(told),
             None => self.shared().read_entry(volume, identity),
         }
@@ -228,6 +235,7 @@ impl State {
         let FirstUse { identity, kind, seen, now, .. } = of;
         let distrusts_before = self.record(volume)?.distrusts_before;
         let first = self.first_version(volume)?;
+        let keeps_place = known.as_ref().is_some_and(|entry| entry.keeps_place);
         let (object, is_new) = match known {
             Some(entry) if entry.is_sound(&seen, first.generation, distrusts_before) => {
                 return Ok(Loaded { object: entry.object, is_new: false });
@@ -246,7 +254,12 @@ impl State {
                 (ObjectRecord { number, version: first, seen, place }, true)
             }
         };
-        self.put(volume, identity, object.clone(), seen.is_settled(now))?;
+        // A place that is committed is in the way of one that was only looked at.
+        let is_settled = seen.is_settled(now);
+        match keeps_place {
+            true => self.put_over(volume, identity, object.clone(), is_settled)?,
+            false => self.put(volume, identity, object.clone(), is_settled)?,
+        }
         Ok(Loaded { object, is_new })
     }
 
@@ -272,6 +285,28 @@ impl State {
         Ok(ListedAs { number, is_elsewhere: false })
     }
 
+    /// As it was told: where it lies, or that this is not known.
+    fn record_object(
+        &mut self,
+        volume: VolumeId,
+        identity: &[u8],
+        mut object: ObjectRecord,
+        settled: bool,
+    ) -> Result<(), Error> {
+        if object.place.parent != 0 {
+            return self.put(volume, identity, object, settled);
+        }
+        match self.told_of(volume, identity) {
+            Some(Some(told)) if !told.keeps_place && told.object.number == object.number => {
+                object.place = told.object.place;
+                self.put(volume, identity, object, settled)
+            }
+            // It was forgotten: what is committed is another's.
+            Some(None) => self.put(volume, identity, object, settled),
+            _ => self.put_over(volume, identity, object, settled),
+        }
+    }
+
     fn put(
         &mut self,
         volume: VolumeId,
@@ -279,8 +314,30 @@ impl State {
         object: ObjectRecord,
         settled: bool,
     ) -> Result<(), Error> {
+        self.put_as(volume, identity, object, settled, false)
+    }
+
+    /// As [`State::put`], but for the place, which stays where one is committed.
+    fn put_over(
+        &mut self,
+        volume: VolumeId,
+        identity: &[u8],
+        object: ObjectRecord,
+        settled: bool,
+    ) -> Result<(), Error> {
+        self.put_as(volume, identity, object, settled, true)
+    }
+
+    fn put_as(
+        &mut self,
+        volume: VolumeId,
+        identity: &[u8],
+        object: ObjectRecord,
+        settled: bool,
+        keeps_place: bool,
+    ) -> Result<(), Error> {
         let recorded = self.record(volume)?.generation;
-        let entry = Entry { object, recorded, settled, identity: identity.into() };
+        let entry = Entry { object, recorded, settled, keeps_place, identity: identity.into() };
         self.pending.put(volume, identity.into(), Change::Recorded(entry));
         self.tell();
         Ok(())
