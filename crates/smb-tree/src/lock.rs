@@ -59,6 +59,8 @@ impl Share {
         match does(request.locks)? {
             Does::Unlocks { ranges, is_whole } => {
                 let unlocked = open.grants().unlock(self.volume(), &ranges);
+                // Also where one of them was not locked: those before it are unlocked.
+                self.volume().unlocked_for_others(open.grants().object()).await;
                 unlocked.map_err(status::of_open)?;
                 if !is_whole {
                     return Err(Status::INVALID_PARAMETER);

@@ -51,6 +51,10 @@ fn another_process_and_clients_find_each_others_locks() {
         drop(theirs);
         it.lock(&volume, &[stronger], true).await.unwrap();
         assert_eq!(Other::lock(&page, "shared").answer, "AGAIN");
+        it.unlock(&volume, &[range]).unwrap();
+        volume.unlocked_for_others(it.object()).await;
+        assert_eq!(Other::lock(&page, "exclusive").answer, "ok");
+        it.lock(&volume, &[lock], true).await.unwrap();
         it.close(&volume, &caller).await.unwrap();
         // Nobody holds anything of the file, so nothing is open for locks.
         assert_eq!(Other::lock(&page, "exclusive").answer, "ok");

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use identity::Writable;
 use lane::buffer::BufClass;
+use lane::fs::AttributeChange;
 use lane::runtime::{RuntimeOptions, run_here};
 use lane::time;
 use vfs::{
-    Cache, CacheOptions, Caller, Directory, Error, Expect, FileKind, Name, Objects, ObjectsOptions, OpenFile,
-    RelPath, Resolved, Volume, VolumeOptions, VolumeSpec,
+    Cache, CacheOptions, Caller, Directory, Error, Expect, FileKind, How, Name, Objects, ObjectsOptions,
+    OpenFile, RelPath, Resolved, Volume, VolumeOptions, VolumeSpec,
 };
 
 #[test]
@@ -451,6 +452,40 @@ fn a_program_that_was_uploaded_can_be_run_at_once_though_the_lane_keeps_it_open(
                 .await;
             assert_eq!(file(&volume, "program").await.1.size, program.len() as u64);
             assert_eq!(cache.counters().opens.get(), before, "it was at hand");
+        }
+    });
+}
+
+#[test]
+fn a_program_that_was_written_can_be_run_when_its_writer_is_gone() {
+    on_tree(|tree| async move {
+        let cache = Cache::sharing(patient(), &Objects::in_memory(ObjectsOptions::default()));
+        let spec = VolumeSpec::new("test".parse().unwrap(), tree.dir.path(), VolumeOptions::default());
+        let volume = Volume::open(&cache, &spec.writable_by(Writable::anyone())).unwrap();
+        let root = directory(&volume, "").await;
+        let anyone = Caller::anonymous();
+        let program = fs::read("/bin/true").unwrap();
+        // Made as one that is executed, and made so by either way to.
+        for (at, mode) in [("made", 0o755), ("by-writer", 0o644), ("by-name", 0o644)] {
+            let name = Name::parse(at.as_bytes()).unwrap();
+            let created = root.create(&anyone, name, How { exclusive: true, mode }).await.unwrap();
+            for (chunk, offset) in program.chunks(1 << 14).zip((0..).step_by(1 << 14)) {
+                let mut buf = lane::current().buffers().get(BufClass::Small).await;
+                assert_eq!(buf.append(chunk), chunk.len());
+                created.writer.write_at(&anyone, offset, buf).await.0.unwrap();
+            }
+            let mode = AttributeChange { mode: Some(0o755), ..AttributeChange::NONE };
+            match at {
+                "by-writer" => created.writer.set_attributes(&anyone, mode).await.unwrap(),
+                "by-name" => root.set_attributes_of(&anyone, name, mode).await.unwrap(),
+                _ => {}
+            }
+            drop(created);
+            // The lane's closes come in its next turns.
+            let path = tree.path(at);
+            until(async || std::process::Command::new(&path).status().is_ok_and(|status| status.success()))
+                .await;
+            assert_eq!(file(&volume, at).await.1.size, program.len() as u64);
         }
     });
 }

@@ -177,6 +177,7 @@ impl Serving {
         let (object, _) = self.server.inner.locks.find(key).ok_or(EINVAL)?;
         // Its time may be just over.
         let _ = asked.volume.volume.unlock_advisory(&object, key.0.0, WHOLE);
+        asked.volume.volume.unlocked_for_others(&object).await;
         self.server.inner.locks.forget(key);
         Ok(())
     }

@@ -103,7 +103,9 @@ impl Serving {
         if change.mask & afs_wire::SET_FSYNC != 0 {
             writer.sync(lane::fs::SyncOf::All).await?;
         }
-        Ok(self.told_of_change(asked, fid).await?.status)
+        let status = self.told_of_change(asked, fid).await?.status;
+        self.let_go_if_executable(asked, fid, &status)?;
+        Ok(status)
     }
 }
 

@@ -31,6 +31,9 @@ impl Serving {
             }
         }
         let status = self.told_of_change(&asked, request.fid).await?.status;
+        if change.mode.is_some() {
+            self.let_go_if_executable(&asked, request.fid, &status)?;
+        }
         Ok(Reply::<StoreStatus> { status, sync: SYNC })
     }
 

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use afs_wire::Fid;
 use afs_wire::code::EISDIR;
+use afs_wire::{Fid, Status};
 use identity::Rights;
 use quick_cache::unsync::Cache;
 use vfs::{Holder, Number, Object, VolumeId, Writer};
@@ -42,6 +42,11 @@ impl Writers {
         self.kept.borrow_mut().insert(key, Kept { writer: writer.clone(), is_its_own });
     }
 
+    /// What a client writes to is closed: who wants to execute it could not.
+    pub(super) fn let_go(&self, holder: Holder, volume: VolumeId, number: Number) {
+        self.kept.borrow_mut().remove(&(holder, volume, number));
+    }
+
     fn find(&self, holder: Holder, volume: VolumeId, number: Number) -> Option<Kept> {
         self.kept.borrow().get(&(holder, volume, number)).cloned()
     }
@@ -71,4 +76,24 @@ impl Serving {
         writers.keep(holder, object, &writer, false);
         Ok(writer)
     }
+
+    /// Closes a file that somebody may want to execute on the server when the client has stored it: not while it is open for writing
+    /// (ETXTBSY). The client's next store opens it anew.
+    pub(super) fn let_go_if_executable(
+        &self,
+        asked: &Asked,
+        fid: Fid,
+        status: &Status,
+    ) -> Result<(), Refused> {
+        if !fid.is_directory()
+            && status.unix_mode_bits & EXECUTABLE != 0
+            && let Some(shared) = asked.volume.volume.shared()
+        {
+            self.server.inner.writers.let_go(asked.host.holder(), shared.id(), asked.number(fid)?);
+        }
+        Ok(())
+    }
 }
+
+/// Bits of which one lets somebody execute a file.
+const EXECUTABLE: u32 = 0o111;

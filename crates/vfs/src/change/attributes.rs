@@ -21,10 +21,16 @@ impl Writer {
     /// [`Error::Denied`]; [`Error::Busy`]; those of the file system.
     pub async fn set_attributes(&self, caller: &Caller, change: AttributeChange) -> Result<(), Error> {
         let change = self.volume().counted(permitted(caller, change))?;
-        self.change(caller, What::Attributes, None, async move |file| {
+        let set = self.change(caller, What::Attributes, None, async move |file| {
             file.lane_file().set_attributes(change).await.map_err(Error::of_write)
-        })
-        .await
+        });
+        set.await?;
+        if makes_executable(change)
+            && let Some(path) = self.file().object().and_then(|object| self.volume().path_of(object))
+        {
+            self.volume().cache().forget(self.volume().key(path.as_path()));
+        }
+        Ok(())
     }
 }
 
@@ -103,6 +109,9 @@ impl Directory {
                 }
             };
             set.map_err(Error::of_write)?;
+            if makes_executable(change) {
+                here.let_go_of(&name);
+            }
             way.end(here.volume());
             Ok(())
         })
@@ -133,6 +142,13 @@ fn permitted(caller: &Caller, change: AttributeChange) -> Result<AttributeChange
     Ok(AttributeChange { mode: change.mode.map(|mode| mode & MODE_SETTABLE), ..change })
 }
 
+/// Whether a file is to be executed, which nobody can while it is open for writing: not by this lane, which goes on when it is found anew.
+fn makes_executable(change: AttributeChange) -> bool {
+    change.mode.is_some_and(|mode| mode & EXECUTABLE != 0)
+}
+
+/// Bits of which one lets somebody execute a file.
+pub(super) const EXECUTABLE: u32 = 0o111;
 const OWNER_ALL: u32 = 0o700;
 /// Permissions and the sticky bit.
 const MODE_SETTABLE: u32 = 0o1777;

@@ -6,6 +6,7 @@ use identity::Rights;
 use lane::fs::{CreateHow, FileKind, OpenHow, OpenKind};
 
 use super::Writer;
+use super::attributes::EXECUTABLE;
 use super::find::c_name;
 use super::here::{Here, Unmade};
 use super::way::to_the_end;
@@ -97,7 +98,10 @@ impl Directory {
             here.note_added(&way, name, file.object());
             let mark = here.mark(name);
             way.end(here.volume());
-            here.keep(name, Node::File(Rc::clone(&file)), mark);
+            // What is open for writing nobody can execute.
+            if stat.mode & EXECUTABLE == 0 {
+                here.keep(name, Node::File(Rc::clone(&file)), mark);
+            }
             let writer = Writer::new(here.volume().clone(), file);
             Ok(Created { writer, attributes: stat.into(), is_new: true })
         })

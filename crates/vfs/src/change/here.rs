@@ -1,5 +1,6 @@
 //! Where a directory is, who may change it there, and attempts until it stays there for as long as a change takes.
 
+use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -183,6 +184,14 @@ impl Here {
                 cache.keep_new_number(key, object.number());
             }
             cache.keep_open(key, node, vantage.marked(mark));
+        }
+    }
+
+    /// What is open of it in this lane's cache is closed.
+    pub(super) fn let_go_of(&self, name: &CString) {
+        let path = Name::parse(name.as_bytes()).ok().and_then(|name| self.path.as_path().join(name).ok());
+        if let Some(path) = path {
+            self.volume().cache().forget(self.volume().key(path.as_path()));
         }
     }
 

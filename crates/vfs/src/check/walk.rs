@@ -81,6 +81,7 @@ impl Check {
     async fn look_at_root(&mut self, walked: &mut Walked) -> Result<u32, CheckError> {
         let dir = self.root.dir();
         let stat = dir.stat().map_err(|error| self.at_root(&error))?;
+        walked.entered.insert((stat.dev, stat.ino));
         let identity =
             identity_of(By::Open(dir.as_file()), &stat).await.map_err(|error| self.at_root(&error))?;
         let words: Vec<Box<[u8]>> = vec![identity.words(self.home)[..].into()];

@@ -50,7 +50,8 @@ impl Open {
         }
     }
 
-    /// Unlocks ranges as they were locked, one after another.
+    /// Unlocks ranges as they were locked, one after another. Other programs find them unlocked a moment later: see
+    /// [`Volume::unlocked_for_others`].
     ///
     /// # Errors
     /// [`Refused::NotLocked`] at the first that is not; those before are unlocked then.
@@ -137,7 +138,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Unlocks it.
+    /// Unlocks it. Other programs find it unlocked a moment later: see [`Volume::unlocked_for_others`].
     ///
     /// # Errors
     /// [`Refused::NotLocked`].

@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::collections::hash_map::Entry;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use index::Usage;
@@ -28,6 +29,8 @@ pub(super) struct Count {
     marks: HashMap<Identity, Mark>,
     /// In the order in which they were found; some may have gone since. Last in, first out, so that there are few.
     waiting: Vec<Arc<Object>>,
+    /// Directories that the walker has found, by a hash of what they are: one that is mounted at a second place is entered once.
+    found: HashSet<u64>,
     /// Inodes that are counted, whatever their names.
     linked: HashSet<u64>,
     /// Inodes whose content is being changed, with the size from before.
@@ -75,6 +78,7 @@ impl Count {
     /// The walker begins at the volume's directory.
     pub(super) fn begin(&mut self, root: &Arc<Object>) {
         self.has_begun = true;
+        self.found.insert(hash_of(root));
         self.marks.insert(root.identity().clone(), Mark::Waiting);
         self.waiting.push(Arc::clone(root));
     }
@@ -161,10 +165,13 @@ impl Count {
         }
         for inner in inner {
             holds.files += 1;
+            // Beyond so many directories one that is mounted twice counts twice.
+            let is_new = self.found.len() >= FOUND_MAX || self.found.insert(hash_of(&inner));
             match self.marks.entry(inner.identity().clone()) {
                 // It was entered when it lay elsewhere; now what is above it says so.
                 Entry::Occupied(mark) if *mark.get() == Mark::Entered => drop(mark.remove()),
                 Entry::Occupied(_) => {}
+                Entry::Vacant(_) if !is_new => {}
                 Entry::Vacant(free) => {
                     free.insert(Mark::Waiting);
                     self.waiting.push(inner);
@@ -205,6 +212,7 @@ impl Count {
     /// An empty directory goes. Whether it was counted.
     pub(super) fn removed_directory(&mut self, above: &Arc<Object>, directory: &Arc<Object>) -> bool {
         self.marks.remove(directory.identity());
+        self.found.remove(&hash_of(directory));
         self.is_counted(above)
     }
 
@@ -265,6 +273,13 @@ impl Count {
     }
 }
 
+/// Of what a directory is: that of no other but by a chance of one in 2^64.
+fn hash_of(directory: &Arc<Object>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    directory.identity().hash(&mut hasher);
+    hasher.finish()
+}
+
 /// What a move changes of what is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
@@ -285,5 +300,40 @@ const MARKS_MAX: usize = 1 << 18;
 const LINKED_MAX: usize = 1 << 22;
 /// Files whose content changed that are remembered until then.
 const CHANGED_MAX: usize = 1 << 20;
+/// Directories that are remembered until then, by eight bytes each.
+const FOUND_MAX: usize = 1 << 22;
 /// As deep as a path may be.
 const DEPTH_MAX: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Objects, ObjectsOptions, Place, SharedVolume};
+
+    #[test]
+    fn a_directory_that_is_mounted_within_its_volume_is_entered_once() {
+        let objects = Objects::in_memory(ObjectsOptions::default());
+        let volume = SharedVolume::of_nothing(&objects, "test");
+        let get = |n: u8| objects.get(&volume, Identity::of_handle(1, 1, &[n; 12])).unwrap();
+        let [root, sub, inner] = [1, 2, 3].map(get);
+        let place = |object: &Arc<Object>, above: &Arc<Object>| {
+            object.set_place(Place { directory: Arc::clone(above), name: (*b"name").into() });
+        };
+        place(&sub, &root);
+        place(&inner, &sub);
+        let mut count = Count::default();
+        count.begin(&root);
+        assert!(Arc::ptr_eq(&count.next().unwrap(), &root));
+        // The root is mounted in itself, and `sub` twice.
+        let again = [&root, &sub, &sub].map(Arc::clone);
+        assert_eq!(count.entered(&root, &[], again).files, 3, "each is a name");
+        assert!(Arc::ptr_eq(&count.next().unwrap(), &sub));
+        assert_eq!(count.entered(&sub, &[], [Arc::clone(&inner), Arc::clone(&sub)]).files, 2);
+        assert!(Arc::ptr_eq(&count.next().unwrap(), &inner));
+        count.entered(&inner, &[], []);
+        assert!(count.next().is_none(), "all are counted, once");
+        // Its number may be another's later.
+        count.removed_directory(&sub, &inner);
+        assert!(!count.found.contains(&hash_of(&inner)));
+    }
+}

@@ -12,7 +12,7 @@ use super::{Account, Known, Space};
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::name::{Name, RelPath};
-use crate::object::{At, By, Object, Place, SharedVolume};
+use crate::object::{At, By, Object, Place, SharedVolume, path_beneath};
 use crate::volume::Volume;
 
 /// Why a volume is not counted.
@@ -194,7 +194,11 @@ impl Walker<'_> {
                 let c_name = CString::new(name.as_bytes()).expect("a Name holds no zero byte");
                 let (by, at) = (By::Name(dir, &c_name), At { directory, name: name.as_bytes() });
                 let object = self.shared.object_of(self.volume.root().dir(), by, &stat, Some(at)).await?;
-                object.set_place(Place { directory: Arc::clone(directory), name: name.as_bytes().into() });
+                // What is mounted within itself stays where it is, or the way up would be a circle.
+                if path_beneath(&object, directory).is_none() {
+                    object
+                        .set_place(Place { directory: Arc::clone(directory), name: name.as_bytes().into() });
+                }
                 inner.push(object);
             } else {
                 let Known { inode, links, size } = Known::from(Attributes::from(stat));

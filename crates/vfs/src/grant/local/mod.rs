@@ -207,6 +207,16 @@ impl Volume {
         })
     }
 
+    /// Waits until other programs on this machine find unlocked what was unlocked just now; of a volume whose locks they do not see, not
+    /// at all.
+    pub async fn unlocked_for_others(&self, object: &Arc<Object>) {
+        if self.root().locks_locally()
+            && let Some(local) = object.grants().local()
+        {
+            release(Arc::clone(object), local).await;
+        }
+    }
+
     /// Has what an advisory lock holds end with it, though nobody asks for anything any more.
     pub(super) fn end_in_time(&self, object: &Arc<Object>, until: Instant) {
         if object.grants().local().is_none() {
