@@ -36,7 +36,8 @@ impl Truth {
         let read = 1;
         for other in self.held.borrow().iter() {
             let bears = |share: u32, writes: bool| {
-                share & (read | 2 * u32::from(writes)) == read | 2 * u32::from(writes)
+                let wanted = read | (2 * u32::from(writes));
+                share & wanted == wanted
             };
             let both = bears(other.share, new.writes) && bears(new.share, other.writes);
             assert!(both, "two opens that exclude each other");
