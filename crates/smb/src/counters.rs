@@ -7,6 +7,7 @@ lane::counter_block! {
         count requests_failed: "Requests answered with an error.",
         count replies_pending: "Interim replies: requests that took longer.",
         count breaks_sent: "Breaks of oplocks and leases sent.",
+        count breaks_sent_again: "Of these, breaks that another connection of the client was sent before.",
         count breaks_undelivered: "Breaks that no connection of their client could take.",
         count sessions_adopted: "Sessions whose connections are on this lane alone since they lost one elsewhere.",
         count channels_bound: "Connections bound to a session that had others.",
@@ -42,6 +43,7 @@ lane::counter_block! {
         count ended_negotiate: "Connections ended for negotiating twice, not at all, or otherwise than they say.",
         count ended_late: "Connections ended that did not negotiate or sign in in time, or left a message unfinished.",
         count ended_stalled: "Connections ended that did not take their replies.",
+        count ended_unacknowledged: "Connections ended as their clients acknowledged nothing while a break was on its way.",
         count ended_short: "Connections ended as memory was short and they had stalled longest.",
     }
 }

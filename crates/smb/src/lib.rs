@@ -8,6 +8,7 @@
 mod command;
 mod connection;
 mod counters;
+mod interfaces;
 mod memory;
 mod options;
 mod pipe;

@@ -6,8 +6,8 @@ use identity::Accounts;
 use smb_auth::{Policy, Target};
 use smb_proto::sealing::Cipher;
 use smb_sid::Sids;
-use smb_wire::fsctl::interfaces::Interface;
 
+use crate::interfaces::Told;
 use crate::settings::{Encryption, ShareSection, Signing};
 
 /// The rules of a site.
@@ -22,7 +22,9 @@ pub(crate) struct Options {
     /// How users and groups are called.
     pub(crate) sids: Sids,
     pub(crate) shares: Vec<ShareSection>,
-    pub(crate) interfaces: Vec<Interface>,
+    pub(crate) interfaces: Told,
+    /// FSCTLs of Samba's tests are obeyed.
+    pub(crate) test_switches: bool,
     pub(crate) connections_max: usize,
     pub(crate) sessions_max: usize,
     pub(crate) credits: u16,

@@ -8,6 +8,7 @@ use smb_tree::{Opens, OpensLimits};
 use smb_wire::Guid;
 use smb_wire::time::from_unix;
 
+use crate::interfaces::Live;
 use crate::pipe::Pipes;
 use crate::service::Clients;
 use crate::session::Sessions;
@@ -27,6 +28,8 @@ pub(crate) struct Kept {
     opens: OnceLock<Arc<Opens>>,
     /// Which connections clients have.
     pub(crate) clients: Clients,
+    /// This machine's addresses, as they were a moment ago.
+    pub(crate) live: Live,
     /// Whose sign-ins fail.
     pub(crate) failures: Failures,
 }

@@ -1,6 +1,7 @@
 //! What sysfs does not tell of the network: addresses, routes, rules, queueing disciplines and filters, asked of the
 //! kernel by rtnetlink(7).
 
+use std::io;
 use std::net::IpAddr;
 
 use crate::netlink::{Attributes, NLM_F_DUMP, Netlink, u32_of};
@@ -126,6 +127,18 @@ impl Network {
 }
 
 impl Address {
+    /// Those of this network namespace, as they are now; a blocking question to the kernel.
+    ///
+    /// # Errors
+    /// The kernel's, or that it does not answer.
+    pub fn of_this_machine() -> io::Result<Vec<Self>> {
+        let mut addresses = Vec::new();
+        Netlink::route()?.ask(RTM_GETADDR, NLM_F_DUMP, &[0; IFADDR_BYTES], |answer| {
+            addresses.extend(Self::parse(answer));
+        })?;
+        Ok(addresses)
+    }
+
     /// Whether `ip` is in the network of this address.
     pub(super) fn reaches(&self, ip: IpAddr) -> bool {
         network_of(self.ip, self.prefix) == network_of(ip, self.prefix)

@@ -58,6 +58,13 @@ pub struct TxQueue {
     pub xps_cpus: CpuSet,
 }
 
+impl Nic {
+    /// Those of this machine as they are now, in the order of their indices: blocking reads of `/sys`.
+    pub fn of_this_machine() -> Vec<Self> {
+        read_all(&Tree::new(std::path::Path::new("/")))
+    }
+}
+
 pub(super) fn read_all(tree: &Tree) -> Vec<Nic> {
     let mut nics: Vec<Nic> =
         tree.names(NET_DIR).into_iter().filter_map(|name| read_one(tree, name)).collect();

@@ -58,4 +58,8 @@ pub mod code {
     pub const QUERY_NETWORK_INTERFACE_INFO: u32 = 0x0014_01fc;
     /// Whether somebody changed the negotiation on its way.
     pub const VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
+    /// Of Samba's tests: what the connection was sent counts as never acknowledged from now on.
+    pub const TEST_FORCE_UNACKED: u32 = 0x8384_8003;
+    /// Of Samba's tests: is answered after so many milliseconds, as its one byte of input says.
+    pub const TEST_ASYNC_SLEEP: u32 = 0x8384_8043;
 }

@@ -1,10 +1,13 @@
 //! IOCTL (MS-SMB2 3.3.5.15): what concerns the connection or the server is answered here.
 
+use std::time::Duration;
+
+use lane::time::sleep;
 use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlResponse, IoctlResponseFixed};
 use smb_wire::chain::EntryWriter;
 use smb_wire::fixed::Fixed;
 use smb_wire::fsctl::code;
-use smb_wire::fsctl::interfaces::{self, Interface};
+use smb_wire::fsctl::interfaces;
 use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateResponse};
 use smb_wire::{Dialect, FileId, Status};
 use zerocopy::IntoBytes;
@@ -40,7 +43,11 @@ pub(super) async fn ioctl(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result
             if fixed.file_id != FileId::RELATED {
                 return Err(Status::INVALID_PARAMETER);
             }
-            Ok(answer(request, Status::SUCCESS, network_interfaces(call, output_max)?))
+            Ok(answer(request, Status::SUCCESS, network_interfaces(call, output_max).await?))
+        }
+        code @ (code::TEST_FORCE_UNACKED | code::TEST_ASYNC_SLEEP) => {
+            of_tests(call, code, request.input).await?;
+            Ok(answer(request, Status::SUCCESS, Vec::new()))
         }
         //= MS-SMB2 3.3.5.15.2
         //# A server that knows no DFS fails with STATUS_FS_DRIVER_REQUIRED.
@@ -126,30 +133,37 @@ fn validate_negotiate(call: &Call<'_>, input: &[u8], output_max: usize) -> Resul
     Ok(response.as_bytes().to_vec())
 }
 
-/// Where else the server can be reached: as configured, or where the client is.
-fn network_interfaces(call: &Call<'_>, output_max: usize) -> Result<Vec<u8>, Status> {
+/// Where else the server can be reached.
+async fn network_interfaces(call: &Call<'_>, output_max: usize) -> Result<Vec<u8>, Status> {
     let connection = call.connection;
-    let options = connection.lane.options();
-    let here = match options.interfaces.is_empty() {
-        true => connection.stream.local_addr().ok(),
-        false => None,
-    };
-    let here = here.map(|here| Interface {
-        index: 1,
-        capability: 0,
-        link_speed: LINK_SPEED,
-        address: here.ip().to_canonical(),
-    });
+    let here = connection.stream.local_addr().map_err(|_| Status::INVALID_PARAMETER)?;
+    let told = connection.lane.options().interfaces.of_client(here, &connection.lane.kept.live).await;
     let mut output = Vec::new();
     let mut list = EntryWriter::new(&mut output, 8, output_max);
-    let fits =
-        here.iter().chain(&options.interfaces).all(|interface| interfaces::write(&mut list, interface));
+    let fits = told.iter().all(|interface| interfaces::write(&mut list, interface));
     //= MS-SMB2 3.3.5.15.11
     //# What does not fit fails with STATUS_BUFFER_TOO_SMALL.
     if fits { Ok(output) } else { Err(Status::BUFFER_TOO_SMALL) }
 }
 
+/// As Samba's tests hold a connection's acknowledgements back, or a request of an open.
+async fn of_tests(call: &Call<'_>, code: u32, input: &[u8]) -> Result<(), Status> {
+    if !call.connection.lane.options().test_switches {
+        return Err(Status::INVALID_DEVICE_REQUEST);
+    }
+    match (code, input) {
+        (code::TEST_FORCE_UNACKED, []) => call.connection.take_as_unacknowledged(),
+        (code::TEST_ASYNC_SLEEP, &[milliseconds]) => {
+            let target = call.target()?;
+            sleep(Duration::from_millis(milliseconds.into())).await;
+            // It may have been closed meanwhile.
+            drop(target);
+            call.target()?;
+        }
+        _ => return Err(Status::INVALID_PARAMETER),
+    }
+    Ok(())
+}
+
 /// `NamedPipeState`.
 const PIPE_CONNECTED: u32 = 3;
-/// Bits a second that are told of the one address that is not configured.
-const LINK_SPEED: u64 = 1_000_000_000;

@@ -15,6 +15,7 @@ use smb_wire::body::error::ErrorResponse;
 use smb_wire::body::read::ReadResponseFixed;
 use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
 use smb_wire::compound::Messages;
+use smb_wire::fsctl::code;
 use smb_wire::header::{HEADER_LEN, flags};
 use smb_wire::{Command, Dialect, FileId, Header, Message, Request, Role, Status};
 use zerocopy::{FromBytes, IntoBytes};
@@ -209,7 +210,8 @@ impl Serving<'_> {
         if !is_last && matches!(command, Command::Lock | Command::ChangeNotify) {
             return Err(Status::INTERNAL_ERROR);
         }
-        let may_be_async = is_last || command == Command::Create;
+        // An asynchronous header has no room for a tree's id, and clients expect none of what is about the session itself.
+        let may_be_async = command.needs_tree() && (is_last || command == Command::Create);
         let place = connection.requests.enter(answering.header.message_id.get(), session);
         let mut patience = pin!(sleep(patience(command)));
         loop {
@@ -273,11 +275,19 @@ impl Serving<'_> {
         if !command.needs_session() {
             return Ok(());
         }
+        let control = if command == Command::Ioctl { control_code(&call.message) } else { None };
+        let is_of_tests = control == Some(code::TEST_FORCE_UNACKED);
+        if is_of_tests && self.connection.lane.options().test_switches {
+            return Ok(());
+        }
         let channel = call.channel()?;
         if channel.session.state() != State::Valid {
             return Err(Status::USER_SESSION_DELETED);
         }
-        if command.needs_tree() {
+        // Of the server, whatever tree they name: clients ask before they have one.
+        let is_of_server =
+            matches!(control, Some(code::VALIDATE_NEGOTIATE_INFO | code::QUERY_NETWORK_INTERFACE_INFO));
+        if command.needs_tree() && !is_of_server {
             let tree = self.connection.lane.tree(self.connection, channel, call.step.get().tree_id)?;
             call.tree = Some(tree);
         }
@@ -500,6 +510,12 @@ fn named_file(message: &Message<'_>, command: Command) -> Option<FileId> {
     let at = command.file_id_offset()?;
     let bytes = message.body().get(at..at + size_of::<FileId>())?;
     FileId::read_from_bytes(bytes).ok()
+}
+
+/// What an IOCTL asks for.
+fn control_code(message: &Message<'_>) -> Option<u32> {
+    let bytes = message.body().get(4..8)?.try_into().ok()?;
+    Some(u32::from_le_bytes(bytes))
 }
 
 /// How long a request may take before it gets an interim reply.

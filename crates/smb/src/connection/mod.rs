@@ -39,7 +39,7 @@ use self::outbox::Outbox;
 use self::pending::Requests;
 pub(crate) use self::replies::{send_alone, send_unasked};
 use crate::command;
-use crate::service::LaneSmb;
+use crate::service::{LaneSmb, Undelivered};
 use crate::session::{Channel, Session};
 
 /// A connection, for as long as somebody needs it.
@@ -60,10 +60,14 @@ pub(crate) struct Connection {
     /// Sign-ins under way, by session.
     pub(crate) signing_in: RefCell<HashMap<u64, SigningIn>>,
     pub(crate) requests: Requests,
+    /// Breaks that were sent here and not acknowledged by the client's TCP.
+    pub(crate) undelivered: Undelivered,
     pub(crate) account: Rc<Account>,
     outbox: Outbox,
     ticket: RefCell<Option<Ticket>>,
     has_ended: Cell<bool>,
+    /// As Samba's tests want it: nothing behind this byte counts as acknowledged.
+    acknowledged_max: Cell<u64>,
 }
 
 /// What client and server agreed on (MS-SMB2 3.3.1.7).
@@ -115,10 +119,12 @@ impl Connection {
             channels: RefCell::default(),
             signing_in: RefCell::default(),
             requests: Requests::default(),
+            undelivered: Undelivered::default(),
             account,
             outbox: Outbox::default(),
             ticket: RefCell::new(Some(ticket)),
             has_ended: Cell::new(false),
+            acknowledged_max: Cell::new(u64::MAX),
         });
         me.count_end(me.take_frames(&open).await);
         me.outbox.empty().await;
@@ -275,6 +281,8 @@ impl Connection {
         if let Some(negotiated) = self.negotiated.get() {
             self.lane.knows_no_more(negotiated.client, self);
         }
+        // Other connections of their clients tell them.
+        self.undelivered.take().into_iter().for_each(|broken| self.lane.tell(broken));
         let signing_in: Vec<_> = self.signing_in.borrow_mut().drain().collect();
         for (id, sign_in) in signing_in {
             if !sign_in.is_binding && sign_in.session.signed_in().is_none() {
@@ -286,6 +294,22 @@ impl Connection {
             self.lane.counters.sessions.sub(1);
             self.lane.lost(self, &channel.session).await;
         }
+    }
+
+    /// Where what was queued last ends, in bytes of the connection.
+    pub(crate) fn queued(&self) -> u64 {
+        self.outbox.end()
+    }
+
+    /// How many bytes the client's TCP has acknowledged: one system call.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        let waiting = self.stream.unacknowledged().unwrap_or(u64::MAX);
+        self.outbox.sent().saturating_sub(waiting).min(self.acknowledged_max.get())
+    }
+
+    /// Nothing more counts as acknowledged.
+    pub(crate) fn take_as_unacknowledged(&self) {
+        self.acknowledged_max.set(self.acknowledged());
     }
 
     /// A session is over: what waits of it is cancelled.

@@ -57,6 +57,14 @@ impl Outgoing {
     fn is_short(&self) -> bool {
         matches!(self.payload, Payload::None) && self.head.len() - self.from <= BufClass::Small.bytes()
     }
+
+    /// Bytes that leave of it.
+    fn wire_len(&self) -> u64 {
+        match &self.payload {
+            Payload::File { len, .. } => self.len() as u64 + u64::from(*len),
+            _ => self.len() as u64,
+        }
+    }
 }
 
 /// The queues of a connection. What is short does not wait until all has left that is long: each long frame waits for those short
@@ -68,6 +76,9 @@ pub(crate) struct Outbox {
     /// Short ones have just left.
     is_turn_of_long: Cell<bool>,
     bytes: Cell<usize>,
+    /// Bytes of all that was ever queued, and what of them the stream has taken.
+    queued: Cell<u64>,
+    sent: Cell<u64>,
     is_writing: Cell<bool>,
     is_closed: Cell<bool>,
     /// Who waits until some of it has left.
@@ -100,6 +111,20 @@ impl Outbox {
             Poll::Pending
         })
         .await;
+    }
+
+    /// Where what was queued last ends, in bytes of the connection.
+    pub(crate) fn end(&self) -> u64 {
+        self.queued.get()
+    }
+
+    /// How far the stream has taken it.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.get()
+    }
+
+    fn took(&self, bytes: u64) {
+        self.sent.update(|sent| sent + bytes);
     }
 
     /// Nothing leaves any more.
@@ -154,6 +179,7 @@ impl Connection {
         if outbox.is_closed.get() {
             return;
         }
+        outbox.queued.update(|queued| queued + frame.wire_len());
         outbox.push(frame);
         if !outbox.is_writing.replace(true) {
             let me = Rc::clone(self);
@@ -226,8 +252,10 @@ impl Connection {
 
     /// Short frames together: the kernel is entered once for those of many connections.
     async fn write_batch(&self, batch: Buf) -> io::Result<()> {
+        let len = batch.len() as u64;
         self.pace(batch.len()).await;
         let sent = timeout(STALL, self.stream.send(batch, false)).await;
+        self.outbox.took(len);
         sent.map_or(Err(io::ErrorKind::TimedOut.into()), |(result, _)| result)
     }
 
@@ -239,6 +267,7 @@ impl Connection {
             match self.stream.try_send(&[IoSlice::new(&piece[at..at + granted])], false)? {
                 // Others of this lane get their turn after each run.
                 Some(sent) => {
+                    self.outbox.took(sent as u64);
                     at += sent;
                     lane::give_way().await;
                 }
@@ -253,7 +282,10 @@ impl Connection {
         let mut rest = head;
         while !rest.is_empty() {
             match self.stream.try_send(&[IoSlice::new(rest)], true)? {
-                Some(sent) => rest = &rest[sent..],
+                Some(sent) => {
+                    self.outbox.took(sent as u64);
+                    rest = &rest[sent..];
+                }
                 None => self.writable().await?,
             }
         }
@@ -268,6 +300,7 @@ impl Connection {
                 Some(0) => return self.write_zeros(end - at).await,
                 Some(sent) => {
                     at += sent as u64;
+                    self.outbox.took(sent as u64);
                     self.lane.counters.bytes_read.add(sent as u64);
                     // As there.
                     lane::give_way().await;
@@ -283,7 +316,10 @@ impl Connection {
         while left > 0 {
             let zeros = &ZEROS[..ZEROS.len().min(left as usize)];
             match self.stream.try_send(&[IoSlice::new(zeros)], false)? {
-                Some(sent) => left -= sent as u64,
+                Some(sent) => {
+                    self.outbox.took(sent as u64);
+                    left -= sent as u64;
+                }
                 None => self.writable().await?,
             }
         }

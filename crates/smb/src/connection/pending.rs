@@ -133,7 +133,7 @@ impl Pending {
     }
 }
 
-/// Requests that wait with an interim reply: as many as clients have seen of other servers.
-const ASYNC_MAX: usize = 512;
+/// Requests that wait with an interim reply: as many as with Windows, whose clients count on it.
+const ASYNC_MAX: usize = 511;
 /// Requests under way without one.
 const SYNC_MAX: usize = 256;

@@ -8,12 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use smb_tree::LeaseBroken;
 use smb_wire::body::oplock_break::{FLAG_ACK_REQUIRED, LeaseBreak, OplockBreak};
+use smb_wire::create::oplock_level;
 use smb_wire::fixed::Fixed;
 use smb_wire::header::{UNSOLICITED, flags};
 use smb_wire::{Command, FileId, Guid, Header};
 
 use super::lane_service::LaneSmb;
 use super::post::Word;
+use super::undelivered;
 use crate::connection::{Connection, send_unasked};
 use crate::session::{Channel, ChannelEntry};
 
@@ -48,6 +50,10 @@ impl Clients {
                 clients.remove(&client);
             }
         }
+    }
+
+    fn count(&self, client: Guid) -> usize {
+        self.lock().get(&client).map_or(0, Vec::len)
     }
 
     fn of(&self, client: Guid) -> Vec<ChannelEntry> {
@@ -88,7 +94,8 @@ impl LaneSmb {
         self.kept.clients.remove(client, connection.number);
     }
 
-    /// Tells a client by the next of its connections: those of this lane first, the older before the younger.
+    /// Tells a client by the next of its connections, the older before the younger. Where nobody waits for the answer, those of
+    /// this lane come first: the break is then queued before the reply to who caused it.
     pub(crate) fn tell(self: &Rc<Self>, mut broken: Break) {
         loop {
             let here = self.post.here();
@@ -99,13 +106,17 @@ impl LaneSmb {
                 What::Lease(LeaseBroken { client, .. }) => self.kept.clients.of(client),
             };
             ways.retain(|way| !broken.tried.contains(&way.connection));
-            ways.sort_by_key(|way| (way.lane != here, way.connection));
+            let is_awaited = broken.what.is_awaited();
+            ways.sort_by_key(|way| (!is_awaited && way.lane != here, way.connection));
             //= MS-SMB2 3.3.4.6
             //# Where sending fails it is sent by another connection; where none is left, the break goes unanswered.
             let Some(way) = ways.first() else {
                 self.counters.breaks_undelivered.increment();
                 return;
             };
+            if !broken.tried.is_empty() {
+                self.counters.breaks_sent_again.increment();
+            }
             broken.tried.push(way.connection);
             if way.lane == here {
                 if self.send_break(way.connection, &broken) {
@@ -136,11 +147,21 @@ impl LaneSmb {
         let Some(channel) = channel else { return false };
         broken.what.send(&connection, &channel);
         self.counters.breaks_sent.increment();
+        let has_others = self.kept.clients.count(channel.session.client) > 1;
+        undelivered::watch(&connection, broken.clone(), has_others);
         true
     }
 }
 
 impl What {
+    /// Whether what causes it goes on only when the client has answered.
+    fn is_awaited(&self) -> bool {
+        match self {
+            Self::Oplock { level, .. } => *level != oplock_level::NONE,
+            Self::Lease(broken) => broken.acknowledge,
+        }
+    }
+
     fn send(&self, connection: &Rc<Connection>, channel: &Channel) {
         //= MS-SMB2 3.3.4.6
         //# MessageId is 0xFFFFFFFFFFFFFFFF, TreeId 0, and the message is not signed.

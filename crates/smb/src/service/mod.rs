@@ -5,7 +5,9 @@ mod endings;
 mod lane_service;
 mod post;
 mod site;
+mod undelivered;
 
 pub(crate) use breaks::Clients;
 pub(crate) use lane_service::LaneSmb;
 pub(crate) use site::SmbSite;
+pub(crate) use undelivered::Undelivered;

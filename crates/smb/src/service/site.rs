@@ -8,12 +8,12 @@ use service::socket::reachable;
 use service::{Bound, Greeting, Ground, LaneService, LaneStart, Problem, Site};
 use smb_auth::{Policy, Target};
 use smb_sid::Sids;
-use smb_wire::fsctl::interfaces::{Interface, RSS_CAPABLE};
 
 use super::lane_service::LaneSmb;
+use crate::interfaces::Told;
 use crate::options::Options;
 use crate::server::Kept;
-use crate::settings::{InterfaceSection, SmbSection, SmbSettings};
+use crate::settings::{SmbSection, SmbSettings};
 
 /// What a configuration has SMB serve.
 pub(crate) struct SmbSite {
@@ -41,7 +41,8 @@ impl SmbSite {
             sids: Sids::new(&target.netbios_name),
             target,
             shares,
-            interfaces: section.interface.iter().zip(1..).map(interface).collect(),
+            interfaces: Told::of(section),
+            test_switches: section.test_switches,
             connections_max: section.connections_per_lane.min(ground.connections_per_lane),
             sessions_max: section.sessions,
             credits: section.credits,
@@ -69,7 +70,11 @@ impl Site for SmbSite {
             "SMB: nobody can sign in yet: give somebody a password for it by `linerate user add NAME --nt`, or let guests in by smb.guest"
                 .to_owned()
         });
-        self.hindrance.iter().cloned().chain(nobody).collect()
+        let tests = self.options.test_switches.then(|| {
+            "SMB: smb.test_switches is on: any client can have its connection ended and its requests held; for tests alone"
+                .to_owned()
+        });
+        self.hindrance.iter().cloned().chain(nobody).chain(tests).collect()
     }
 
     fn bound(&mut self, sockets: &[Bound]) {
@@ -139,14 +144,5 @@ fn target(section: &SmbSection) -> Target {
         netbios_name,
         netbios_domain: section.workgroup.clone(),
         dns_domain: String::new(),
-    }
-}
-
-fn interface((section, index): (&InterfaceSection, u32)) -> Interface {
-    Interface {
-        index,
-        capability: if section.rss { RSS_CAPABLE } else { 0 },
-        link_speed: section.speed,
-        address: section.address,
     }
 }

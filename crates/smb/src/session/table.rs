@@ -1,8 +1,9 @@
 //! Every session of the process, found by id from any lane.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use service::address::address_of;
@@ -17,7 +18,8 @@ pub(crate) struct Sessions {
     /// Sessions of each address, for their shares.
     held: Mutex<HashMap<IpAddr, usize>>,
     len: AtomicUsize,
-    next: AtomicU64,
+    next: AtomicU32,
+    key: RandomState,
 }
 
 #[derive(Debug)]
@@ -54,11 +56,9 @@ impl Sessions {
         }
         // Ids are not foretold: who has one of another's knows nothing of others.
         let id = loop {
-            let id = u64::from(
-                crate::server::random::<4>().iter().fold(0u32, |all, byte| all << 8 | u32::from(*byte)),
-            ) << 32
-                | (self.next.fetch_add(1, Ordering::Relaxed) + 1) & 0xffff_ffff;
-            if id != 0 && id != u64::MAX && !self.shard(id).contains_key(&id) {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            let id = u64::from(self.scattered(number));
+            if id != 0 && !self.shard(id).contains_key(&id) {
                 break id;
             }
         };
@@ -92,6 +92,15 @@ impl Sessions {
         self.len.load(Ordering::Relaxed)
     }
 
+    /// Another number for each, in no order that anybody knows: four rounds of a Feistel network. 32 bits, as some clients
+    /// take no more of a session's id.
+    fn scattered(&self, number: u32) -> u32 {
+        let (left, right) = (0..4u32).fold((number >> 16, number & 0xffff), |(left, right), round| {
+            (right, left ^ (self.key.hash_one((round, right)) as u32 & 0xffff))
+        });
+        left << 16 | right
+    }
+
     fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Entry>> {
         self.shards[id as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,7 +112,8 @@ impl Default for Sessions {
             shards: std::array::from_fn(|_| Mutex::default()),
             held: Mutex::default(),
             len: AtomicUsize::new(0),
-            next: AtomicU64::new(0),
+            next: AtomicU32::new(0),
+            key: RandomState::new(),
         }
     }
 }

@@ -87,8 +87,10 @@ pub struct SmbSection {
     pub guest: bool,
     /// Who gives no name comes in.
     pub anonymous: bool,
-    /// Addresses that clients are told of; without any, the one they came by.
+    /// Addresses that clients are told of; without any, those of this machine's interfaces, as they are at the moment.
     pub interface: Vec<InterfaceSection>,
+    /// Control codes of Samba's tests are obeyed, from whoever sends them.
+    pub test_switches: bool,
     /// Connections of each lane.
     pub connections_per_lane: usize,
     /// Sessions in all.
@@ -113,6 +115,7 @@ impl Default for SmbSection {
             guest: false,
             anonymous: false,
             interface: Vec::new(),
+            test_switches: false,
             connections_per_lane: 4096,
             sessions: 65_536,
             credits: smb_proto::window::WINDOW_MAX,

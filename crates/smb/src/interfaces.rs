@@ -1,0 +1,187 @@
+//! Where else the server can be reached (MS-SMB2 2.2.32.5): what clients with several connections choose among.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use lane::offload::offload;
+use lane::probe::Address;
+use lane::time::now;
+use lane::topology::Nic;
+use smb_wire::fsctl::interfaces::{Interface, RSS_CAPABLE};
+
+use crate::settings::{InterfaceSection, SmbSection};
+
+/// What clients are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// As configured; of none, the address that the client came by.
+    These(Vec<Interface>),
+    /// This machine's addresses, as far as these listen there.
+    Live(Vec<SocketAddr>),
+}
+
+/// The machine's addresses as they were read last: again when somebody asks a while later, so links that change show.
+#[derive(Debug, Default)]
+pub(crate) struct Live(Mutex<Option<(Instant, Arc<[Interface]>)>>);
+
+impl Told {
+    pub(crate) fn of(section: &SmbSection) -> Self {
+        match section.interface.is_empty() {
+            true => Self::Live(section.listen.clone()),
+            false => Self::These(section.interface.iter().zip(1..).map(configured).collect()),
+        }
+    }
+
+    /// What a client is told who came by `here`.
+    pub(crate) async fn of_client(&self, here: SocketAddr, live: &Live) -> Vec<Interface> {
+        let here = here.ip().to_canonical();
+        let told = match self {
+            Self::These(these) => these.clone(),
+            // Who is on this machine needs no other way.
+            Self::Live(_) if here.is_loopback() => Vec::new(),
+            Self::Live(listen) => {
+                let all = live.read().await;
+                all.iter().filter(|interface| is_served(listen, interface.address)).copied().collect()
+            }
+        };
+        match told.is_empty() {
+            true => vec![Interface { index: 1, capability: 0, link_speed: SPEED_UNKNOWN, address: here }],
+            false => told,
+        }
+    }
+}
+
+impl Live {
+    async fn read(&self) -> Arc<[Interface]> {
+        if let Some(fresh) = self.fresh() {
+            return fresh;
+        }
+        // Where a helper fails there is nothing to tell, and the client stays with what it has.
+        let read: Arc<[Interface]> = offload(None, read).await.unwrap_or_default().into();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((now(), Arc::clone(&read)));
+        read
+    }
+
+    fn fresh(&self) -> Option<Arc<[Interface]>> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, known) = known.as_ref()?;
+        (now().saturating_duration_since(*at) < FRESH).then(|| Arc::clone(known))
+    }
+}
+
+/// Every address of the interfaces that are up, the fastest first.
+fn read() -> Vec<Interface> {
+    of_machine(&Nic::of_this_machine(), &Address::of_this_machine().unwrap_or_default())
+}
+
+fn of_machine(nics: &[Nic], addresses: &[Address]) -> Vec<Interface> {
+    let mut all: Vec<Interface> = Vec::new();
+    for address in addresses {
+        // `/sys` may be that of another network namespace: then nothing is known but the address.
+        let nic = nics.iter().find(|nic| nic.ifindex == address.ifindex);
+        if nic.is_some_and(|nic| !nic.up) {
+            continue;
+        }
+        let speed =
+            nic.and_then(|nic| nic.speed_mbps).map_or(SPEED_UNKNOWN, |speed| u64::from(speed) * 1_000_000);
+        let has_queues = nic.is_some_and(|nic| nic.rx_queues.len() > 1);
+        all.push(Interface {
+            index: address.ifindex,
+            capability: if has_queues { RSS_CAPABLE } else { 0 },
+            link_speed: speed,
+            address: address.ip,
+        });
+    }
+    all.sort_by_key(|interface| {
+        (std::cmp::Reverse(interface.link_speed), interface.index, interface.address)
+    });
+    all.truncate(TOLD_MAX);
+    all
+}
+
+/// Whether somebody who comes by this address is heard.
+fn is_served(listen: &[SocketAddr], address: IpAddr) -> bool {
+    listen.iter().any(|listens| {
+        let ip = listens.ip();
+        ip == address || ip.is_unspecified() && (ip.is_ipv6() || address.is_ipv4())
+    })
+}
+
+fn configured((section, index): (&InterfaceSection, u32)) -> Interface {
+    Interface {
+        index,
+        capability: if section.rss { RSS_CAPABLE } else { 0 },
+        link_speed: section.speed,
+        address: section.address,
+    }
+}
+
+/// Bits a second of an interface that tells no speed.
+const SPEED_UNKNOWN: u64 = 1_000_000_000;
+/// For so long the machine is not asked again.
+const FRESH: Duration = Duration::from_secs(1);
+/// Addresses that one answer tells.
+const TOLD_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use lane::topology::{NicKind, RxQueue};
+
+    use super::*;
+
+    fn nic(ifindex: u32, speed_mbps: Option<u32>, up: bool, queues: u32) -> Nic {
+        let queue = |index| RxQueue { index, rps_cpus: lane::topology::CpuSet::new() };
+        Nic {
+            name: format!("eth{ifindex}"),
+            ifindex,
+            kind: NicKind::Device,
+            node: None,
+            speed_mbps,
+            up,
+            mtu: 1500,
+            lower: Vec::new(),
+            rx_queues: (0..queues).map(queue).collect(),
+            tx_queues: Vec::new(),
+            irqs: Vec::new(),
+        }
+    }
+
+    fn address(ifindex: u32, ip: &str) -> Address {
+        Address { ifindex, ip: ip.parse().unwrap(), prefix: 24 }
+    }
+
+    #[test]
+    fn the_fastest_interface_comes_first_with_one_index_for_all_its_addresses() {
+        let nics = [nic(2, Some(1000), true, 1), nic(3, Some(25_000), true, 8), nic(4, None, false, 1)];
+        let addresses = [
+            address(2, "192.0.2.1"),
+            address(3, "2001:db8::1"),
+            address(3, "192.0.2.3"),
+            address(4, "192.0.2.4"),
+        ];
+        let told = of_machine(&nics, &addresses);
+        let told: Vec<_> = told
+            .iter()
+            .map(|it| {
+                (it.index, it.address.to_string(), it.link_speed / 1_000_000, it.capability == RSS_CAPABLE)
+            })
+            .collect();
+        let expected =
+            [(3, "192.0.2.3", 25_000, true), (3, "2001:db8::1", 25_000, true), (2, "192.0.2.1", 1000, false)];
+        assert_eq!(told, expected.map(|(index, ip, speed, rss)| (index, ip.to_owned(), speed, rss)));
+    }
+
+    #[test]
+    fn only_addresses_that_are_listened_at_are_told() {
+        let served = |listen: &str, ip: &str| is_served(&[listen.parse().unwrap()], ip.parse().unwrap());
+        assert!(served("0.0.0.0:445", "192.0.2.1") && !served("0.0.0.0:445", "2001:db8::1"));
+        assert!(served("[::]:445", "192.0.2.1") && served("[::]:445", "2001:db8::1"));
+        assert!(served("192.0.2.1:445", "192.0.2.1") && !served("192.0.2.1:445", "192.0.2.2"));
+    }
+
+    #[test]
+    fn this_machine_tells_no_loopback() {
+        assert!(read().iter().all(|interface| !interface.address.is_loopback() && interface.index != 0));
+    }
+}
