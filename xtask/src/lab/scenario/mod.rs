@@ -10,6 +10,7 @@ use super::machine::Machine;
 
 mod afs_long_link;
 mod afs_sites;
+mod cifs;
 mod egress;
 mod four_nodes;
 mod fsx;
@@ -36,6 +37,8 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &kafs::KafsFsx,
     &kafs::KafsMapped,
     &afs_long_link::AfsLongLink,
+    &cifs::Cifs,
+    &cifs::CifsMany,
 ];
 
 /// One scenario.

@@ -1,0 +1,197 @@
+//! Linux's own SMB client (cifs.ko): a guest mounts the tree that it serves, by each dialect, signed and sealed, and uses it as people use
+//! a file system.
+
+use std::fs;
+use std::io::Write;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+
+use super::fsx::{self, Mapping};
+use super::{Scenario, project};
+use crate::lab::guest::server::Server;
+use crate::lab::guest::{Guest, disk, modprobe};
+use crate::lab::machine::Machine;
+use crate::process;
+
+mod use_of;
+
+pub(crate) struct Cifs;
+
+impl Scenario for Cifs {
+    fn name(&self) -> &'static str {
+        "cifs"
+    }
+
+    fn about(&self) -> &'static str {
+        "Linux's SMB client mounts the tree by 2.1, 3.0 and 3.1.1, signed and sealed: copies, renames, a project, random loads"
+    }
+
+    fn packages(&self) -> &'static [&'static str] {
+        PACKAGES
+    }
+
+    fn machines(&self) -> Vec<Machine> {
+        vec![Machine { nodes: 1, nics: Vec::new(), disk_mib: Some(512), ..Machine::two_nodes() }]
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(1500)
+    }
+
+    fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
+        run(guest, &MOUNTS)
+    }
+}
+
+/// As [`Cifs`] with ten thousand files and a longer random load, by one dialect.
+pub(crate) struct CifsMany;
+
+impl Scenario for CifsMany {
+    fn name(&self) -> &'static str {
+        "cifs-many"
+    }
+
+    fn about(&self) -> &'static str {
+        "ten thousand files are copied by Linux's SMB client, and ten thousand names of a directory listed"
+    }
+
+    fn packages(&self) -> &'static [&'static str] {
+        PACKAGES
+    }
+
+    fn machines(&self) -> Vec<Machine> {
+        Cifs.machines()
+    }
+
+    fn limit(&self) -> Duration {
+        Duration::from_secs(3600)
+    }
+
+    fn run(&self, guest: &mut Guest) -> anyhow::Result<()> {
+        run(guest, &[Mounted { options: "vers=3.1.1", files: 10_000, load: Duration::from_secs(600) }])
+    }
+}
+
+fn run(guest: &mut Guest, mounts: &[Mounted]) -> anyhow::Result<()> {
+    let server = serve(guest)?;
+    modprobe(&["cifs"])?;
+    let outcome = mounts.iter().try_for_each(|mounted| {
+        let started = Instant::now();
+        mounted.used(guest).context(mounted.options)?;
+        guest.figure(mounted.options, started.elapsed().as_secs_f64(), "s")
+    });
+    if outcome.is_err() {
+        told(guest, &server)?;
+    }
+    outcome?;
+    refused()?;
+    server.stop()?;
+    let output = guest.linerate().args(["volume", "check", "--dry-run", "--state", STATE]).output()?;
+    let told = [output.stdout, output.stderr].concat();
+    ensure!(output.status.success(), "volume check: {}", String::from_utf8_lossy(&told));
+    Ok(())
+}
+
+/// A way to mount the tree, and how much is done there.
+struct Mounted {
+    options: &'static str,
+    /// Files of the tree that is copied.
+    files: usize,
+    load: Duration,
+}
+
+const MOUNTS: [Mounted; 5] = [
+    Mounted { options: "vers=3.1.1", files: 300, load: SHORT },
+    Mounted { options: "vers=2.1", files: 300, load: SHORT },
+    Mounted { options: "vers=3.0", files: 300, load: SHORT },
+    Mounted { options: "vers=3.1.1,sign", files: 300, load: SHORT },
+    Mounted { options: "vers=3.1.1,seal", files: 300, load: SHORT },
+];
+
+impl Mounted {
+    /// It leaves nothing behind.
+    fn used(&self, guest: &mut Guest) -> anyhow::Result<()> {
+        mount(self.options, PASSWORD)?;
+        use_of::contents().context("contents")?;
+        use_of::names_and_links().context("names and links")?;
+        use_of::copies(self.files).context("copies of a tree")?;
+        if self.files >= 10_000 {
+            use_of::many_names().context("ten thousand names")?;
+        }
+        use_of::renames().context("a storm of renames")?;
+        project::clone_and_make(&at("project")).context("a project")?;
+        ensure!(fs::exists(format!("{TREE}/project/f.c"))?, "the project is not in the tree that is served");
+        let (steps, good) = fsx::run(&at("fsx"), self.load, Mapping::Mapped).context("a random load")?;
+        guest.figure(&format!("{}: steps at random", self.options), steps, "steps")?;
+        ensure!(
+            fs::read(format!("{TREE}/fsx"))? == good,
+            "the file of the random load is another in the tree"
+        );
+        use_of::remove_all()?;
+        process::output("umount", &[MOUNT])?;
+        Ok(())
+    }
+}
+
+/// The tree on a disk of the guest's own, for one user.
+fn serve(guest: &Guest) -> anyhow::Result<Server> {
+    disk::mount("/srv".as_ref())?;
+    fs::create_dir_all(TREE)?;
+    add_user(guest)?;
+    guest.serve(&format!(
+        "[server]\nstate_dir = \"{STATE}\"\n[identity]\naccounts = \"{ACCOUNTS}\"\n\
+         [http]\nlisten = []\n[https]\nlisten = []\n[smb]\nlisten = \"{SERVER}:445\"\n\
+         [[volume]]\nname = \"tree\"\npath = \"{TREE}\"\nwritable = \"{USER}\"\nhidden = true\n"
+    ))
+}
+
+fn add_user(guest: &Guest) -> anyhow::Result<()> {
+    let mut command = guest.linerate();
+    command.args(["user", "add", USER, "--nt", "--password-stdin", "--accounts", ACCOUNTS]);
+    let mut child = command.stdin(Stdio::piped()).spawn()?;
+    child.stdin.take().context("it has a standard input")?.write_all(format!("{PASSWORD}\n").as_bytes())?;
+    ensure!(child.wait()?.success(), "linerate user add");
+    Ok(())
+}
+
+/// Without the helper that would ask for names and passwords.
+fn mount(options: &str, password: &str) -> anyhow::Result<()> {
+    fs::create_dir_all(MOUNT)?;
+    let options = format!("ip={SERVER},username={USER},password={password},{options}");
+    process::output("mount", &["-i", "-t", "cifs", "-o", &options, &format!("//{SERVER}/tree"), MOUNT])?;
+    Ok(())
+}
+
+fn refused() -> anyhow::Result<()> {
+    let error = mount("vers=3.1.1", "wrong").err().context("a wrong password is taken")?;
+    let told = format!("{error:#}");
+    ensure!(told.contains("ermission denied"), "a wrong password: {told}");
+    Ok(())
+}
+
+/// What a failure is told with: the last that the client's kernel and the server have said.
+fn told(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
+    let kernel = process::output("dmesg", &["--notime"])?;
+    for text in [kernel, server.log()] {
+        let lines: Vec<&str> = text.lines().collect();
+        guest.note(lines[lines.len().saturating_sub(LINES_TOLD)..].join("\n"))?;
+    }
+    Ok(())
+}
+
+fn at(name: &str) -> String {
+    format!("{MOUNT}/{name}")
+}
+
+const PACKAGES: &[&str] = &["e2fsprogs", "gcc", "git", "libc6-dev", "make"];
+const SERVER: &str = "127.0.0.1";
+const TREE: &str = "/srv/tree";
+const STATE: &str = "/srv/state";
+const ACCOUNTS: &str = "/srv/accounts.toml";
+const MOUNT: &str = "/tmp/cifs";
+const USER: &str = "anne";
+const PASSWORD: &str = "Secret007";
+const SHORT: Duration = Duration::from_secs(10);
+const LINES_TOLD: usize = 20;
