@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use identity::{Principal, Rights};
-use index::Number;
+use index::{Number, Version};
 use lane::offload::offload;
 
 use super::standing::Standing;
@@ -16,6 +16,7 @@ use crate::caller::Caller;
 use crate::change::SymbolicLink;
 use crate::error::Error;
 use crate::name::Name;
+use crate::object::{Identity, Object, Recorded, SharedVolume};
 use crate::volume::Volume;
 
 /// A look at a symbolic link under a promise to a client, as [`Promised`](crate::Promised) is at a file.
@@ -68,24 +69,90 @@ impl Volume {
         number: Number,
     ) -> Result<(SymbolicLink, Rc<WatchedDir>), Error> {
         let identity = self.counted(self.identity_of(number).await)?;
-        let shared = Arc::clone(self.shared().ok_or(Error::ReadOnly)?);
-        let in_use = shared.in_use_as(number).and_then(|object| object.place());
-        let (above, name) = match in_use {
-            Some(place) => (place.directory.identity().clone(), place.name),
-            None => {
-                let file = identity.clone();
-                let recorded = offload(None, move || shared.recorded_place(&file)).await;
-                let recorded = recorded.map_err(|_| Error::Overloaded)??.ok_or(Error::Stale)?;
-                (recorded.directory, recorded.name)
+        let shared = self.shared().ok_or(Error::ReadOnly)?;
+        for _ in 0..LOOKS_MAX {
+            // While it moves it may be found under neither name.
+            if let Some(object) = shared.in_use_as(number) {
+                self.rest(&object).await?;
             }
+            let lies = self.counted(self.place_of_link(shared, &identity, number).await)?;
+            if let Some(seen) = self.link_at(caller, number, &lies).await? {
+                return Ok(seen);
+            }
+            // Else a rename may have overtaken the look, and there and back another.
+            if lies.are_names_unchanged() {
+                return self.counted(Err(Error::Stale));
+            }
+        }
+        self.counted(Err(Error::Busy))
+    }
+
+    /// Where the link of this number lies.
+    async fn place_of_link(
+        &self,
+        shared: &Arc<SharedVolume>,
+        identity: &Identity,
+        number: Number,
+    ) -> Result<Lies, Error> {
+        if let Some(place) = shared.in_use_as(number).and_then(|object| object.place()) {
+            let directory = place.directory.identity().clone();
+            return Ok(Lies { directory, name: place.name, names: Names::of(place.directory) });
+        }
+        let recorded = async || {
+            let (shared, file) = (Arc::clone(shared), identity.clone());
+            let recorded = offload(None, move || shared.recorded_place(&file)).await;
+            recorded.map_err(|_| Error::Overloaded)??.ok_or(Error::Stale)
         };
-        let directory = self.reopen(caller, &above, Rights::NONE).await?.into_directory()?.0;
-        let name = Name::parse(&name).map_err(|_| Error::Stale)?;
+        let first = recorded().await?;
+        let names = shared.objects().in_use_in(shared, &first.directory).and_then(Names::of);
+        // Again, as its names may have changed before that look at them.
+        let Recorded { directory, name } = recorded().await?;
+        let names = names.filter(|_| directory == first.directory && name == first.name);
+        Ok(Lies { directory, name, names })
+    }
+
+    /// The link, if it is there.
+    async fn link_at(
+        &self,
+        caller: &Caller,
+        number: Number,
+        lies: &Lies,
+    ) -> Result<Option<(SymbolicLink, Rc<WatchedDir>)>, Error> {
+        let Ok(name) = Name::parse(&lies.name) else { return Ok(None) };
+        let directory = self.reopen(caller, &lies.directory, Rights::NONE).await?.into_directory()?.0;
         match directory.symbolic_link_seen(caller, name).await {
-            Ok(seen) if seen.0.object.number() == number => Ok(seen),
-            Ok(_) | Err(Error::NotFound | Error::NotServable) => self.counted(Err(Error::Stale)),
+            Ok(seen) if seen.0.object.number() == number => Ok(Some(seen)),
+            Ok(_) | Err(Error::NotFound | Error::NotServable) => Ok(None),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// Where a link lies, as it was known before a look.
+struct Lies {
+    directory: Identity,
+    name: Box<[u8]>,
+    /// `None` where nobody uses the directory, or changed it just then.
+    names: Option<Names>,
+}
+
+/// The names of a directory at one moment.
+struct Names {
+    directory: Arc<Object>,
+    version: Version,
+}
+
+impl Names {
+    fn of(directory: Arc<Object>) -> Option<Self> {
+        let version = directory.version();
+        (!directory.is_busy()).then_some(Self { directory, version })
+    }
+}
+
+impl Lies {
+    /// Whether what was looked for since then was where it lay, if it was anywhere.
+    fn are_names_unchanged(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.directory.version() == names.version)
     }
 }
 
@@ -121,3 +188,5 @@ impl std::fmt::Debug for PromisedLink {
 
 /// Looks at something that changes all the time; the first may only find out which it is.
 const ATTEMPTS_MAX: u32 = 16;
+/// Looks for a link that is renamed all the time.
+const LOOKS_MAX: u32 = 16;

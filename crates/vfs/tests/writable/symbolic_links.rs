@@ -1,13 +1,16 @@
 //! Symbolic links as themselves: read, named by their numbers, promised to clients.
 
+use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use identity::Writable;
+use lane::backend::sim::{Config, seeds};
 use lane::fs::FileKind;
 use lane::time;
-use vfs::{Error, Holder, Number};
+use vfs::{Error, Holder, Number, Over};
 
-use super::{name, nobody, root, watched};
+use super::{name, nobody, on_lanes, root, watched};
 
 #[test]
 fn a_link_is_what_it_says_and_has_a_number() {
@@ -44,5 +47,43 @@ fn a_link_is_promised_by_number_until_it_is_gone() {
         assert!(matches!(gone, Err(Error::Stale)), "{gone:?}");
         let never = Number { vnode: 4444, uniquifier: 1 };
         assert!(matches!(volume.promised_link(&nobody(), &client, never, until).await, Err(Error::Stale)));
+    });
+}
+
+#[test]
+fn a_living_link_is_found_by_its_number_whatever_overtakes_a_look() {
+    seeds(300, |seed| {
+        let mut config = Config::clean();
+        config.fs.delay = Duration::ZERO..Duration::from_micros(300);
+        let (number, is_over) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(false)));
+        on_lanes(seed, config, 2, move |lane, _, volume| {
+            let (number, is_over) = (Rc::clone(&number), Rc::clone(&is_over));
+            async move {
+                let (top, me) = (root(&volume).await, nobody());
+                if lane == 1 {
+                    let sub = top.make_directory(&me, name("sub"), 0o755).await.unwrap();
+                    top.symlink(&me, name("l"), b"target").await.unwrap();
+                    number.set(Some(top.symbolic_link(&me, name("l")).await.unwrap().object.number()));
+                    for _ in 0..6 {
+                        top.rename(&me, name("l"), &sub, name("m"), Over::Nothing).await.unwrap();
+                        sub.rename(&me, name("m"), &top, name("l"), Over::Nothing).await.unwrap();
+                    }
+                    is_over.set(true);
+                    return;
+                }
+                let client = volume.cache().client(Holder(7)).unwrap();
+                while !is_over.get() {
+                    let Some(number) = number.get() else {
+                        time::sleep(Duration::from_micros(50)).await;
+                        continue;
+                    };
+                    let until = time::now() + Duration::from_secs(60);
+                    match volume.promised_link(&me, &client, number, until).await {
+                        Ok(promised) => assert_eq!(promised.link().target, b"target"),
+                        Err(error) => assert!(matches!(error, Error::Busy), "{error}"),
+                    }
+                }
+            }
+        });
     });
 }
