@@ -1,6 +1,7 @@
 //! Directories as servers send them.
 
 use afs_wire::Fid;
+use afs_wire::code::EAGAIN;
 use afs_wire::directory::{Directory, PAGE_SIZE, PAGES_MAX, Target};
 
 use crate::code::Code;
@@ -52,7 +53,7 @@ pub async fn list_status(
     let busy = statuses
         .iter_mut()
         .zip(&fids)
-        .filter(|(status, _)| status.as_ref().is_err_and(|code| code.is_busy()));
+        .filter(|(status, _)| status.as_ref().is_err_and(|code| code.is_busy() || code.0 == EAGAIN));
     for (status, fid) in busy {
         *status = match server.status(*fid).await {
             Ok(metadata) => Ok(metadata),

@@ -120,7 +120,11 @@ fn problems(home: &Path) -> Vec<String> {
 
 /// The numbers of files that nobody touches.
 fn numbers() -> Vec<[String; 3]> {
-    let listed = output(&mut linerate(["ls", "--json", "afs://127.0.0.1/tree/fixed"]));
+    // A server that has just begun may say of one to ask again.
+    let listed = testkit::wait_for("all to be told", PATIENCE, || {
+        let output = linerate(["ls", "--json", "afs://127.0.0.1/tree/fixed"]).output().unwrap();
+        output.status.success().then_some(output.stdout)
+    });
     let lines = String::from_utf8(listed).unwrap();
     let number = |line: &str| {
         let told: Value = serde_json::from_str(line).unwrap();
