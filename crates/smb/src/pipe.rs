@@ -116,7 +116,9 @@ impl PipeOpen {
 
     /// Takes all of the bytes.
     pub(crate) fn write(&self, call: &Call<'_>, bytes: &[u8]) -> Result<u32, Status> {
-        with_facts(call, |facts| self.state().pipe.write(bytes, facts))??;
+        let written = with_facts(call, |facts| self.state().pipe.write(bytes, facts))?;
+        self.count(call);
+        written?;
         self.wake();
         Ok(bytes.len() as u32)
     }
@@ -124,6 +126,7 @@ impl PipeOpen {
     /// Takes the bytes, and gives the answer.
     pub(crate) async fn transact(&self, call: &Call<'_>, input: &[u8], max: usize) -> Result<Answer, Status> {
         let answer = with_facts(call, |facts| self.state().pipe.transact(input, max, facts))?;
+        self.count(call);
         match answer {
             Some(answer) => answer,
             None => self.read(max).await,
@@ -149,6 +152,15 @@ impl PipeOpen {
         let output = standard.as_bytes().to_vec();
         let fits = output.len() <= request.fixed.output_buffer_length.get() as usize;
         if fits { Ok(output) } else { Err(Status::INFO_LENGTH_MISMATCH) }
+    }
+
+    /// What it was asked for since the last time is counted.
+    fn count(&self, call: &Call<'_>) {
+        let (tally, counters) = (self.state().pipe.tally(), &call.connection.lane.counters);
+        counters.pipe_calls.add(tally.calls);
+        counters.pipe_faults.add(tally.faults);
+        counters.pipe_refused.add(tally.refused);
+        counters.pipe_broken.add(tally.broken);
     }
 
     fn close(&self) {
