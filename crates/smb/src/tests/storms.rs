@@ -92,9 +92,8 @@ impl Several {
                     // They end on the lanes that they are of.
                     let lost: Vec<_> =
                         self.trees.borrow_mut().extract_if(.., |(_, tree)| is_lost(tree)).collect();
-                    if !lost.is_empty() {
-                        self.ticket.advance_sequence();
-                    }
+                    // Also where another has given it up before: this request may have been sent since.
+                    self.ticket.advance_sequence();
                     self.given_up.borrow_mut().extend(lost);
                 }
             }
