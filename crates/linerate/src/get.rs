@@ -17,7 +17,7 @@ use crate::transferred::{Transferred, same_sum, tell};
 /// Flags of `linerate get`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// What to fetch, such as afs://10.0.0.1/root.cell/dir/file or smb://alice@10.0.0.1/files/dir/file
+    /// What to fetch, such as afs://10.0.0.1/files/dir/file or smb://alice@10.0.0.1/files/dir/file
     #[arg(value_name = "ADDRESS")]
     address: Remote,
     /// Where to, a directory or a new name; without it the same name, here

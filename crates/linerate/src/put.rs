@@ -20,7 +20,7 @@ use crate::transferred::{Transferred, same_sum, tell};
 pub(crate) struct Args {
     /// What to store: a file, or a directory with --recursive
     file: PathBuf,
-    /// Where to: a directory that is there, or a new name in one, such as afs://10.0.0.1/root.cell/dir/file or
+    /// Where to: a directory that is there, or a new name in one, such as afs://10.0.0.1/files/dir/file or
     /// smb://alice@10.0.0.1/files/dir/file
     #[arg(value_name = "ADDRESS")]
     address: Remote,

@@ -16,7 +16,7 @@ use crate::output::{self, bit_rate, rate, say};
 /// Flags of `linerate bench afs`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A file to fetch or ask for, or a directory to store or make names in, such as afs://10.0.0.1/root.cell/file
+    /// A file to fetch or ask for, or a directory to store or make names in, such as afs://10.0.0.1/files/file
     #[arg(value_name = "ADDRESS")]
     address: Address,
     /// What every client does

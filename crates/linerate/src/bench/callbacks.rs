@@ -12,7 +12,7 @@ use crate::output::{self, say};
 /// Flags of `linerate bench callbacks`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A directory with files in it, which is renamed and gets its name back, such as afs://10.0.0.1/root.cell/dir
+    /// A directory with files in it, which is renamed and gets its name back, such as afs://10.0.0.1/files/dir
     #[arg(value_name = "ADDRESS")]
     address: Address,
     /// Clients in all, each with a socket, an identity and a callback service of its own

@@ -12,7 +12,7 @@ use crate::afs::Where;
 /// Flags of `linerate bench oob`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A file to fetch, or a directory to store in, such as afs://10.0.0.1/root.cell/file
+    /// A file to fetch, or a directory to store in, such as afs://10.0.0.1/files/file
     #[arg(value_name = "ADDRESS")]
     address: Address,
     /// What every client does
