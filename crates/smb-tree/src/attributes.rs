@@ -153,7 +153,7 @@ impl Share {
             //# FILE_ATTRIBUTE_NORMAL stands alone, where there is no other.
             attributes: if bits == 0 { attributes::NORMAL } else { bits },
             created,
-            accessed: written,
+            accessed: wire_time(now.atime),
             written,
             changed,
             size: if is_directory { 0 } else { now.size },
