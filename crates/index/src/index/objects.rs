@@ -256,10 +256,7 @@ impl State {
         };
         // A place that is committed is in the way of one that was only looked at.
         let is_settled = seen.is_settled(now);
-        match keeps_place {
-            true => self.put_over(volume, identity, object.clone(), is_settled)?,
-            false => self.put(volume, identity, object.clone(), is_settled)?,
-        }
+        self.put(volume, identity, object.clone(), is_settled, keeps_place)?;
         Ok(Loaded { object, is_new })
     }
 
@@ -281,7 +278,7 @@ impl State {
         }
         let number = self.take_number(volume, file.kind)?;
         let (version, seen, place) = (self.first_version(volume)?, Seen::NOTHING, file.place.to_place());
-        self.put(volume, file.identity, ObjectRecord { number, version, seen, place }, false)?;
+        self.put(volume, file.identity, ObjectRecord { number, version, seen, place }, false, false)?;
         Ok(ListedAs { number, is_elsewhere: false })
     }
 
@@ -293,42 +290,21 @@ impl State {
         mut object: ObjectRecord,
         settled: bool,
     ) -> Result<(), Error> {
-        if object.place.parent != 0 {
-            return self.put(volume, identity, object, settled);
-        }
-        match self.told_of(volume, identity) {
-            Some(Some(told)) if !told.keeps_place && told.object.number == object.number => {
-                object.place = told.object.place;
-                self.put(volume, identity, object, settled)
-            }
-            // It was forgotten: what is committed is another's.
-            Some(None) => self.put(volume, identity, object, settled),
-            _ => self.put_over(volume, identity, object, settled),
-        }
+        let keeps_place = object.place.parent == 0
+            && match self.told_of(volume, identity) {
+                Some(Some(told)) if !told.keeps_place && told.object.number == object.number => {
+                    object.place = told.object.place;
+                    false
+                }
+                // It was forgotten: what is committed is another's.
+                Some(None) => false,
+                _ => true,
+            };
+        self.put(volume, identity, object, settled, keeps_place)
     }
 
+    /// `keeps_place`: where one is committed it stays the object's place.
     fn put(
-        &mut self,
-        volume: VolumeId,
-        identity: &[u8],
-        object: ObjectRecord,
-        settled: bool,
-    ) -> Result<(), Error> {
-        self.put_as(volume, identity, object, settled, false)
-    }
-
-    /// As [`State::put`], but for the place, which stays where one is committed.
-    fn put_over(
-        &mut self,
-        volume: VolumeId,
-        identity: &[u8],
-        object: ObjectRecord,
-        settled: bool,
-    ) -> Result<(), Error> {
-        self.put_as(volume, identity, object, settled, true)
-    }
-
-    fn put_as(
         &mut self,
         volume: VolumeId,
         identity: &[u8],
