@@ -70,3 +70,14 @@ pub(crate) enum Held {
         version: u8,
     },
 }
+
+impl Held {
+    /// Whether a durable open can rest on it, of which this is what there is: a batch oplock, or a lease with handle caching.
+    pub(crate) fn keeps_handle(self, caching: Caching) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Oplock => caching.contains(Caching::RWH),
+            Self::Lease { .. } => caching.contains(Caching::H),
+        }
+    }
+}

@@ -13,7 +13,6 @@ use grants::{Caching, Holder};
 use smb_wire::create::options;
 
 use crate::asker::Asker;
-use crate::breaks::Held;
 use crate::open::Open;
 use crate::tree::{Closer, Tree};
 
@@ -202,12 +201,7 @@ impl Open {
     /// Whether it has what a durable open rests on.
     pub(crate) fn keeps_handle(&self) -> bool {
         let standing = self.grants().standing();
-        let enough = match self.held {
-            Held::Nothing => return false,
-            Held::Oplock => Caching::RWH,
-            Held::Lease { .. } => Caching::H,
-        };
-        standing.caching.contains(enough) && !standing.is_breaking
+        self.held.keeps_handle(standing.caching) && !standing.is_breaking
     }
 }
 

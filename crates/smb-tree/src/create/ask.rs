@@ -43,7 +43,8 @@ pub(crate) struct Wishes<'a> {
 }
 
 impl<'a> Ask<'a> {
-    pub(crate) fn of(asker: &Asker, request: &CreateRequest<'a>) -> Result<Self, Status> {
+    /// `wishes` are those of its contexts.
+    pub(crate) fn of(request: &CreateRequest<'a>, wishes: Wishes<'a>) -> Result<Self, Status> {
         let fixed = request.fixed;
         if fixed.impersonation_level.get() > IMPERSONATION_LEVEL_MAX {
             return Err(Status::BAD_IMPERSONATION_LEVEL);
@@ -82,7 +83,7 @@ impl<'a> Ask<'a> {
             options,
             attributes: fixed.file_attributes.get(),
             oplock: fixed.requested_oplock_level,
-            wishes: Wishes::of(asker, request)?.with_lease_of(fixed.requested_oplock_level),
+            wishes,
         })
     }
 
@@ -150,7 +151,8 @@ impl<'a> Wishes<'a> {
         Ok(wishes)
     }
 
-    fn with_lease_of(self, oplock: u8) -> Self {
+    /// Without a lease that the request does not mean.
+    pub(super) fn with_lease_of(self, oplock: u8) -> Self {
         //= MS-SMB2 3.3.5.9.8
         //# A lease is looked at where RequestedOplockLevel is SMB2_OPLOCK_LEVEL_LEASE.
         Self { lease: self.lease.filter(|_| oplock == oplock_level::LEASE), ..self }

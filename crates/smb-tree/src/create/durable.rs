@@ -49,14 +49,9 @@ impl Durable<'_> {
                 asked => Duration::from_millis(asked.into()).min(TIMEOUT_MAX),
             },
         };
-        let caching = granted.open.opened().caching;
         //= MS-SMB2 3.3.5.9.6
         //# Durable is an open of a file with a batch oplock, or with a lease that has SMB2_LEASE_HANDLE_CACHING.
-        let is_kept = match held {
-            Held::Nothing => false,
-            Held::Oplock => caching == grants::Caching::RWH,
-            Held::Lease { .. } => caching.contains(grants::Caching::H),
-        };
+        let is_kept = held.keeps_handle(granted.open.opened().caching);
         (is_kept && granted.hand.directory().is_none()).then_some(Durability { timeout })
     }
 }

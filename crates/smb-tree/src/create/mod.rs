@@ -105,11 +105,13 @@ impl Share {
             return again.inspect_err(|_| self.counters().durable_reconnect_refused.increment());
         }
         // While this lives the same CREATE finds that this one is under way.
-        let replay = match self.replayed(asker, request, replay, channel_sequence).await? {
+        let oplock = request.fixed.requested_oplock_level;
+        let wishes = Wishes::of(asker, request)?.with_lease_of(oplock);
+        let replay = match self.replayed(asker, request, &wishes, replay, channel_sequence).await? {
             Ok(before) => return Ok(before),
             Err(entry) => entry,
         };
-        let ask = Ask::of(asker, request)?;
+        let ask = Ask::of(request, wishes)?;
         if let Some(instance) = ask.wishes.instance {
             self.take_over(asker, &ask, instance).await?;
         }

@@ -9,7 +9,7 @@ use smb_wire::create::{CreateRequest, create_action, oplock_level};
 use smb_wire::name::Name;
 
 use super::ask::Wishes;
-use super::durable::{Durable, Reconnect};
+use super::durable::Reconnect;
 use super::{Answering, Created};
 use crate::asker::Asker;
 use crate::breaks::{Held, Told};
@@ -51,10 +51,11 @@ impl Share {
         &self,
         asker: &Asker,
         request: &CreateRequest<'_>,
+        wishes: &Wishes<'_>,
         replay: bool,
         sequence: u16,
     ) -> Result<Result<Created, Option<Entry>>, Status> {
-        let guid = durable_of(asker, request)?.create_guid();
+        let guid = wishes.durable.create_guid();
         if guid.is_zero() {
             return Ok(Err(None));
         }
@@ -74,11 +75,6 @@ impl Share {
             self.counters().creates_replayed_wrongly.increment();
             return Err(Status::DUPLICATE_OBJECTID);
         }
-        let oplock = request.fixed.requested_oplock_level;
-        let mut wishes = Wishes::of(asker, request)?;
-        if oplock != oplock_level::LEASE {
-            wishes.lease = None;
-        }
         //= MS-SMB2 3.3.5.9.8
         //# A request with a lease comes again only to an open with the same.
         if let Some(lease) = &wishes.lease
@@ -87,10 +83,11 @@ impl Share {
             return Err(Status::ACCESS_DENIED);
         }
         if open.session() == 0 {
-            self.have_again(asker, request, &wishes, &open, sequence).await?;
+            self.have_again(asker, request, wishes, &open, sequence).await?;
         }
         self.counters().creates_replayed.increment();
-        Ok(Ok(self.answer_again(asker, &wishes, &open, open.action, Some(oplock)).await?))
+        let oplock = request.fixed.requested_oplock_level;
+        Ok(Ok(self.answer_again(asker, wishes, &open, open.action, Some(oplock)).await?))
     }
 
     /// Looks whether somebody may have an open that has no session, and gives it to his.
@@ -194,11 +191,6 @@ fn fits(asker: &Asker, wishes: &Wishes<'_>, open: &Open) -> bool {
         (Held::Oplock, None) => true,
         _ => false,
     }
-}
-
-/// What the request asks of durable handles.
-fn durable_of<'a>(asker: &Asker, request: &CreateRequest<'a>) -> Result<Durable<'a>, Status> {
-    Ok(Wishes::of(asker, request)?.durable)
 }
 
 /// How long a client who wants an open again waits for the end of the session that still has it.
