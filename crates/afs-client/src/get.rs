@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use afs_wire::Fid;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use lane::fs::{Dir, Timestamp};
 use transfer::{Landing, Progress, Tree};
 
@@ -107,10 +106,8 @@ impl Get {
 
     /// Several files of one directory at once.
     async fn files(&self, here: &Dir, files: Vec<(CString, Found)>) -> Result<u64, Error> {
-        let got = stream::iter(files)
-            .map(|(name, found)| async move { self.file(&found, here, &name).await })
-            .buffer_unordered(AT_ONCE);
-        got.try_fold(0, |sum, bytes| async move { Ok(sum + bytes) }).await
+        let got = files.into_iter().map(|(name, found)| async move { self.file(&found, here, &name).await });
+        transfer::files_at_once(got).await
     }
 
     async fn link(&self, found: &Found, here: &Dir, name: &CString) -> Result<(), Error> {
@@ -135,6 +132,3 @@ fn landing(name: &CString, found: &Found) -> Result<Landing, Error> {
     let version = found.metadata.data_version;
     local::of(name, Landing::new(name, &format!("{volume}.{vnode}.{uniquifier}.{version:x}")))
 }
-
-/// Files of one directory that come at once.
-const AT_ONCE: usize = 8;

@@ -7,7 +7,6 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use afs_wire::Fid;
-use futures_util::{StreamExt, TryStreamExt, stream};
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
 use transfer::{Progress, Tree};
 
@@ -102,10 +101,10 @@ impl Put {
         place: &Place,
         files: Vec<(CString, Vec<u8>, Option<Fid>)>,
     ) -> Result<u64, Error> {
-        let put = stream::iter(files)
-            .map(|(from, name, known)| async move { self.one(here, &from, place, &name, known).await })
-            .buffer_unordered(AT_ONCE);
-        put.try_fold(0, |sum, metadata| async move { Ok(sum + metadata.length) }).await
+        let put = files.into_iter().map(|(from, name, known)| async move {
+            Ok(self.one(here, &from, place, &name, known).await?.length)
+        });
+        transfer::files_at_once(put).await
     }
 
     async fn one(
@@ -222,8 +221,6 @@ fn staged_name(name: &[u8]) -> Vec<u8> {
     [kept, b".linerate-put"].concat()
 }
 
-/// Files of one directory that go up at once.
-const AT_ONCE: usize = 8;
 /// Bytes of a name that the one beside it has.
 const NAME_KEPT: usize = 200;
 /// Names of a local directory.

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use lane::buffer::Buf;
 use lane::fs::{Dir, File, Timestamp};
 use smb_wire::body::close::FLAG_POSTQUERY_ATTRIB;
@@ -96,10 +96,9 @@ impl Get {
         here: &Dir,
         files: Vec<(String, CString)>,
     ) -> Result<u64, TransferError> {
-        let got = stream::iter(files)
-            .map(|(path, name)| async move { self.file(tree, &path, here, &name).await })
-            .buffer_unordered(AT_ONCE);
-        got.try_fold(0, |sum, bytes| async move { Ok(sum + bytes) }).await
+        let got =
+            files.into_iter().map(|(path, name)| async move { self.file(tree, &path, here, &name).await });
+        transfer::files_at_once(got).await
     }
 
     async fn opened(&self, open: &Open, path: &str, dir: &Dir, name: &CString) -> Result<u64, TransferError> {
@@ -188,6 +187,4 @@ async fn write(file: &File, at: u64, data: &[u8]) -> std::io::Result<()> {
 const DEPTH: usize = 8;
 /// Bytes of one at most.
 const PIECE_BYTES: u32 = 1 << 20;
-/// Files of one directory that come at once.
-const AT_ONCE: usize = 8;
 const DIRECTORY_MODE: u32 = 0o755;

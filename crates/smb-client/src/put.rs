@@ -5,7 +5,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use lane::buffer::{Buf, BufClass};
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat};
 use smb_wire::Status;
@@ -117,10 +117,9 @@ impl Put {
         here: &Dir,
         files: Vec<(CString, String)>,
     ) -> Result<u64, TransferError> {
-        let put = stream::iter(files)
-            .map(|(from, path)| async move { self.file(tree, here, &from, &path).await })
-            .buffer_unordered(AT_ONCE);
-        put.try_fold(0, |sum, bytes| async move { Ok(sum + bytes) }).await
+        let put =
+            files.into_iter().map(|(from, path)| async move { self.file(tree, here, &from, &path).await });
+        transfer::files_at_once(put).await
     }
 
     /// The bytes, the times and the name.
@@ -208,7 +207,5 @@ const STAGED: &str = ".linerate-put";
 const DEPTH: usize = 8;
 /// Bytes of one at most: what a buffer of the lane holds.
 const PIECE_BYTES: u32 = 256 << 10;
-/// Files of one directory that go up at once.
-const AT_ONCE: usize = 8;
 /// Names of a local directory.
 const NAMES_MAX: usize = 1 << 20;
